@@ -93,7 +93,7 @@ def test_the_same_records_twice_are_one_history() -> None:
 
 
 def test_records_that_go_back_are_refused() -> None:
-    """Records out of order are a mistake of the caller, and told."""
+    """Records out of order are an error of the caller and raise one."""
     rows = group_records()["billing"]
     history = GroupHistory(clusters())
     list(history.feed(record(rows[5])))
@@ -107,9 +107,9 @@ def test_from_the_middle_of_its_life_nothing_is_judged_by_guess() -> None:
     for rows in group_records().values():
         for found in live(rows[len(rows) // 2 :])[1]:
             if found.protocol in ("consumer", "share") and found.first.members:
-                told = check_agreement(found, clusters())
-                asked += told.agrees is not None
-                wrong += told.why == UNEXPLAINED
+                verdict = check_agreement(found, clusters())
+                asked += verdict.agrees is not None
+                wrong += verdict.why == UNEXPLAINED
     assert asked >= 20
     assert wrong <= 1
 

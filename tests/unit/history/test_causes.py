@@ -17,7 +17,7 @@ from partage.tables.statuses import CAUSE_KINDS
 from rebuilt import rebalances
 from simulated_histories import history, member, topics
 
-#: A member is put out at most this long after it was killed or frozen, stalled or left.
+#: A member is evicted at most this long after it was killed or frozen, stalled or left.
 _WITHIN_MS = 40_000
 
 
@@ -75,7 +75,7 @@ def test_static_members_do_not_leave() -> None:
 
 
 def test_bounces_are_found() -> None:
-    """Members that came back within their session timeout are told from new ones."""
+    """Members that rejoined within their session timeout are distinguished from new ones."""
     found = [
         c for g in group_records() for f in rebalances(g) for c in f.causes if c.kind == "bounce"
     ]
@@ -83,7 +83,7 @@ def test_bounces_are_found() -> None:
     assert all(c.was is not None and "was " in (c.detail or "") for c in found)
 
 
-def test_who_does_not_poll_is_told_from_the_dead() -> None:
+def test_a_poll_timeout_differs_from_a_session_timeout() -> None:
     """Members that the recording kept from polling for longer than they may; few others."""
     found = judged()
     stalled = sum(n for (k, did, _), n in found.items() if k == "poll" and did == "stall")
@@ -93,7 +93,7 @@ def test_who_does_not_poll_is_told_from_the_dead() -> None:
 
 
 def test_a_return_after_being_put_out_is_no_bounce() -> None:
-    """With an instance id it would have been put out by the same timeout: it joins again."""
+    """With an instance id the same timeout would have evicted it: it joins again."""
     back = [
         c for g in group_records() for f in rebalances(g) for c in f.causes
         if c.kind == "join" and "session timeout expired" in (c.detail or "")
@@ -102,15 +102,17 @@ def test_a_return_after_being_put_out_is_no_bounce() -> None:
     assert all(c.was is not None for c in back)
 
 
-def test_who_came_back_is_told_once() -> None:
+def test_a_rejoined_member_is_named_once() -> None:
     """Causes and simulation name the same members, also where two of a name are away."""
     for group in group_records():
         found = rebalances(group)
-        told = {(f.number, c.member): c.was for f in found for c in f.causes if c.was is not None}
+        former_ids = {
+            (f.number, c.member): c.was for f in found for c in f.causes if c.was is not None
+        }
         absences = [a for r in recorded_rebalances(found, clusters()) for a in r.departures]
         for away in absences:
             if away.as_member is not None:
-                assert told[away.back[1], away.as_member.id] == away.member.id
+                assert former_ids[away.back[1], away.as_member.id] == away.member.id
 
 
 def test_every_rebalance_has_causes_in_their_order() -> None:
@@ -157,7 +159,7 @@ def test_second_steps_are_marked_with_their_cause() -> None:
 
 
 def _filled_in(found: Generation) -> bool:
-    """By its own count, and by no function of the library."""
+    """The expected value is counted here, not by a function of the library."""
     before, now = found.previous.last.members, found.first.members
 
     def wants(members) -> dict:
@@ -170,7 +172,7 @@ def _filled_in(found: Generation) -> bool:
 
 
 def test_topics_that_grew_or_went_are_causes() -> None:
-    """The recording grew two topics, deleted one and made it anew; subscribers rebalanced."""
+    """The recording grew two topics, deleted and recreated one; subscribers rebalanced."""
     done = [e for e in lines("events.jsonl") if e["what"] in ("admin.grow", "admin.delete_topic")]
     assert len(done) == 3
     for event in done:

@@ -22,7 +22,7 @@ def member(sent: Subscription | None, client_id: str = "app") -> MemberState:
     return MemberState("m", None, client_id, "", 0, 0, sent, (), -1, None, None)
 
 
-def test_every_member_of_the_recording_is_told_right() -> None:
+def test_every_member_of_the_recording_is_identified() -> None:
     """The bytes alone give the library of each of about a thousand members in one-client groups."""
     kinds = {g["name"]: g for g in parsed("groups.json")}
     checked = 0
@@ -37,7 +37,7 @@ def test_every_member_of_the_recording_is_told_right() -> None:
     assert checked > 900
 
 
-def test_a_group_of_all_four_languages_is_told_apart() -> None:
+def test_a_group_of_all_four_languages_is_identified() -> None:
     """In the group with four clients, Java and two Python clients' bytes are all found."""
     found = {identify_client(m).name for g in generations("polyglot") for m in g.first.members}
     assert found >= {JAVA, PYTHON}
@@ -59,7 +59,7 @@ def test_a_group_of_all_four_languages_is_told_apart() -> None:
             ClientLibrary("kafka-python", "certain"),
         ),
         (Subscription(0, ("t",), None), "app", ClientLibrary(JAVA, "likely")),
-        # Somebody's client.id looks like a default, the bytes say otherwise: bytes win.
+        # A client.id looks like a default, the bytes say otherwise: bytes win.
         (Subscription(3, ("t",), b"", rack=""), "consumer-9", ClientLibrary(LIBRDKAFKA, "likely")),
     ],
 )
@@ -73,11 +73,11 @@ def test_without_a_subscription_nothing_is_known() -> None:
     assert identify_client(member(None)) == ClientLibrary(UNKNOWN, "unknown")
 
 
-def test_members_of_the_new_protocol_are_told_by_their_ids() -> None:
+def test_members_of_the_new_protocol_are_identified_by_their_ids() -> None:
     """Librdkafka's ids are ordinary base64, Java's are URL-safe: never the wrong one is named."""
-    told: dict[str, set[str]] = {}
+    libraries: dict[str, set[str]] = {}
     for group in ("py-next", "clicks-v2", "near-readers", "pos-terminals", "work-queue"):
         members = (m for f in rebalances(group) for m in f.first.members)
-        told[group] = {identify_client(m).name for m in members}
-    assert told.pop("py-next") == {LIBRDKAFKA, UNKNOWN}
-    assert all({JAVA} <= names <= {JAVA, UNKNOWN} for names in told.values())
+        libraries[group] = {identify_client(m).name for m in members}
+    assert libraries.pop("py-next") == {LIBRDKAFKA, UNKNOWN}
+    assert all({JAVA} <= names <= {JAVA, UNKNOWN} for names in libraries.values())

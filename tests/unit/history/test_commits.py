@@ -153,7 +153,7 @@ def test_nothing_is_no_run() -> None:
 
 
 def test_minutes_that_go_to_and_fro_are_counted_all_the_same() -> None:
-    """A hundred minutes, each met twice in wild order: one run each, whoever counts."""
+    """A hundred minutes, each met twice in wild order: one run each, in every form."""
     rng = random.Random(5)
     minutes = [*range(100), *range(100)]
     rng.shuffle(minutes)

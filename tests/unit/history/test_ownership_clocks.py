@@ -23,7 +23,7 @@ def _generation(number: int, time_ms: int) -> Generation:
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12))
 def test_no_partition_has_two_owners(times: list[int]) -> None:
-    """Intervals of one partition neither overlap nor go back, and each generation's is told."""
+    """Intervals of one partition neither overlap nor go back, and each generation has one."""
     owned = OwnershipIntervals(lambda *_: None)
     found = [one for n, t in enumerate(times) for one in owned.feed(_generation(n + 1, t))]
     found += owned.finish()

@@ -97,7 +97,7 @@ def test_clocks_that_go_backwards_make_no_negative_pause() -> None:
 
 
 def test_a_tombstone_makes_the_offset_unknown() -> None:
-    """After an offset was deleted nobody can say what was read twice."""
+    """After an offset was deleted, the number of records read twice is unknown."""
     tracker = PauseTracker()
     tracker.stretch(stretch_of(CommitRun.of("g", "t", 0, 1_000, 50)))
     gone = CommitRun.of("g", "t", 0, 2_000, 0)._replace(
@@ -110,7 +110,7 @@ def test_a_tombstone_makes_the_offset_unknown() -> None:
 
 
 def test_a_rewind_that_no_partition_can_have_is_none() -> None:
-    """Brokers store any number as an offset: nonsense is not told, and no table overflows by it."""
+    """Brokers store any number as an offset: an implausible one is left out, and no table overflows."""
     tracker = PauseTracker()
     tracker.stretch(stretch_of(CommitRun.of("g", "t", 0, 1_000, 2**63 - 1)))
     tracker.rebalance(0, 1, [("t", 0)])

@@ -22,11 +22,14 @@ def test_members_that_cannot_be_replayed_are_named() -> None:
     ]
     for state, words in states:
         assert words in str(unsupported_reason(state))
-        told = SimulatedHistory(
+        simulated = SimulatedHistory(
             [Generation(0, LogPosition(0, 1), 1, state, state, 1, 0, None)], topics(t=1)
         )
         assert (
-            told.recorded() == told.cumulative("eager/range") == told.per_rebalance("range") == []
+            simulated.recorded()
+            == simulated.cumulative("eager/range")
+            == simulated.per_rebalance("range")
+            == []
         )
 
 
@@ -43,11 +46,11 @@ def test_each_policy_lives_with_its_own_past() -> None:
     """Moves are counted against the policy's own plan before, not against the record's."""
     steps = [[member("a", (0, 3)), member("b", (1, 2))], [member("a", (3, 0)), member("b", (2, 1))]]
     made = history((1_000, steps[0], cause("first")), (2_000, steps[1], cause("unknown")))
-    told = SimulatedHistory(made, topics(t=4))
+    simulated = SimulatedHistory(made, topics(t=4))
     for policy in ("eager/range", "eager/roundrobin"):
-        assert [r.measured.moved for r in told.cumulative(policy)] == [0, 0]
+        assert [r.measured.moved for r in simulated.cumulative(policy)] == [0, 0]
         # From the record both would move: range 1 and 3, roundrobin 0 and 3 stay where they are.
-        assert [r.measured.moved for r in told.per_rebalance(policy)][1] == 2
+        assert [r.measured.moved for r in simulated.per_rebalance(policy)][1] == 2
 
 
 @pytest.mark.parametrize("when", [-5, 0, 50])

@@ -34,8 +34,8 @@ def _rewritten(number: int, time_ms: int, *ids: tuple[int, str]) -> Generation:
 def test_the_interval_of_a_static_member_ends_at_its_restart() -> None:
     """The id before the restart owns until then, the new id from then on."""
     found = _intervals(_rewritten(1, 1_000, (3_000, "a-2"), (7_000, "a-3")))
-    told = [(i.partition, i.member, i.from_ms, i.to_ms) for i in found]
-    assert told == [
+    rows = [(i.partition, i.member, i.from_ms, i.to_ms) for i in found]
+    assert rows == [
         (p, *one)
         for p in (0, 1)
         for one in (("a-1", 1_000, 3_000), ("a-2", 3_000, 7_000), ("a-3", 7_000, None))
@@ -48,15 +48,15 @@ def test_a_new_id_in_the_next_generation_begins_an_interval() -> None:
     first = generation(1, 1_000, [member("a-1", [0], instance="a")])
     then = generation(2, 5_000, [member("a-2", [0], instance="a")], before=first)
     same = generation(3, 6_000, [member("a-2", [0], instance="a")], before=then)
-    told = [(i.member, i.from_ms, i.to_ms) for i in _intervals(first, then, same)]
-    assert told == [("a-1", 1_000, 5_000), ("a-2", 5_000, None)]
+    rows = [(i.member, i.from_ms, i.to_ms) for i in _intervals(first, then, same)]
+    assert rows == [("a-1", 1_000, 5_000), ("a-2", 5_000, None)]
 
 
 def test_two_restarts_at_one_time_leave_no_empty_interval() -> None:
     """The id that lasted for no time owns nothing."""
     found = _intervals(_rewritten(1, 1_000, (3_000, "a-2"), (3_000, "a-3")))
-    told = [(i.member, i.from_ms, i.to_ms) for i in found if i.partition == 0]
-    assert told == [("a-1", 1_000, 3_000), ("a-3", 3_000, None)]
+    rows = [(i.member, i.from_ms, i.to_ms) for i in found if i.partition == 0]
+    assert rows == [("a-1", 1_000, 3_000), ("a-3", 3_000, None)]
 
 
 def test_a_static_member_of_a_consumer_group_owns_under_its_new_id() -> None:
@@ -68,8 +68,8 @@ def test_a_static_member_of_a_consumer_group_owns_under_its_new_id() -> None:
         return CurrentAssignment(0, LogPosition(0, offset), at, 2, who, "a", 2, parts)
 
     found = _intervals(held(1, "old", 0), held(2, "old"), held(3, "new", 0))
-    told = [(i.member, i.from_ms, i.to_ms) for i in found]
-    assert told == [("old", 1_000, 4_000), ("new", 4_000, None)]
+    rows = [(i.member, i.from_ms, i.to_ms) for i in found]
+    assert rows == [("old", 1_000, 4_000), ("new", 4_000, None)]
 
 
 def test_recorded_restarts_change_the_owner() -> None:

@@ -23,7 +23,7 @@ def outcomes(rows: list[dict], *offsets: int) -> list[tuple[str, int, int]]:
 
 
 def test_two_producers_interleave() -> None:
-    """Each batch belongs to the next marker of its own producer, whoever else writes between."""
+    """Each batch belongs to the next marker of its own producer, even if others write in between."""
     rows = [batch(1, 2, 7), batch(3, 4, 8), batch(5, 5, 7, "ABORT"), batch(6, 6, 8, "COMMIT")]
     assert outcomes(rows, 1, 2, 3, 4, 9) == [
         ("ABORTED", 5, 50), ("ABORTED", 5, 50), ("COMMITTED", 6, 60), ("COMMITTED", 6, 60),

@@ -239,7 +239,7 @@ def _that_count(
 ) -> tuple[Commits, NDArray[np.int64]]:
     """Commits that took effect, in the order in which they did, and their numbers in ``found``.
 
-    They are cut at their group's records: see `history.commits.stretches`.
+    They are cut at their group's records: see `history.commits.number_stretches`.
     """
     at = _whole(found.row, len(placed.partition))
     outcome = effects.outcome[at]

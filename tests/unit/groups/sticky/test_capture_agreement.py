@@ -12,7 +12,7 @@ def test_recorded_plans_come_out() -> None:
     """174 of 178 agree; of the rest the leaders had not yet seen a topic.
 
     Kafka's own classes, fed from this log, give the same 174. A 179th plan was no leader's: it was
-    taken over from the target assignment when the group was migrated (`test_verdicts`).
+    taken over from the target assignment when the group was migrated (`unit/history/test_agreement`).
     """
     counts: Counter = Counter()
     told = {}

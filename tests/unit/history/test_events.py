@@ -79,7 +79,7 @@ def test_a_topic_made_anew_is_another_topic() -> None:
 
 
 def test_a_topic_that_grew_has_changed() -> None:
-    """Between two states, growing, vanishing and appearing topics are told, others not."""
+    """Between two states, growing, vanishing and appearing topics are found, others not."""
     states = [{"ts_ms": i, "brokers": [], "topics": t} for i, t in enumerate([
         {"a": {"id": "1", "partitions": [{"p": 0}]}, "b": {"id": "2", "partitions": [{"p": 0}]}},
         {"a": {"id": "1", "partitions": [{"p": 0}, {"p": 1}]}, "c": {"id": "3", "partitions": []}},

@@ -67,9 +67,9 @@ def test_a_plan_of_another_hand_is_the_one_of_the_epoch_before() -> None:
     assert set(found) == {
         ("checkout-workers", "consumer", 15), ("checkout-workers", "classic", 31),
     }  # fmt: skip
-    told = found["checkout-workers", "classic", 31]
-    assert told.agrees
-    assert told.judged_by == "consumer epoch 31"
+    verdict = found["checkout-workers", "classic", 31]
+    assert verdict.agrees
+    assert verdict.judged_by == "consumer epoch 31"
 
 
 def test_groups_that_cannot_be_asked_say_why() -> None:
@@ -87,8 +87,8 @@ def test_a_spoilt_target_is_unexplained() -> None:
     swapped = dict(found.target.target)
     swapped[ids[0]], swapped[ids[1]] = swapped[ids[1]], swapped[ids[0]]
     spoilt = replace(found, target=replace(found.target, target=swapped))
-    told = check_agreement(spoilt, clusters())
-    assert (told.agrees, told.why) == (False, UNEXPLAINED)
+    verdict = check_agreement(spoilt, clusters())
+    assert (verdict.agrees, verdict.why) == (False, UNEXPLAINED)
 
 
 def test_spoilt_tasks_are_unexplained() -> None:
@@ -99,8 +99,10 @@ def test_spoilt_tasks_are_unexplained() -> None:
     one, other, *_ = found.target.target
     swapped = {**found.target.target, one: found.target.target[other],
                other: found.target.target[one]}  # fmt: skip
-    told = check_agreement(replace(found, target=replace(found.target, target=swapped)), clusters())
-    assert (told.agrees, told.counts) == (False, True)
+    verdict = check_agreement(
+        replace(found, target=replace(found.target, target=swapped)), clusters()
+    )
+    assert (verdict.agrees, verdict.counts) == (False, True)
 
 
 def test_targets_before_that_the_log_lacks_are_not_guessed() -> None:
@@ -111,9 +113,9 @@ def test_targets_before_that_the_log_lacks_are_not_guessed() -> None:
     # Neither is an agreement counted then, or all that are counted would agree.
     for before in ({}, dict(list(found.target.before.items())[:-1])):
         blind = replace(found, target=replace(found.target, before=before, known=False))
-        told = check_agreement(blind, clusters())
-        assert (told.agrees, told.counts) == (None, False)
-        assert "begins later than the group" in (told.why or "")
+        verdict = check_agreement(blind, clusters())
+        assert (verdict.agrees, verdict.counts) == (None, False)
+        assert "begins later than the group" in (verdict.why or "")
     lucky = next(
         f for f in rebalances("clicks-v2")
         if f.target is not None and f.first.members and not f.target.before
@@ -129,16 +131,18 @@ def test_targets_before_that_the_log_lacks_are_not_guessed() -> None:
 
 
 def test_what_a_leader_remembered_is_found() -> None:
-    """A leader that went by what it had decided, not by what members claim, is told of."""
+    """A leader that went by what it had decided, not by what members claim, is named."""
     found = next(f for f in rebalances("clicks-sessionizer") if f.number == 20)
     assert check_agreement(found, clusters()).agrees
     spoilt = tuple(
         replace(m, subscription=replace(m.subscription, owned=(), generation=-1, user_data=None))
         for m in found.first.members
     )
-    told = check_agreement(replace(found, first=replace(found.first, members=spoilt)), clusters())
-    assert told.agrees is False
-    assert told.why == "the leader went by its own assignment of generation 19"
+    verdict = check_agreement(
+        replace(found, first=replace(found.first, members=spoilt)), clusters()
+    )
+    assert verdict.agrees is False
+    assert verdict.why == "the leader went by its own assignment of generation 19"
 
 
 def test_a_topic_that_has_grown_since_is_named() -> None:
@@ -147,6 +151,8 @@ def test_a_topic_that_has_grown_since_is_named() -> None:
     late = ClusterHistory([metadata(0, t=16) | {"assumed": True}, metadata(9_000, t=16)])
     said = check_agreement(found, late)
     assert said.agrees is False
-    assert check_agreement(found, topics(t=16)).why == UNEXPLAINED, "somebody had looked: it had 16"
+    assert check_agreement(found, topics(t=16)).why == UNEXPLAINED, (
+        "the metadata was recorded: it had 16"
+    )
     assert "topic t had 6 partitions, not 16" in (said.why or "")
     assert check_agreement(found, topics(t=6)).agrees is True

@@ -17,7 +17,7 @@ from partage.wire.consumer_protocol import encode_assignment, encode_subscriptio
 from partage.wire.group_log import encode_record
 
 
-def told() -> Tally:
+def tally() -> Tally:
     """What the decode job's tally says of the sample, from two halves of it."""
     table = parquet.read_table(SAMPLE / "consumer_offsets.parquet")
     table = table.set_column(0, "partition", table["partition"].cast(pa.int64()))
@@ -35,7 +35,7 @@ def test_commits_tell_what_topic_ids_are_called() -> None:
     """Every id that commits carry is the metadata's, both lives of a topic included."""
     index = clusters().index
     real = {i: t for i, t in zip(index.ids, index.topics, strict=True) if i}
-    found = told().topic_ids
+    found = tally().topic_ids
     assert len(found) >= 20
     assert all(real[i] == name for i, name in found.items())
     assert sum(name == "tmp.doomed" for name in found.values()) == 2

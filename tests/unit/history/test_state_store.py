@@ -1,4 +1,4 @@
-"""A group's state as a blob: taken up again it goes on as if there had been no break."""
+"""A group's state as bytes: a history resumed from it equals an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def in_order(group: str) -> list:
     "group", ["checkout-workers", "pos-terminals", "ship-join", "work-queue-2", "one-off #1"]
 )
 def test_a_broken_history_is_the_whole_one(group: str) -> None:
-    """Stored and taken up at random places, every group gives what it gives in one go."""
+    """Stored and resumed at random places, every group yields what it yields in one go."""
     draw = random.Random(group)
     rows = in_order(group)
     breaks = set(draw.sample(range(len(rows)), min(25, len(rows))))
@@ -47,7 +47,7 @@ def test_a_broken_history_is_the_whole_one(group: str) -> None:
 
 
 def test_the_blob_of_another_version_is_refused() -> None:
-    """Whoever meets a layout that it does not know says so, and reads nothing."""
+    """An unknown layout raises an error that names it, and nothing is read."""
     blob = GroupHistory(ClusterHistory([])).to_bytes()
     assert blob[:4] == b"PGH" + bytes([VERSION])
     with pytest.raises(InvalidCaptureError, match=f"layout {VERSION + 1}"):
@@ -90,6 +90,6 @@ def test_what_is_shared_is_written_once_and_comes_back_shared() -> None:
 
 
 def test_only_listed_classes_are_stored() -> None:
-    """A value of a class that is not in the list is a mistake of ours, told at once."""
+    """A value of a class that is not in the list is an internal error and raises one at once."""
     with pytest.raises(TypeError, match="cannot be stored"):
         pack_state({"a": object()})

@@ -65,8 +65,8 @@ def generation(
     members, sent = [], {}
     for n, name in enumerate(names):
         sums = {task: -2 if has[task] == name else 800 for task in tasks if task[0] < 2}
-        told = SubscriptionInfo.of(process=bytes([*bytes(15), n + 1]), offset_sums=sums)
-        sent[name] = encode_subscription_info(told)
+        info = SubscriptionInfo.of(process=bytes([*bytes(15), n + 1]), offset_sums=sums)
+        sent[name] = encode_subscription_info(info)
         # Nobody owns anything, so nobody has to give anything up: every task shows.
         info = decode_subscription_info(sent[name])
         members.append(member_of(name, info, rack=rack[name]))
@@ -101,9 +101,9 @@ def generation(
     ],
 )
 def test_a_strategy_is_found_and_named(strategy: str, standbys: int) -> None:
-    """Every record comes out; where racks changed the plan, the strategy is told, and changelogs'."""
+    """Every record comes out; where racks changed the plan, the strategy is named, and changelogs'."""
     rng = random.Random(standbys)
-    told: Counter[str] = Counter()
+    found_by: Counter[str] = Counter()
     settings = AssignmentConfigs(
         num_standby_replicas=standbys,
         rack_aware_assignment_strategy=strategy,  # type: ignore[arg-type]  # one of the two
@@ -114,14 +114,14 @@ def test_a_strategy_is_found_and_named(strategy: str, standbys: int) -> None:
         found = generation(rng, replicas, settings)
         said = check_streams_agreement(found, world(replicas))
         assert said.agrees, said
-        told["heeded"] += "rack.aware.assignment.strategy" in (said.assumed or "")
-        told["changelogs"] += "-changelog of sub-topology" in (said.assumed or "")
+        found_by["heeded"] += "rack.aware.assignment.strategy" in (said.assumed or "")
+        found_by["changelogs"] += "-changelog of sub-topology" in (said.assumed or "")
         # The same record where brokers tell no racks: nothing is tried that could not have been.
         blind = check_streams_agreement(found, world(replicas, racks=(None, None, None)))
         heeded = "rack.aware.assignment.strategy" in (said.assumed or "")
         assert blind.agrees is not heeded
-    assert told["heeded"] >= 1
-    assert (told["changelogs"] >= 1) == bool(standbys)
+    assert found_by["heeded"] >= 1
+    assert (found_by["changelogs"] >= 1) == bool(standbys)
 
 
 def test_what_racks_do_not_explain_stays_unexplained() -> None:

@@ -75,9 +75,9 @@ def test_our_own_plans_come_out(strategy, loads, keeps) -> None:
     """Claims and loads stand behind the user data, the loads in use with the assignments, those of
     what is withheld with its next owner: with them each plan is the recorded one.
     """
-    told = judged(lived(strategy, loads=loads, keeps=keeps))
-    assert [one.agrees for one in told] == [True] * 4
-    assert {one.judged_by for one in told} == {strategy}
+    verdicts = judged(lived(strategy, loads=loads, keeps=keeps))
+    assert [one.agrees for one in verdicts] == [True] * 4
+    assert {one.judged_by for one in verdicts} == {strategy}
 
 
 def test_a_leader_that_does_not_see_instances_is_a_cause() -> None:
@@ -85,6 +85,6 @@ def test_a_leader_that_does_not_see_instances_is_a_cause() -> None:
     records = lived("range", loads=False)
     for number, one in enumerate(records[2]["members"]):
         one["groupInstanceId"] = f"at-{9 - number}"
-    told = judged(records[:3])[-1]
-    assert told.agrees is False
-    assert told.why == "the leader does not see group.instance.id"
+    verdict = judged(records[:3])[-1]
+    assert verdict.agrees is False
+    assert verdict.why == "the leader does not see group.instance.id"

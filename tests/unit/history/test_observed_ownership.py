@@ -29,7 +29,7 @@ def intervals(group: str) -> tuple[Interval, ...]:
 
 
 def held_near(mine: list[Interval], time_ms: int, owned: set[tuple[str, int]]) -> bool:
-    """Whether somebody had exactly these partitions around a time."""
+    """Return whether a member had exactly these partitions around a time."""
     edges = {t for i in mine for t in (i.from_ms, i.to_ms) if t is not None}
     first = time_ms - _APART_MS
     times = [first, *(t for t in edges if first <= t <= time_ms + _APART_MS)]

@@ -50,13 +50,15 @@ def answered(member, **changed):
 
 def test_all_generations_of_the_recorded_application_come_out() -> None:
     """17 of 17, threads, withheld tasks, follow-ups and hosts included; what is assumed is said."""
-    told = [check_agreement(one, clusters()) for one in recorded()]
-    assert [(v.agrees, v.why, v.counts) for v in told] == [(True, None, True)] * 17
-    assert {v.judged_by for v in told} == {"streams:high-availability"}
-    lags = [(v.assumed or "").rpartition("; ")[2] for v in told]
+    verdicts = [check_agreement(one, clusters()) for one in recorded()]
+    assert [(v.agrees, v.why, v.counts) for v in verdicts] == [(True, None, True)] * 17
+    assert {v.judged_by for v in verdicts} == {"streams:high-availability"}
+    lags = [(v.assumed or "").rpartition("; ")[2] for v in verdicts]
     assert lags.count("lags (not in the log) of any size") == 3
     assert lags.count("lags (not in the log) within acceptable.recovery.lag") == 12
-    standbys = {(v.assumed or "").partition(";")[0] for v in told if "standby" in (v.assumed or "")}
+    standbys = {
+        (v.assumed or "").partition(";")[0] for v in verdicts if "standby" in (v.assumed or "")
+    }
     assert standbys == {"num.standby.replicas 1", "num.standby.replicas at least 1"}
 
 
@@ -74,8 +76,8 @@ def test_swapped_consumers_are_unexplained() -> None:
                     assigned=giver.assigned,
                     assignment_user_data=giver.assignment_user_data,
                 )
-            told = check_agreement(with_members(found, spoilt), clusters())
-            assert (told.agrees, told.why, told.counts) == (False, UNEXPLAINED, True)
+            verdict = check_agreement(with_members(found, spoilt), clusters())
+            assert (verdict.agrees, verdict.why, verdict.counts) == (False, UNEXPLAINED, True)
             swapped += 1
     assert swapped == 3
 
@@ -103,8 +105,8 @@ def test_every_field_of_an_assignment_is_compared() -> None:
         answered(one, version=10),
     ]
     for member in spoilt:
-        told = check_agreement(with_members(found, [member, *rest]), clusters())
-        assert (told.agrees, told.why) == (False, UNEXPLAINED), member
+        verdict = check_agreement(with_members(found, [member, *rest]), clusters())
+        assert (verdict.agrees, verdict.why) == (False, UNEXPLAINED), member
     same = check_agreement(with_members(found, [answered(one), *rest]), clusters())
     assert same.agrees
 
@@ -128,14 +130,14 @@ def test_what_cannot_be_asked_has_its_reason() -> None:
         ),
     ]
     for member, words in strange:
-        told = check_agreement(with_members(found, [member]), clusters())
-        assert told.agrees is None, words
-        assert words in (told.why or ""), told.why
+        verdict = check_agreement(with_members(found, [member]), clusters())
+        assert verdict.agrees is None, words
+        assert words in (verdict.why or ""), verdict.why
     first, *others = (m for m in recorded()[2].first.members)
     refused = [replace(answered(first, error_code=3), assigned=first.assigned), *others]
-    told = check_agreement(with_members(recorded()[2], refused), clusters())
-    assert told.agrees is None
-    assert "error 3 (ASSIGNMENT_ERROR)" in (told.why or "")
+    verdict = check_agreement(with_members(recorded()[2], refused), clusters())
+    assert verdict.agrees is None
+    assert "error 3 (ASSIGNMENT_ERROR)" in (verdict.why or "")
 
 
 P1, P2, P3 = (bytes([*bytes(15), number]) for number in (1, 2, 3))
@@ -197,9 +199,9 @@ def test_warm_ups_tell_that_lags_were_beyond() -> None:
     """A new client far behind gets warm-ups: that much lag is assumed, and said of which tasks."""
     found, plan = generation({"a": info(P1, RUNS), "b": info(P2)}, owned={"a": OWNS})
     assert len(plan.plan.warmups) == 2
-    told = check_streams_agreement(found, world())
-    assert told.agrees
-    assert told.assumed == "num.standby.replicas 0; lags beyond acceptable.recovery.lag"
+    verdict = check_streams_agreement(found, world())
+    assert verdict.agrees
+    assert verdict.assumed == "num.standby.replicas 0; lags beyond acceptable.recovery.lag"
     more, _ = generation(
         {"a": info(P1, RUNS), "b": info(P2)}, owned={"a": OWNS},
         settings=AssignmentConfigs(max_warmup_replicas=3),
@@ -218,8 +220,8 @@ def test_other_assignors_are_recognized(assignor, version) -> None:
     found, _ = generation(
         infos, assignor=assignor, settings=AssignmentConfigs(num_standby_replicas=1)
     )
-    told = check_streams_agreement(found, world())
-    assert (told.agrees, told.judged_by, told.exact) == (True, assignor.name, True)
+    verdict = check_streams_agreement(found, world())
+    assert (verdict.agrees, verdict.judged_by, verdict.exact) == (True, assignor.name, True)
 
 
 def test_ends_that_could_not_be_read_are_recognized() -> None:
@@ -239,18 +241,18 @@ def test_ends_that_could_not_be_read_are_recognized() -> None:
         )
         for m in found.first.members
     ]
-    told = check_streams_agreement(with_members(found, states), world())
-    assert told.agrees
-    assert "the ends of changelogs could not be read" in told.assumed
+    verdict = check_streams_agreement(with_members(found, states), world())
+    assert verdict.agrees
+    assert "the ends of changelogs could not be read" in verdict.assumed
 
 
 def test_a_topic_that_grew_unseen_is_the_named_cause() -> None:
     """The leader's metadata was behind: one partition of a source has no task in its plan."""
     found, _ = generation({"a": info(P1, RUNS), "b": info(P2)}, ends=5)
-    told = check_agreement(found, world((4_000, {"plain": 4})))
-    assert told.agrees is False
-    assert "topic plain with 3 partitions, not 4" in (told.why or "")
-    assert "behind" in (told.why or "")
+    verdict = check_agreement(found, world((4_000, {"plain": 4})))
+    assert verdict.agrees is False
+    assert "topic plain with 3 partitions, not 4" in (verdict.why or "")
+    assert "behind" in (verdict.why or "")
 
 
 def test_shutdown_and_probing_rounds_come_out() -> None:
@@ -259,8 +261,8 @@ def test_shutdown_and_probing_rounds_come_out() -> None:
     stop = {"a": info(P1, RUNS), "b": info(P2, error_code=4)}
     found, plan = generation(stop)
     assert plan.error
-    told = check_streams_agreement(replace(found, previous=before), world())
-    assert (told.agrees, told.why) == (True, None)
+    verdict = check_streams_agreement(replace(found, previous=before), world())
+    assert (verdict.agrees, verdict.why) == (True, None)
     members = {"a": info(P1, RUNS), "b": info(P2)}
     found, plan = generation(members, ends=5, future={"b": 12})
     assert not plan.stable
@@ -289,7 +291,7 @@ def test_random_applications_come_out_of_their_own_records() -> None:
     said which topics no record has tasks for.
     """
     rng = random.Random(6)
-    told = Counter()
+    counts = Counter()
     for _ in range(25):
         infos, owned = random_members(rng)
         settings = AssignmentConfigs(num_standby_replicas=rng.randint(0, 2))
@@ -299,12 +301,12 @@ def test_random_applications_come_out_of_their_own_records() -> None:
         assert said.agrees is not False, (said, infos, owned, settings)
         if said.agrees is None:
             assert "no record tells which tasks read" in said.why
-            told["unread"] += 1
+            counts["unread"] += 1
             continue
         assert said.judged_by == "streams:high-availability"
         words = said.assumed or ""
-        told["beyond"] += "beyond" in words
-        told["longer"] += "lag more than others" in words
-    assert told["unread"] < 5
-    assert told["beyond"] > 4
-    assert told["longer"] > 0
+        counts["beyond"] += "beyond" in words
+        counts["longer"] += "lag more than others" in words
+    assert counts["unread"] < 5
+    assert counts["beyond"] > 4
+    assert counts["longer"] > 0

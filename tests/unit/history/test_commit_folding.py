@@ -101,7 +101,7 @@ def test_minutes_are_those_of_the_model(form, step):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_stretch_tells_what_its_runs_told(form):
+def test_a_stretch_has_the_figures_of_its_runs(form):
     """Pauses, usual waits and rates are those of one run after the other."""
     for seed in range(20):
         rng = random.Random(seed)
