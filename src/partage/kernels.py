@@ -299,16 +299,17 @@ def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
     return seen
 
 
-def _stamp(function: Callable[..., Any]) -> str:
-    """Return a suffix that differs when pieces in other modules differ, or an empty string.
+def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
+    """Return a suffix that differs when pieces elsewhere or records differ, or an empty string.
 
     Numba's cache only checks the file of the kernel; changed pieces elsewhere need another name.
+    So do records: Numba imports their classes from the index of its cache before that check, and
+    fails where an older version of this package had a class of another name.
     """
     others = sorted(_modules(function, set()) - {function.__module__})
-    if not others:
-        return ""
-    texts = (inspect.getsource(sys.modules[one]) for one in others)
-    return f"_{zlib.crc32(''.join(texts).encode()):08x}"
+    texts = [inspect.getsource(sys.modules[one]) for one in others]
+    texts += [f"{one.__module__}.{name}{one.__annotations__}" for name, one in records.items()]
+    return f"_{zlib.crc32(''.join(texts).encode()):08x}" if texts else ""
 
 
 def _typed(signature: str, records: dict[str, type]) -> Any:
@@ -349,7 +350,7 @@ def _compiled(
     options: dict[str, Any] = {
         "nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True,
     }  # fmt: skip
-    stamp = _stamp(function)
+    stamp = _stamp(function, records)
     with _pieces_lock:
         function = _with_pieces(function, **options)
     function.__qualname__ += stamp if stamp not in function.__qualname__ else ""

@@ -70,6 +70,30 @@ def test_a_kernel_takes_a_record_of_arrays(form):
     assert totals.total.tolist() == [11, 11, 14]
 
 
+def test_a_cache_survives_the_renaming_of_a_record(tmp_path):
+    """A kernel whose record had another name when it was cached compiles anew, without an error."""
+    pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
+    module = textwrap.dedent("""
+        from __future__ import annotations
+        from typing import NamedTuple
+        from partage.kernels import Int64s, kernel
+        class {name}(NamedTuple):
+            values: Int64s
+        @kernel("int64({name})", {name})
+        def first(record):
+            return record.values[0]
+    """)
+    for name in ("Before", "Renamed"):
+        (tmp_path / "inside.py").write_text(module.format(name=name))
+        code = f"""
+            import sys
+            sys.path.insert(0, {str(tmp_path)!r})
+            import numpy as np, inside
+            print(inside.first.compile()(inside.{name}(np.array([7]))))
+        """
+        assert run(code) == "7"
+
+
 def run(code: str) -> str:
     """In a fresh interpreter, where nothing is compiled yet."""
     result = subprocess.run(
