@@ -9,7 +9,13 @@ from itertools import accumulate, chain
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.sticky.kernels import hash_names, read_claims, resolve_disputes
+from partage.groups.sticky.kernels import (
+    ClaimColumns,
+    EncodedNames,
+    hash_names,
+    read_claims,
+    resolve_disputes,
+)
 from partage.groups.sticky.problem import Slots, StickyProblem, keys_of
 from partage.model import NO_GENERATION, Member
 from partage.model.index import Int32Array
@@ -241,27 +247,30 @@ def read_group_user_data(
     if any(_REPLACEMENT in text for text in texts):
         return None
     encoded = [_utf8_or_nothing(text) for text in texts]
-    names = np.frombuffer(bytearray().join(encoded), np.uint8)
-    name_start = _offsets([len(one) for one in encoded])
-    table = np.full(1 << (2 * len(texts) + 1).bit_length(), -1, np.int32)
-    hash_names(names, name_start, table, work=8 * len(names))
+    names = EncodedNames(
+        np.frombuffer(bytearray().join(encoded), np.uint8),
+        _offsets([len(one) for one in encoded]),
+        np.full(1 << (2 * len(texts) + 1).bit_length(), -1, np.int32),
+        np.full(len(texts) + 1, -1, np.int32),
+    )
+    hash_names(names, work=8 * len(names.data))
     sent = [group[m].user_data or b"" for m in sticky.visit]
     data = np.frombuffer(bytearray().join(sent), np.uint8)
     most = len(data) // 4  # a claim has at least four bytes
-    topic, number = np.empty(most, np.int32), np.empty(most, np.int32)
-    count = np.zeros(len(sent), np.int64)
-    generation = np.full(len(sent), NO_GENERATION, np.int64)
-    dated = np.zeros(len(sent), bool)
-    total = int(read_claims(
-        data, _offsets([len(one) for one in sent]), names, name_start, table,
-        np.full(len(texts) + 1, -1, np.int32), topic, number,
-        count, generation, dated, work=3 * len(data),
-    ))  # fmt: skip
+    claims = ClaimColumns(
+        np.empty(most, np.int32),
+        np.empty(most, np.int32),
+        np.zeros(len(sent), np.int64),
+        np.full(len(sent), NO_GENERATION, np.int64),
+        np.zeros(len(sent), bool),
+    )
+    start = _offsets([len(one) for one in sent])
+    total = int(read_claims(data, start, names, claims, work=3 * len(data)))
     visit = np.array(sticky.visit, np.int32)
-    by_member, dated_by_member = np.empty_like(generation), np.empty_like(dated)
-    by_member[visit], dated_by_member[visit] = generation, dated
-    member = np.repeat(visit, count)
-    return (member, topic[:total], number[:total]), (by_member, dated_by_member)
+    by_member, dated_by_member = np.empty_like(claims.generation), np.empty_like(claims.dated)
+    by_member[visit], dated_by_member[visit] = claims.generation, claims.dated
+    member = np.repeat(visit, claims.claim_count)
+    return (member, claims.topic[:total], claims.number[:total]), (by_member, dated_by_member)
 
 
 def _offsets(sizes: list[int]) -> NDArray[np.int64]:

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from partage.groups.sticky.claims import NO_OWNER, ResolvedClaims
 from partage.groups.sticky.decision import Decision, StickyAssignorError, Transfers, by_member
-from partage.groups.sticky.kernels import append_to_lists, assign_on_racks, keep_up_to_quota
+from partage.groups.sticky.kernels import (
+    SlotArrays,
+    UnderQuota,
+    WaitingMembers,
+    append_to_lists,
+    assign_on_racks,
+    keep_up_to_quota,
+)
 from partage.groups.sticky.problem import Slots, StickyProblem
 from partage.groups.sticky.racks import Racks
 from partage.model.index import Int32Array
@@ -204,29 +211,43 @@ def assign_by_rack(
     both = np.concatenate([racks.of_member[waiting], racks.of_member[under]])
     queue_start = np.zeros(width + 1, np.int32)
     np.cumsum(np.bincount(both[both >= 0], minlength=width), out=queue_start[1:])
-    queue = np.full(max(int(queue_start[-1]), 1), -1, np.int32)
-    head, tail = queue_start[:-1].copy(), queue_start[:-1].copy()
-    sequence = np.full(sticky.members, -1, np.int32)
+    queues = WaitingMembers(
+        np.full(max(int(queue_start[-1]), 1), -1, np.int32),
+        queue_start[:-1].copy(),
+        queue_start[:-1].copy(),
+        np.full(sticky.members, -1, np.int32),
+    )
     for nth, m in enumerate(waiting.tolist()):
-        sequence[m] = nth
+        queues.sequence[m] = nth
         rack = int(racks.of_member[m])
         if rack >= 0:
-            queue[tail[rack]] = m
-            tail[rack] += 1
+            queues.queue[queues.tail[rack]] = m
+            queues.tail[rack] += 1
     out = np.full(len(free), -1, np.int32)
-    full = np.zeros(len(under), bool)
+    below = UnderQuota(
+        under,
+        np.zeros(len(under), bool),
+        under_start,
+        under_place,
+        np.arange(len(under_place) + width, dtype=np.int32),
+    )
+    numbers = [quota.low, quota.high, quota.extra, quota.over, len(waiting)]
     over = assign_on_racks(
-        free, racks.start, racks.rack, racks.of_member, under, under_start, under_place,
-        np.arange(len(under_place) + width, dtype=np.int32), queue, head, tail, sequence,
-        size, full, out,
-        np.array([quota.low, quota.high, quota.extra, quota.over, len(waiting)], np.int64),
+        free,
+        SlotArrays(np.zeros(0, np.int32), racks.start, racks.rack),
+        racks.of_member,
+        below,
+        queues,
+        size,
+        out,
+        np.array(numbers, np.int64),
         work=10 * len(free),
-    )  # fmt: skip
+    )
     given = out >= 0
     quota.over = int(over)
-    quota.under = under[~full].tolist()
-    still = np.flatnonzero(sequence >= 0)
-    quota.exact = still[np.argsort(sequence[still])].tolist()
+    quota.under = under[~below.full].tolist()
+    still = np.flatnonzero(queues.sequence >= 0)
+    quota.exact = still[np.argsort(queues.sequence[still])].tolist()
     return free[given], out[given], free[~given]
 
 

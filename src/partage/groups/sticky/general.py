@@ -33,6 +33,10 @@ from partage.groups.sticky.kernels import (
     TAINTED,
     TO,
     UNUSED,
+    DraftArrays,
+    MovementArrays,
+    QueueArrays,
+    SlotArrays,
     balance_pass,
 )
 from partage.groups.sticky.problem import StickyProblem, numbered
@@ -191,17 +195,26 @@ class ArrayBalancer:
     def _pass(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
         """Process the slots once; return whether a slot moved."""
         queue, inputs, state = self._queue, self._inputs, self._state
+        known = inputs.claimed.slots
+        slot_arrays = SlotArrays(known.topic, inputs.racks.start, inputs.racks.rack)
+        draft = DraftArrays(self.owner, self.seq, self.size, inputs.previous, self._fixed, state)
+        movements = MovementArrays(self._net, self._sets, self._hash, known.number)
         state[MOVES] = state[CHECK] = 0
         at, work, moves = 0, len(slots) * queue.depth, 0
         while at < len(slots):
-            at = int(balance_pass(
-                slots, at, filling, racks, state, inputs.claimed.slots.topic, self.owner, self.seq,
-                self.size, inputs.previous, self._fixed, queue.cell_start, queue.cell,
-                queue.cell_rack, inputs.racks.start, inputs.racks.rack, queue.cell_of, queue.base,
-                queue.leaf, queue.tree, queue.rank, queue.by_rank, queue.stamp,
-                self._net, self._sets, self._hash, inputs.claimed.slots.number,
-                work=work,
-            ))  # fmt: skip
+            at = int(
+                balance_pass(
+                    slots,
+                    at,
+                    filling,
+                    racks,
+                    slot_arrays,
+                    draft,
+                    queue.arrays,
+                    movements,
+                    work=work,
+                )
+            )
             if state[ONE_MOVE] and state[MOVES] > moves:
                 moves = int(state[MOVES])
                 self._watch(int(state[MOVED]))
@@ -324,61 +337,68 @@ class MemberQueue:
           /   \      /   \
         12[4]  7[5] 8[6]  -[7]    leaves a, b, c; unused leaves hold the largest int64
 
+    The children of offset ``i`` are at ``2i`` and ``2i + 1``.
+
     Attributes:
-        cell_of: int32[M], cell of each member; leaf: int32[M], offset of its leaf.
-        base: int64[C], begin of each cell's tree in ``tree`` (int64); the root is at offset 1,
-            the children of offset ``i`` are at ``2i`` and ``2i + 1``.
-        cell_start, cell: the cells that subscribe to each topic (CSR by topic).
-        cell_rack: int32[C], rack of each cell, -1 for members without rack.
-        rank, by_rank: int32[M], Java's order of ids and its inverse.
-        stamp: int32[C], buffer: the topic for which a cell was last seen.
+        arrays: cells, trees and ranks.
         depth: approximate steps of one change.
     """
 
     def __init__(self, inputs: GeneralProblem, size: NDArray[np.int64]) -> None:
         subscriptions, members = inputs.subscriptions, inputs.sticky.members
-        self.rank: Int32Array = inputs.sticky.problem.group.member_rank
-        self.by_rank = np.argsort(self.rank).astype(np.int32)
+        rank: Int32Array = inputs.sticky.problem.group.member_rank
         racks = inputs.racks.of_member if inputs.racks.active else np.full(members, -1, np.int32)
         pair = subscriptions.of_member.astype(np.int64) << 32 | (racks.astype(np.int64) + 2)
         kinds, cell_of = numbered(pair)
-        self.cell_of: Int32Array = cell_of
-        self.cell_rack = ((kinds & 0xFFFFFFFF) - 2).astype(np.int32)
-        self._build_trees(size, members)
-        self._list_cells_by_topic(inputs, (kinds >> 32).astype(np.int32))
-        self.stamp = np.full(len(kinds), -1, np.int32)
+        cell_start, cell = _cells_by_topic(inputs, (kinds >> 32).astype(np.int32))
+        self.arrays = QueueArrays(
+            cell_start,
+            cell,
+            ((kinds & 0xFFFFFFFF) - 2).astype(np.int32),
+            cell_of,
+            *_trees(cell_of, rank, size),
+            rank,
+            np.argsort(rank).astype(np.int32),
+            np.full(len(kinds), -1, np.int32),
+        )
         self.depth = 10 + int(members).bit_length()
 
-    def _build_trees(self, size: NDArray[np.int64], members: int) -> None:
-        """Build the tree of each cell."""
-        count = np.bincount(self.cell_of)
-        width = np.array([1 << max(int(n) - 1, 0).bit_length() for n in count], np.int64)
-        ends = np.cumsum(2 * width)
-        self.base = ends - 2 * width
-        order = np.lexsort((self.rank, self.cell_of))
-        nth = np.arange(members) - np.repeat(np.cumsum(count) - count, count)
-        self.leaf = np.empty(members, np.int32)
-        self.leaf[order] = (np.repeat(width, count) + nth).astype(np.int32)
-        self.tree = np.full(int(ends[-1]), np.iinfo(np.int64).max, np.int64)
-        self.tree[self.base[self.cell_of] + self.leaf] = size * members + self.rank
-        for base, wide in zip(self.base.tolist(), width.tolist(), strict=True):
-            level = wide
-            while level > 1:
-                row = self.tree[base + level : base + 2 * level]
-                level //= 2
-                self.tree[base + level : base + 2 * level] = np.minimum(row[::2], row[1::2])
 
-    def _list_cells_by_topic(self, inputs: GeneralProblem, subscription: Int32Array) -> None:
-        """List the cells that subscribe to each topic; ``subscription`` is by cell."""
-        subscriptions = inputs.subscriptions
-        sizes = np.diff(subscriptions.start)[subscription]
-        ends = np.cumsum(sizes)
-        at = np.arange(ends[-1]) + np.repeat(
-            subscriptions.start[subscription] - (ends - sizes), sizes
-        )
-        topic = subscriptions.topic[at]
-        cell = np.repeat(np.arange(len(subscription), dtype=np.int32), sizes)
-        order = np.argsort(topic, kind="stable")
-        topics = len(inputs.sticky.topics)
-        self.cell_start = np.searchsorted(topic[order], np.arange(topics + 1)).astype(np.int32)
-        self.cell: Int32Array = cell[order]
+def _trees(
+    cell_of: Int32Array, rank: Int32Array, size: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
+    """Return base, leaf and tree of a `MemberQueue` for members of these sizes."""
+    members = len(cell_of)
+    count = np.bincount(cell_of)
+    width = np.array([1 << max(int(n) - 1, 0).bit_length() for n in count], np.int64)
+    ends = np.cumsum(2 * width)
+    base = ends - 2 * width
+    order = np.lexsort((rank, cell_of))
+    nth = np.arange(members) - np.repeat(np.cumsum(count) - count, count)
+    leaf = np.empty(members, np.int32)
+    leaf[order] = (np.repeat(width, count) + nth).astype(np.int32)
+    tree = np.full(int(ends[-1]), np.iinfo(np.int64).max, np.int64)
+    tree[base[cell_of] + leaf] = size * members + rank
+    for begin, wide in zip(base.tolist(), width.tolist(), strict=True):
+        level = wide
+        while level > 1:
+            row = tree[begin + level : begin + 2 * level]
+            level //= 2
+            tree[begin + level : begin + 2 * level] = np.minimum(row[::2], row[1::2])
+    return base, leaf, tree
+
+
+def _cells_by_topic(
+    inputs: GeneralProblem, subscription: Int32Array
+) -> tuple[Int32Array, Int32Array]:
+    """Return CSR by topic of the cells that subscribe to it; ``subscription`` is by cell."""
+    subscriptions = inputs.subscriptions
+    sizes = np.diff(subscriptions.start)[subscription]
+    ends = np.cumsum(sizes)
+    at = np.arange(ends[-1]) + np.repeat(subscriptions.start[subscription] - (ends - sizes), sizes)
+    topic = subscriptions.topic[at]
+    cell = np.repeat(np.arange(len(subscription), dtype=np.int32), sizes)
+    order = np.argsort(topic, kind="stable")
+    topics = len(inputs.sticky.topics)
+    start = np.searchsorted(topic[order], np.arange(topics + 1)).astype(np.int32)
+    return start, cell[order]

@@ -10,30 +10,17 @@ queue (`_update_key`, `_first_key`) and Kafka's ``PartitionMovements`` (`_find` 
 
 from __future__ import annotations
 
-from partage.kernels import kernel, piece
+from typing import NamedTuple
+
+from partage.kernels import Booleans, Bytes, Int32Rows, Int32s, Int64s, kernel, piece
 
 __all__ = [
-    "CHECK",
-    "CLOCK",
-    "FROM",
-    "MOVED",
-    "MOVES",
-    "ONE_MOVE",
-    "PREV",
-    "SET",
-    "SET_ROWS",
-    "TABLE",
-    "TAINTED",
-    "TO",
-    "UNUSED",
-    "append_to_lists",
-    "assign_on_racks",
-    "balance_pass",
-    "hash_names",
-    "keep_up_to_quota",
-    "read_claims",
+    "CHECK", "CLOCK", "FROM", "MOVED", "MOVES", "ONE_MOVE", "PREV", "SET", "SET_ROWS", "TABLE",
+    "TAINTED", "TO", "UNUSED", "ClaimColumns", "DraftArrays", "EncodedNames", "MovementArrays",
+    "QueueArrays", "SlotArrays", "UnderQuota", "WaitingMembers", "append_to_lists",
+    "assign_on_racks", "balance_pass", "hash_names", "keep_up_to_quota", "read_claims",
     "resolve_disputes",
-]
+]  # fmt: skip
 
 
 # Indexes into ``state``: the next order number; moves of this pass; 1 = the caller must check
@@ -55,10 +42,89 @@ _MAX_CHAIN = 8
 _MIN_TREE_TABLE = 64
 
 
+class SlotArrays(NamedTuple):
+    """The slots of a problem.
+
+    Attributes:
+        topic: int32[S], topic of each slot.
+        rack_start: int32[S + 1], index of each slot's first rack (CSR).
+        rack: int32, racks of the slots' replicas.
+    """
+
+    topic: Int32s
+    rack_start: Int32s
+    rack: Int32s
+
+
+class DraftArrays(NamedTuple):
+    """A plan under construction, changed by each move.
+
+    Attributes:
+        owner: int32[S], owner of each slot, -1 for none.
+        seq: int32[S], order numbers: a member's list is its slots in this order.
+        size: int64[M], slots of each member.
+        previous: int32[S], previous owner of each slot, -1 for none; constant.
+        fixed: bool[M], members whose slots do not move; constant.
+        state: int64[8], see `CLOCK` to `MOVED`.
+    """
+
+    owner: Int32s
+    seq: Int32s
+    size: Int64s
+    previous: Int32s
+    fixed: Booleans
+    state: Int64s
+
+
+class QueueArrays(NamedTuple):
+    """The arrays of a `partage.groups.sticky.general.MemberQueue`, which draws them.
+
+    Attributes:
+        cell_start: int32[K + 1], index of each topic's first cell in ``cell`` (CSR).
+        cell: int32, cells that subscribe to the topics.
+        cell_rack: int32[C], rack of each cell, -1 for members without rack.
+        cell_of: int32[M], cell of each member.
+        base: int64[C], begin of each cell's tree in ``tree``.
+        leaf: int32[M], offset of each member's leaf in the tree of its cell.
+        tree: int64, least keys; the root of a tree is at offset 1.
+        rank: int32[M], rank of each member in Java's order of ids.
+        by_rank: int32[M], member of each rank.
+        stamp: int32[C], buffer: the topic for which a cell was last seen.
+    """
+
+    cell_start: Int32s
+    cell: Int32s
+    cell_rack: Int32s
+    cell_of: Int32s
+    base: Int64s
+    leaf: Int32s
+    tree: Int64s
+    rank: Int32s
+    by_rank: Int32s
+    stamp: Int32s
+
+
+class MovementArrays(NamedTuple):
+    """Kafka's ``PartitionMovements``: the recorded moves, in sets by topic and pair of members.
+
+    Attributes:
+        net: int32[5, S], rows `FROM` to `PREV`: the record of each slot.
+        sets: int32[SET_ROWS, ...], rows ``SOURCE`` to `UNUSED`: the sets.
+        hashed: int64[K], Java's hash of each topic.
+        number: int32[S], partition number of each slot.
+    """
+
+    net: Int32Rows
+    sets: Int32Rows
+    hashed: Int64s
+    number: Int32s
+
+
 @piece
-def _update_key(cell, base, leaf, tree, m, key):
+def _update_key(queue, m, key):
     """Set a member's key and update the tournament tree above it."""
-    start, i = base[cell], leaf[m]
+    tree = queue.tree
+    start, i = queue.base[queue.cell_of[m]], queue.leaf[m]
     tree[start + i] = key
     while i > 1:
         i >>= 1
@@ -70,29 +136,32 @@ def _update_key(cell, base, leaf, tree, m, key):
 
 
 @piece
-def _first_key(k, slot, racks, cell_start, cell, cell_rack, rack_start, rack, base, tree):
-    """Return the least key of the topic's subscribers, with ``racks`` of those on its racks."""
+def _first_key(k, slot, racks, slots, queue):
+    """Return the least key of a topic's subscribers; with ``racks``, of those on the slot's racks.
+
+    Members without a rack count as being on all racks.
+    """
     best = -1
-    for j in range(cell_start[k], cell_start[k + 1]):
-        c = cell[j]
-        if racks and cell_rack[c] != -1:
+    for j in range(queue.cell_start[k], queue.cell_start[k + 1]):
+        c = queue.cell[j]
+        if racks and queue.cell_rack[c] != -1:
             found = False
-            for i in range(rack_start[slot], rack_start[slot + 1]):
-                if rack[i] == cell_rack[c]:
+            for i in range(slots.rack_start[slot], slots.rack_start[slot + 1]):
+                if slots.rack[i] == queue.cell_rack[c]:
                     found = True
                     break
             if not found:
                 continue
-        key = tree[base[c] + 1]
+        key = queue.tree[queue.base[c] + 1]
         if best < 0 or key < best:
             best = key
     return best
 
 
 @piece
-def _bucket(number, hashed, table):
-    """Return the bucket of a ``TopicPartition`` in a Java table."""
-    h = (31 * (31 + number) + hashed) & 0xFFFFFFFF
+def _bucket(movements, k, slot, table):
+    """Return the bucket of a slot's ``TopicPartition`` in a Java table."""
+    h = (31 * (31 + movements.number[slot]) + movements.hashed[k]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (table - 1)
 
 
@@ -106,8 +175,9 @@ def _find(sets, k, source, target):
 
 
 @piece
-def _remove(net, sets, state, k, slot):
+def _remove(movements, state, k, slot):
     """Remove a slot from its set; an empty set is freed."""
+    net, sets = movements.net, movements.sets
     s, before, after = net[SET, slot], net[PREV, slot], net[NEXT, slot]
     if before >= 0:
         net[NEXT, before] = after
@@ -133,8 +203,9 @@ def _remove(net, sets, state, k, slot):
 
 
 @piece
-def _add(net, sets, state, k, slot, source, target, number, hashed):
+def _add(movements, state, k, slot, source, target):
     """Add a slot to the set of its pair; Java's table grows by load and by long chains."""
+    net, sets = movements.net, movements.sets
     s = _find(sets, k, source, target)
     if s < 0:
         s = sets[UNUSED, state[TOP]]
@@ -144,10 +215,10 @@ def _add(net, sets, state, k, slot, source, target, number, hashed):
         sets[AFTER, s] = sets[OF_TOPIC, k]
         sets[OF_TOPIC, k] = s
     if sets[TABLE, s] < _MIN_TREE_TABLE:
-        bucket, chain = _bucket(number[slot], hashed, sets[TABLE, s]), 0
+        bucket, chain = _bucket(movements, k, slot, sets[TABLE, s]), 0
         other = sets[FIRST, s]
         while other >= 0:
-            if _bucket(number[other], hashed, sets[TABLE, s]) == bucket:
+            if _bucket(movements, k, other, sets[TABLE, s]) == bucket:
                 chain += 1
             other = net[NEXT, other]
         if chain >= _MAX_CHAIN:
@@ -166,16 +237,17 @@ def _add(net, sets, state, k, slot, source, target, number, hashed):
 
 
 @piece
-def _actual(net, sets, k, slot, holder, target, number, hashed):
+def _actual(movements, k, slot, holder, target):
     """Return the slot to move instead: the first in Java's order that moved the opposite way."""
+    net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else holder
     s = _find(sets, k, target, source)
     if s < 0:
         return slot
     best = one = sets[FIRST, s]
-    least = _bucket(number[best], hashed, sets[TABLE, s])
+    least = _bucket(movements, k, best, sets[TABLE, s])
     while one >= 0:
-        bucket = _bucket(number[one], hashed, sets[TABLE, s])
+        bucket = _bucket(movements, k, one, sets[TABLE, s])
         if bucket < least:
             best, least = one, bucket
         one = net[NEXT, one]
@@ -183,84 +255,75 @@ def _actual(net, sets, k, slot, holder, target, number, hashed):
 
 
 @piece
-def _record(net, sets, state, k, slot, holder, target, number, hashed):
+def _record(movements, state, k, slot, holder, target):
     """Record that a slot moves to another member; only its first owner in this run counts."""
     source = holder
-    if net[TO, slot] >= 0:
-        source = net[FROM, slot]
-        _remove(net, sets, state, k, slot)
+    if movements.net[TO, slot] >= 0:
+        source = movements.net[FROM, slot]
+        _remove(movements, state, k, slot)
         if source == target:
             return
-    _add(net, sets, state, k, slot, source, target, number, hashed)
+    _add(movements, state, k, slot, source, target)
 
 
 @kernel(
-    "int64(int32[::1], int64, boolean, boolean, int64[::1], int32[::1], int32[::1], int32[::1],"
-    " int64[::1], int32[::1], boolean[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
-    " int32[::1], int32[::1], int64[::1], int32[::1], int64[::1], int32[::1], int32[::1],"
-    " int32[::1], int32[:, ::1], int32[:, ::1], int64[::1], int32[::1])"
-)
-def balance_pass(
-    slots, at, filling, racks, state, topic_of, owner, seq, size, previous, fixed,
-    cell_start, cell, cell_rack, rack_start, rack, cell_of, base, leaf, tree, rank, by_rank,
-    stamp, net, sets, hashed, number,
-):  # fmt: skip
-    """Process ``slots`` from position ``at``; return the position at which the pass stopped.
+    "int64(int32[::1], int64, boolean, boolean, SlotArrays, DraftArrays, QueueArrays,"
+    " MovementArrays)",
+    SlotArrays, DraftArrays, QueueArrays, MovementArrays,
+)  # fmt: skip
+def balance_pass(order, at, filling, racks, slots, draft, queue, movements):
+    """Process the slots in ``order`` from index ``at``; return the index at which the pass stopped.
 
     With ``filling``, each slot goes to the first member of the queue that subscribes to its
     topic. Otherwise a slot moves if its owner has at least two slots more than the previous
     owner, or than a subscriber. The pass stops with ``state[CHECK] = 1`` where Kafka's balance
     test could matter (see ``ArrayBalancer``), and with ``state[ONE_MOVE]`` after each move.
     """
-    members, topic = len(rank), -1
-    for i in range(at, len(slots)):
-        slot = slots[i]
-        k, holder = topic_of[slot], owner[slot]
+    owner, size, state, stamp = draft.owner, draft.size, draft.state, queue.stamp
+    members, topic = len(queue.rank), -1
+    for i in range(at, len(order)):
+        slot = order[i]
+        k, holder = slots.topic[slot], owner[slot]
         if k != topic:
             topic = k
-            for j in range(cell_start[k], cell_start[k + 1]):
-                stamp[cell[j]] = k
+            for j in range(queue.cell_start[k], queue.cell_start[k + 1]):
+                stamp[queue.cell[j]] = k
         target, not_subscribed = -1, False
-        if not filling and previous[slot] >= 0:
-            v = previous[slot]
-            if fixed[v] and state[CHECK] != 2:
+        if not filling and draft.previous[slot] >= 0:
+            v = draft.previous[slot]
+            if draft.fixed[v] and state[CHECK] != 2:
                 state[CHECK] = 1
                 return i
             if size[holder] > size[v] + 1:
                 target = v
-                not_subscribed = stamp[cell_of[v]] != k
+                not_subscribed = stamp[queue.cell_of[v]] != k
         if target < 0:
-            key = _first_key(
-                k, slot, racks, cell_start, cell, cell_rack, rack_start, rack, base, tree
-            )
+            key = _first_key(k, slot, racks, slots, queue)
             if key < 0 or (not filling and size[holder] <= key // members + 1):
                 state[CHECK] = 0
                 continue
-            target = by_rank[key % members]
+            target = queue.by_rank[key % members]
         if not filling:
             if (not_subscribed or state[TAINTED] == 1) and state[CHECK] != 2:
                 state[CHECK] = 1
                 return i
             if not_subscribed:
                 state[TAINTED] = 1
-            slot = _actual(net, sets, k, slot, holder, target, number, hashed[k])
+            slot = _actual(movements, k, slot, holder, target)
             holder = owner[slot]
-            _record(net, sets, state, k, slot, holder, target, number, hashed[k])
+            _record(movements, state, k, slot, holder, target)
             size[holder] -= 1
-            key = size[holder] * members + rank[holder]
-            _update_key(cell_of[holder], base, leaf, tree, holder, key)
+            _update_key(queue, holder, size[holder] * members + queue.rank[holder])
         state[CHECK] = 0
-        owner[slot], seq[slot] = target, state[CLOCK]
+        owner[slot], draft.seq[slot] = target, state[CLOCK]
         state[CLOCK] += 1
         state[MOVES] += 1
         size[target] += 1
-        _update_key(
-            cell_of[target], base, leaf, tree, target, size[target] * members + rank[target]
-        )
+        _update_key(queue, target, size[target] * members + queue.rank[target])
         if state[ONE_MOVE] == 1:
             state[MOVED] = slot
             return i + 1
-    return len(slots)
+    return len(order)
 
 
 @piece
@@ -288,81 +351,114 @@ def _not_before(under_place, begin, end, place):
     return begin
 
 
+class UnderQuota(NamedTuple):
+    """The members below the low quota, which `assign_on_racks` visits cyclically.
+
+    Attributes:
+        member: int32[U], these members in order.
+        full: bool[U], whether a member has reached the quota; set.
+        rack_start: int32[R + 1], index of each rack's first position (CSR).
+        position: int32, by rack the indexes of its members in ``member``, ascending.
+        after: int32, row -> next row below the quota, by row of ``position`` and one more per
+            rack; the row of a position is its index plus the number of its rack.
+    """
+
+    member: Int32s
+    full: Booleans
+    rack_start: Int32s
+    position: Int32s
+    after: Int32s
+
+
+class WaitingMembers(NamedTuple):
+    """The members at the low quota that wait for one slot more, by rack in order of waiting.
+
+    Attributes:
+        queue: int32, members by rack; the rows from ``head`` to ``tail`` of a rack wait.
+        head: int32[R], index of each rack's first waiting member.
+        tail: int32[R], index after each rack's last waiting member.
+        sequence: int32[M], when each member began to wait, -1 for others.
+    """
+
+    queue: Int32s
+    head: Int32s
+    tail: Int32s
+    sequence: Int32s
+
+
 @piece
-def _next_under(slot, place, rack_start, rack, under_start, under_place, after):
+def _next_under(slot, place, slots, under):
     """Return the row of the next member on the slot's racks, cyclically from ``place``."""
     ahead, behind = -1, -1
     best, first = -1, -1
-    for j in range(rack_start[slot], rack_start[slot + 1]):
-        r = rack[j]
-        begin, end = under_start[r], under_start[r + 1]
-        row = _next_row(after, _not_before(under_place, begin, end, place) + r)
+    position, after = under.position, under.after
+    for j in range(slots.rack_start[slot], slots.rack_start[slot + 1]):
+        r = slots.rack[j]
+        begin, end = under.rack_start[r], under.rack_start[r + 1]
+        row = _next_row(after, _not_before(position, begin, end, place) + r)
         if row - r < end:
-            if best < 0 or under_place[row - r] < best:
-                best, ahead = under_place[row - r], row
+            if best < 0 or position[row - r] < best:
+                best, ahead = position[row - r], row
             continue
         row = _next_row(after, begin + r)
-        if row - r < end and (first < 0 or under_place[row - r] < first):
-            first, behind = under_place[row - r], row
+        if row - r < end and (first < 0 or position[row - r] < first):
+            first, behind = position[row - r], row
     return (ahead, best) if ahead >= 0 else (behind, first)
 
 
 @piece
-def _longest_waiting(slot, rack_start, rack, queue, head, tail, sequence):
-    """Return the member at the head of a queue of the slot's racks that has waited longest."""
+def _longest_waiting(slot, slots, waiting):
+    """Return the member that has waited longest on the slot's racks; -1 if none waits there."""
     chosen = -1
-    for j in range(rack_start[slot], rack_start[slot + 1]):
-        r = rack[j]
-        if head[r] < tail[r]:
-            m = queue[head[r]]
-            if chosen < 0 or sequence[m] < sequence[chosen]:
+    for j in range(slots.rack_start[slot], slots.rack_start[slot + 1]):
+        r = slots.rack[j]
+        if waiting.head[r] < waiting.tail[r]:
+            m = waiting.queue[waiting.head[r]]
+            if chosen < 0 or waiting.sequence[m] < waiting.sequence[chosen]:
                 chosen = m
     return chosen
 
 
 @kernel(
-    "int64(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
-    " int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64[::1], boolean[::1],"
-    " int32[::1], int64[::1])"
-)
-def assign_on_racks(
-    free, rack_start, rack, member_rack, under, under_start, under_place, after, queue, head,
-    tail, sequence, size, full, out, numbers,
-):  # fmt: skip
+    "int64(int32[::1], SlotArrays, int32[::1], UnderQuota, WaitingMembers, int64[::1],"
+    " int32[::1], int64[::1])",
+    SlotArrays, UnderQuota, WaitingMembers,
+)  # fmt: skip
+def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers):
     """Assign free slots to members on their racks; return how many members exceed the low quota.
 
-    ``under`` is iterated cyclically from ``place``. ``under_place`` has, by rack, the positions
-    of its members in ``under``; ``after`` leads from each row (and one more per rack) to the
-    next member below the quota. ``queue`` has, by rack, the members that wait for one more; the
-    one with the lowest ``sequence`` has waited longest.
+    ``out`` gets the member of each free slot. ``numbers`` are the low and the high quota, the
+    number of members that may have the high one, the number that have it, and the number of
+    members that wait.
     """
     low, high, extra = numbers[0], numbers[1], numbers[2]
     over, clock, place = numbers[3], numbers[4], 0
+    sequence = waiting.sequence
     for i in range(len(free)):
-        row, at = _next_under(free[i], place, rack_start, rack, under_start, under_place, after)
+        row, at = _next_under(free[i], place, slots, under)
         if row >= 0:
-            m = under[at]
+            m = under.member[at]
             size[m] += 1
             out[i] = m
             place = at + 1
             if size[m] >= low:
-                after[row] = row + 1
-                full[at] = True
+                under.after[row] = row + 1
+                under.full[at] = True
                 if size[m] < high and over < extra:
                     r = member_rack[m]
-                    queue[tail[r]] = m
-                    tail[r] += 1
+                    waiting.queue[waiting.tail[r]] = m
+                    waiting.tail[r] += 1
                     sequence[m] = clock
                     clock += 1
             continue
         if over == extra:
             continue
-        m = _longest_waiting(free[i], rack_start, rack, queue, head, tail, sequence)
+        m = _longest_waiting(free[i], slots, waiting)
         if m >= 0:
             size[m] += 1
             out[i] = m
             if size[m] == high:
-                head[member_rack[m]] += 1
+                waiting.head[member_rack[m]] += 1
                 sequence[m] = -1
                 over += 1
                 if over == extra:  # no member waits any more
@@ -458,53 +554,88 @@ def _same(data, at, names, begin, size):
     return True
 
 
-@piece
-def _is(k, data, at, size, names, name_start):
-    """Return whether the name in the bytes is that of topic ``k``."""
-    begin = name_start[k]
-    return name_start[k + 1] - begin == size and _same(data, at, names, begin, size)
+class EncodedNames(NamedTuple):
+    """The names of the known topics in a hash table.
+
+    Attributes:
+        data: uint8, the names as UTF-8, one after the other.
+        start: int64[K + 1], begin of each name.
+        table: int32, hash table of topics (open addressing); -1 is empty.
+        after: int32[K + 1], the topic that followed each topic last, -1 for none; the first
+            entry is for the begin of a list.
+    """
+
+    data: Bytes
+    start: Int64s
+    table: Int32s
+    after: Int32s
+
+
+class ClaimColumns(NamedTuple):
+    """The claims that `read_claims` returns.
+
+    Attributes:
+        topic: int32, topic of each claim.
+        number: int32, partition number of each claim.
+        claim_count: int64[M], number of claims of each member.
+        generation: int64[M], generation of each member's claims.
+        dated: bool[M], whether the user data has a generation.
+    """
+
+    topic: Int32s
+    number: Int32s
+    claim_count: Int64s
+    generation: Int64s
+    dated: Booleans
 
 
 @piece
-def _topic(data, at, size, names, name_start, table):
+def _is(k, data, at, size, names, start):
+    """Return whether the name in the bytes is that of topic ``k``.
+
+    The arrays come one by one, because a record of more arrays costs time in this inner call.
+    """
+    begin = start[k]
+    return start[k + 1] - begin == size and _same(data, at, names, begin, size)
+
+
+@piece
+def _topic(data, at, size, names):
     """Return the topic of a name in the bytes, -1 for an unknown name."""
+    table = names.table
     mask = len(table) - 1
     place = _hash(data, at, at + size) & mask
     while table[place] >= 0:
-        if _is(table[place], data, at, size, names, name_start):
+        if _is(table[place], data, at, size, names.data, names.start):
             return table[place]
         place = (place + 1) & mask
     return -1
 
 
-@kernel("void(uint8[::1], int64[::1], int32[::1])")
-def hash_names(names, name_start, table):
-    """Insert names into a hash table that is longer than the number of names; -1 is empty."""
+@kernel("void(EncodedNames)", EncodedNames)
+def hash_names(names):
+    """Insert the names into the empty hash table, which is longer than their number."""
+    start, table = names.start, names.table
     mask = len(table) - 1
-    for k in range(len(name_start) - 1):
-        if name_start[k + 1] == name_start[k]:
+    for k in range(len(start) - 1):
+        if start[k + 1] == start[k]:
             continue
-        place = _hash(names, name_start[k], name_start[k + 1]) & mask
+        place = _hash(names.data, start[k], start[k + 1]) & mask
         while table[place] >= 0:
             place = (place + 1) & mask
         table[place] = k
 
 
-@kernel(
-    "int64(uint8[::1], int64[::1], uint8[::1], int64[::1], int32[::1], int32[::1], int32[::1],"
-    " int32[::1], int64[::1], int64[::1], boolean[::1])"
-)
-def read_claims(
-    data, start, names, name_start, table, after, topic, number, count, generation, dated
-):
+@kernel("int64(uint8[::1], int64[::1], EncodedNames, ClaimColumns)", EncodedNames, ClaimColumns)
+def read_claims(data, start, names, claims):
     """Decode the claims of all members on known topics; return their number.
 
-    ``start`` has the begin of each member's bytes and the end. Outputs: ``topic`` and ``number``
-    by claim; ``count``, ``generation`` and ``dated`` by member. The format is that of
-    `decode_sticky_user_data`: malformed bytes claim nothing, with generation -1. ``after``
-    (buffer of -1) caches the topic that followed each topic last: Java's hash order is the same
-    for all members, so the next one usually needs no look-up.
+    ``start`` has the begin of each member's bytes and the end. The format is that of
+    `decode_sticky_user_data`: malformed bytes claim nothing, with generation -1. Java's hash
+    order of topics is the same for all members, so the topic that followed last time
+    (``names.after``) usually needs no look-up.
     """
+    after, topic, number = names.after, claims.topic, claims.number
     total = 0
     for m in range(len(start) - 1):
         at, end, first, before = start[m], start[m + 1], total, -1
@@ -523,8 +654,8 @@ def read_claims(
             if not good:
                 break
             k = after[before + 1]
-            if k < 0 or not _is(k, data, at, size, names, name_start):
-                k = _topic(data, at, size, names, name_start, table)
+            if k < 0 or not _is(k, data, at, size, names.data, names.start):
+                k = _topic(data, at, size, names)
                 after[before + 1] = k
             before = k
             at += size
@@ -539,10 +670,10 @@ def read_claims(
             at += 4 * numbers
         if good:
             if end - at >= 4:
-                generation[m] = _int(data, at, 4)
-                dated[m] = True
+                claims.generation[m] = _int(data, at, 4)
+                claims.dated[m] = True
         else:
             total = first
-            dated[m] = True
-        count[m] = total - first
+            claims.dated[m] = True
+        claims.claim_count[m] = total - first
     return total
