@@ -137,7 +137,7 @@ class Kernel:
 
     @property
     def ready(self) -> bool:
-        """Whether the kernel is compiled."""
+        """True if the kernel is compiled."""
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:

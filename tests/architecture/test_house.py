@@ -54,6 +54,24 @@ def test_files_and_functions_keep_their_budgets() -> None:
     assert not long, "\n".join(long)
 
 
+#: Public class names that two modules define: two libraries' parts of one shape.
+_SHARED_CLASS_NAMES = {"Assignor", "AssignorError"}
+#: How many class names may be used twice in all.
+_MOST_SHARED_CLASS_NAMES = 5
+
+
+def test_a_class_name_means_one_class() -> None:
+    """At most five public class names are used twice, those of the clients' modules included."""
+    where: dict[str, list[str]] = {}
+    for file in sources():
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where.setdefault(node.name, []).append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    twice = {name: places for name, places in where.items() if len(places) > 1}
+    assert twice.keys() >= _SHARED_CLASS_NAMES
+    assert len(twice) <= _MOST_SHARED_CLASS_NAMES, twice
+
+
 def test_each_suppression_has_a_reason() -> None:
     """Behind each ``type: ignore`` and ``noqa`` of the library stands why."""
     bare = re.compile(r"# (type: ignore(\[[^]]*\])?|noqa(: [A-Z0-9, ]+)?)\s*$")

@@ -158,7 +158,7 @@ class Compared:
 
     @property
     def valid(self) -> bool:
-        """Whether there is a plan and it breaks no rule."""
+        """True if there is a plan and it breaks no rule."""
         return self.plan is not None and not self.breaches
 
     def figures(self) -> tuple[str, ...]:

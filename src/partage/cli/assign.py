@@ -310,7 +310,9 @@ def _by_topic(topics: Mapping[str, list[int]]) -> str:
     >>> _by_topic({"s": [0, 1], "t": [3]})
     's 0-1  t 3'
     """
-    return "  ".join(f"{topic} {spans(numbers)}" for topic, numbers in topics.items())
+    from partage.model.assignment import format_runs
+
+    return "  ".join(f"{topic} {format_runs(numbers)}" for topic, numbers in topics.items())
 
 
 def _middle_out(text: str, most: int) -> str:
@@ -326,21 +328,6 @@ def _middle_out(text: str, most: int) -> str:
 
 def _or_dash(value: int | None) -> str:
     return "-" if value is None else str(value)
-
-
-def spans(numbers: list[int]) -> str:
-    """Partition numbers with runs shortened, in their own order.
-
-    >>> spans([0, 1, 2, 5, 4])
-    '0-2 5 4'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _settled_plan(found: JudgedPlan) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numbers import Integral
 from typing import Any
 
 from partage.clients.load_sampling import MEASURES, Sampler
-from partage.clients.shared import ClusterView, Consumer, Joined, LeaderDecision, configured
+from partage.clients.shared import ClusterView, Consumer, Joined, SyncGroupAssignments, configured
 from partage.clients.shared.loads import TOLERANCE, Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups.api import RebalanceProtocol, Strategy
@@ -76,7 +76,7 @@ class AssignorState:
 
     def assign(
         self, members: Sequence[Joined], view: ClusterView, *, group: str, generation: int
-    ) -> LeaderDecision:
+    ) -> SyncGroupAssignments:
         """Return the leader's decision, and log its warnings.
 
         Raises:

@@ -23,7 +23,6 @@ import numpy as np
 from partage.errors import PartageError
 from partage.groups import registry
 from partage.groups.api import Strategy
-from partage.groups.handing_over import handed_over
 from partage.groups.ordering import string_hashes
 from partage.groups.server.group_assignment import GroupAssignment, assignment_to_json
 from partage.groups.server.range import ServerRange
@@ -170,7 +169,7 @@ def _check_strategy(found: Generation, strategy: Strategy, clusters: ClusterHist
         plan = configured.assign(Problem(group, cluster))
         if plan.loop is not None:
             raise _NeverReturnsError(_loop_text(strategy, plan.loop))
-        return _planned(handed_over(plan, released))
+        return _planned(plan.assign_revoked(released))
 
     at = found.timestamp_ms
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -23,7 +24,7 @@ from partage.model.repeated_state import EndlessLoop
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Assignment", "Plan", "Role", "Unresolved"]
+__all__ = ["Assignment", "Plan", "Role", "Unresolved", "format_runs"]
 
 
 class Role(IntEnum):
@@ -88,7 +89,9 @@ class Assignment:
         numbers = self.to_dict() if len(self.members) <= _MOST_LINES else self._head().to_dict()
         lines = [f"{type(self).__name__}: {', '.join(self._counts())}"]
         for member, topics in numbers.items():
-            which = "; ".join(f"{topic} {_runs(of)}" for topic, of in topics.items())
+            which = "; ".join(
+                f"{topic} {format_runs(of, _MOST_RUNS)}" for topic, of in topics.items()
+            )
             lines.append(f"  {member}: {which or '(no partitions)'}")
         if len(self.members) > len(numbers):
             lines.append(f"  ... and {len(self.members) - len(numbers)} more members")
@@ -228,10 +231,14 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _runs(numbers: Sequence[int]) -> str:
-    """Return partition numbers in their order, runs shortened.
+def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
+    """Return partition numbers in their order as text, with runs shortened.
 
-    >>> _runs([0, 1, 2, 5, 4])
+    Args:
+        numbers: the partition numbers.
+        most: how many runs are shown; None for all.
+
+    >>> format_runs([0, 1, 2, 5, 4])
     '0-2 5 4'
     """
     runs: list[list[int]] = []
@@ -240,8 +247,8 @@ def _runs(numbers: Sequence[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:_MOST_RUNS]]
-    return " ".join([*shown, "..."] if len(runs) > _MOST_RUNS else shown)
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
+    return " ".join([*shown, "..."] if len(shown) < len(runs) else shown)
 
 
 def _cut(values: Int32Array, at: NDArray[np.intp]) -> list[list[int]]:
@@ -363,6 +370,27 @@ class Plan(Assignment):
         return replace(
             self, start=start, partition=partition, role=role, withheld=_none(), destined=_none()
         )
+
+    def assign_revoked(self, revoked: AbstractSet[tuple[str, int]]) -> Plan:
+        """Return the plan in which withheld partitions that were revoked have their new owner.
+
+        A cooperative strategy withholds a partition that moves, because its owner still consumes
+        it. An owner that joined under the EAGER protocol has already revoked it.
+
+        Args:
+            revoked: (topic, partition) pairs that no member consumes any more.
+
+        >>> now = Plan.of(Index.of({"t": 2}), {"a": {"t": [0]}, "b": {}},
+        ...               withheld=np.array([1], np.int32), destined=np.array([1], np.int32))
+        >>> now.assign_revoked({("t", 1)}).to_dict(), now.assign_revoked(set()).to_dict()
+        ({'a': {'t': [0]}, 'b': {'t': [1]}}, {'a': {'t': [0]}, 'b': {}})
+        """
+        free = np.array([self.index.name(p) in revoked for p in self.withheld.tolist()], bool)
+        if not free.any():
+            return self
+        waiting = {"withheld": self.withheld[~free], "destined": self.destined[~free]}
+        now = replace(self, withheld=self.withheld[free], destined=self.destined[free]).settled()
+        return replace(now, **waiting)
 
     @classmethod
     def from_owner(

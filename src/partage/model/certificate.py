@@ -59,7 +59,7 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """Whether every gap is 0 (for floating-point figures: within rounding).
+        """True if every gap is 0 (for floating-point figures: within rounding).
 
         The last criterion does not count: topics have no better bound than each one's own.
         """

@@ -11,7 +11,7 @@ from partage.wire.consumer_protocol import decode_assignment, decode_subscriptio
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from partage.clients.shared import LeaderDecision
+    from partage.clients.shared import SyncGroupAssignments
 
 
 def view(topics: Mapping[str, int]) -> ClusterView:
@@ -26,7 +26,7 @@ class Live:
     consumers: dict[str, Consumer] = field(default_factory=dict)
     generation: int = 0
     measure: Callable[[str, int], float] | None = None
-    answer: LeaderDecision | None = None
+    answer: SyncGroupAssignments | None = None
 
     def join(self, member: str, strategy: str, **options: Any) -> None:
         self.consumers[member] = Consumer(configured(strategy, options))

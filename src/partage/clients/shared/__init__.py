@@ -8,7 +8,7 @@ learns weights, `options` turns keyword arguments into settings.
 from __future__ import annotations
 
 from partage.clients.shared.cluster import ClusterView
-from partage.clients.shared.consumer import Consumer, Joined, LeaderDecision
+from partage.clients.shared.consumer import Consumer, Joined, SyncGroupAssignments
 from partage.clients.shared.options import configured
 
-__all__ = ["ClusterView", "Consumer", "Joined", "LeaderDecision", "configured"]
+__all__ = ["ClusterView", "Consumer", "Joined", "SyncGroupAssignments", "configured"]

@@ -10,7 +10,6 @@ from partage.clients.shared.cluster import ClusterView
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError, WireFormatError
 from partage.groups.api import RebalanceProtocol, Strategy
-from partage.groups.handing_over import handed_over
 from partage.groups.optimal import Optimal
 from partage.kernels import never_compiling
 from partage.model import NO_GENERATION, Assignment, Claims, Group, Member, Plan, Problem
@@ -23,7 +22,7 @@ from partage.wire.consumer_protocol import (
 )
 from partage.wire.member_extras import Extras, split, with_extras
 
-__all__ = ["Consumer", "Joined", "LeaderDecision"]
+__all__ = ["Consumer", "Joined", "SyncGroupAssignments"]
 
 Partition = tuple[str, int]
 
@@ -47,8 +46,8 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderDecision:
-    """The leader's decision in one rebalance.
+class SyncGroupAssignments:
+    """The assignments of all members that the leader sends with SyncGroup.
 
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.
@@ -145,7 +144,7 @@ class Consumer:
         group: str = "?",
         generation: int = NO_GENERATION,
         looked: Mapping[Partition, float] | None = None,
-    ) -> LeaderDecision:
+    ) -> SyncGroupAssignments:
         """Return the leader's decision.
 
         Args:
@@ -179,7 +178,7 @@ class Consumer:
         self._led = OwnLastPlan(generation, owners)
         new = [w for w in (*warnings, *plan.warnings) if w not in self._said]
         self._said.update(new)
-        return LeaderDecision(sent, plan, tuple(new))
+        return SyncGroupAssignments(sent, plan, tuple(new))
 
     def received(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
@@ -253,8 +252,8 @@ class Consumer:
         # Compiling on a poll thread or an event loop would stop heartbeats for seconds.
         with never_compiling():
             plan = strategy.assign(Problem(group, cluster), self.memory)
-            given_up = {p for _, extras in read for p in extras.claims}
-            return handed_over(plan, given_up)
+            revoked = {p for _, extras in read for p in extras.claims}
+            return plan.assign_revoked(revoked)
 
     def _along(
         self, plan: Plan, member: str, coming: Mapping[str, Sequence[Partition]]

@@ -18,10 +18,10 @@ __all__ = [
 
 
 @kernel(
-    "int64(int64[::1], int64[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
+    "int64(int64[::1], int64[::1], int32[::1], int32[::1], int32[:, ::1], int32[::1],"
     " int32[::1], boolean[::1])"
 )
-def read_claims(at, name_start, name, number, begin, limit, size, partition, given):
+def read_claims(at, name_start, name, number, extent, size, partition, given):
     """Convert claims to dense partitions; return how many were converted before a special case.
 
     Special cases are a partition that the topic does not have, a partition that is claimed
@@ -32,8 +32,7 @@ def read_claims(at, name_start, name, number, begin, limit, size, partition, giv
         name_start: int64[M + 1], first topic name of each member.
         name: int32[n], topic name of each claim, counted from the member's first.
         number: int32[n], claimed partition.
-        begin: int32[N], first dense partition of each name.
-        limit: int32[N], partitions of each name.
+        extent: int32[N, 2], first dense partition of each name, and its number of partitions.
         size: int32[N], output: claims of each name.
         partition: int32[n], output: dense partitions.
         given: bool[P], output: whether a partition is claimed.
@@ -42,10 +41,12 @@ def read_claims(at, name_start, name, number, begin, limit, size, partition, giv
         last = name_start[m]
         for i in range(at[m], at[m + 1]):
             one = name_start[m] + name[i]
-            if one < last or one >= name_start[m + 1] or number[i] < 0 or number[i] >= limit[one]:
+            if one < last or one >= name_start[m + 1] or number[i] < 0:
+                return i
+            if number[i] >= extent[one, 1]:
                 return i
             last = one
-            dense = begin[one] + number[i]
+            dense = extent[one, 0] + number[i]
             if given[dense]:
                 return i
             given[dense] = True

@@ -100,7 +100,7 @@ class GroupSpec:
 
     @cached_property
     def homogeneous(self) -> bool:
-        """Whether all members subscribe to the same names (Kafka's subscription type).
+        """True if all members subscribe to the same names (Kafka's subscription type).
 
         Names of topics that do not exist count, too.
         """
@@ -109,7 +109,7 @@ class GroupSpec:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether dense numbers ascend by (topic, partition): no topic has grown or is deleted."""
+        """True if dense numbers ascend by (topic, partition): no topic has grown or is deleted."""
         cluster, index = self.problem.cluster, self.problem.index
         topics = len(index.topics)
         return (

@@ -152,8 +152,8 @@ class _Sent:
         size, out = np.zeros(len(self.topic), np.int32), np.empty(len(self.number), np.int32)
         given = np.zeros(partitions, bool)
         done = read_claims(
-            self.at, self.name_start, self.name, self.number, begin, limit, size, out, given,
-            work=len(out),
+            self.at, self.name_start, self.name, self.number,
+            np.stack((begin, limit), axis=1), size, out, given, work=len(out),
         )  # fmt: skip
         return (size, out, given) if done == len(out) else None
 
