@@ -86,7 +86,7 @@ def balance_counts(
         found = _balance_equivalent(canonical, claims, subscription_classes, assignment_order)
         if together is not None or not len(found.owner):
             return found
-        owner = spread_topics(canonical, found.owner, None, classes.of_row)
+        owner = spread_topics(canonical, found.owner, None, classes.of_row, classes)
         return replace(found, owner=owner)
     load, level, share = find_even_loads(subscription_classes)
     weight = int(np.count_nonzero(claims.owned)) + 1
@@ -108,7 +108,7 @@ def balance_counts(
     keep_partitions(owner, arcs, flow.kept)
     assign_rest(owner, assignment_order, arcs, classes.group, flow)
     if together is None:
-        owner = spread_topics(canonical, owner, None, classes.of_row)
+        owner = spread_topics(canonical, owner, None, classes.of_row, classes)
     return CountPlan(owner, level, flow.price, weight)
 
 

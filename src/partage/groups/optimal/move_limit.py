@@ -97,7 +97,9 @@ def balance_within_limit(
     keep_partitions(owner, arcs, flow.kept)
     assign_rest(owner, assignment_order, arcs, classes.group, flow)
     if together is None:
-        owner = spread_topics(canonical, owner, None, classes.of_row)
+        # With racks the plan need not have the fewest moves at its rack cost.
+        plain_classes = classes if racks is None else None
+        owner = spread_topics(canonical, owner, None, classes.of_row, plain_classes)
     return LimitedPlan(owner, found.proofs, flow.price, rack_weight, move_weight)
 
 

@@ -1,9 +1,10 @@
-"""The last criterion: each topic spread over its subscribers, by 2-exchange local search.
+"""The last criterion: each topic spread over its subscribers.
 
 Partitions of one class (the same subscribers, weight and rack costs) that do not stay with a
 claimant can exchange their owners: loads, rack cost and moves do not change. Each is given to a
 former claimant, if there is one, else to the owner that has the fewest of its topic; then pairs
-exchange as long as that makes a topic more even (2-exchange local search).
+exchange as long as that makes a topic more even (2-exchange local search). By counts,
+`cycle_canceling` continues from there to the most even spread.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.optimal.problem import CanonicalProblem, Int64Array
+from partage.groups.optimal.cycle_canceling import spread_exactly
+from partage.groups.optimal.problem import CanonicalProblem, Int64Array, PartitionClasses
 from partage.model.index import Int32Array
 
 __all__ = ["spread_topics", "topic_excess"]
@@ -27,19 +29,44 @@ def spread_topics(
     owner: Int32Array,
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
+    classes: PartitionClasses | None = None,
 ) -> Int32Array:
     """Return owners with the same loads, rack cost and moves, and topics spread more evenly.
+
+    With ``classes`` and without former claims the spread is the most even one of all plans with
+    each member's load, the rack cost and the moves of ``owner``; see `spread_exactly`.
 
     Args:
         canonical: the problem.
         owner: int32[n], place of each row's owner.
         weight: float64[n], loads of rows; None for counts.
         alike: int64[n], class of rows with the same subscribers and rack costs.
+        classes: all classes, None where rows have weights.
     """
+    if len(canonical.former[0]):
+        return _exchange_owners(
+            canonical, _return_to_former(canonical, owner, weight, alike), weight, alike
+        )
+    before = topic_excess(canonical, owner)
+    if not before or (canonical.claims.keeper == owner).all():
+        return owner
+    out = _exchange_owners(canonical, owner, weight, alike)
+    after = topic_excess(canonical, out) or 0
+    best = out if after < before else owner
+    if classes is None or not min(before, after):
+        return best
+    return spread_exactly(canonical, best, classes, min(before, after))
+
+
+def _exchange_owners(
+    canonical: CanonicalProblem,
+    owner: Int32Array,
+    weight: NDArray[np.float64] | None,
+    alike: Int64Array,
+) -> Int32Array:
+    """Return the result of the 2-exchange local search, or ``owner`` where that is too large."""
     topics, members = len(canonical.rows.topics), canonical.members
     claims = canonical.claims
-    if len(canonical.former[0]):
-        owner = _return_to_former(canonical, owner, weight, alike)
     stays = claims.keeper == owner
     if len(claims.contested):
         of = np.repeat(claims.contested, np.diff(claims.start))
@@ -48,8 +75,6 @@ def spread_topics(
     if topics * members > _MOST_PAIRS or not 1 < len(loose) <= _MOST_ROWS:
         return owner
     before = topic_excess(canonical, owner) or 0
-    if not before and not len(canonical.former[0]):
-        return owner
     counts = np.bincount(canonical.topic * members + owner, minlength=topics * members)
     counts = counts.reshape(topics, members)
     out: Int32Array = owner.copy()
@@ -65,8 +90,7 @@ def spread_topics(
     for rows in np.split(loose[order], np.flatnonzero(np.diff(key[order])) + 1):
         if len(rows) > 1:
             _reassign_class(canonical, out, counts, rows)
-    after = topic_excess(canonical, out) or 0
-    return out if len(canonical.former[0]) or after < before else owner
+    return out
 
 
 def _return_to_former(
