@@ -20,6 +20,7 @@ from partage.model.replicas import RANKS
 from partage.replicas.moves import ReplicaMoves
 from partage.solve.replicas.bounds import find_prices
 from partage.solve.replicas.disks import disk_prices, place_on_disks
+from partage.solve.replicas.diving import dive
 from partage.solve.replicas.dual import DualPlan, solve_dual
 from partage.solve.replicas.exact import (
     MOST_BINARIES,
@@ -296,8 +297,18 @@ def _improve_by_dual(
         return plan, verdict
     prices = {name: found.prices, "moved": found.prices}
     plan, verdict = _with_better_prices(task, plan, verdict, prices)
+    known = plan.replica
     plan, verdict = _if_better(task, plan, verdict, improve_placement(task, found.replica))
+    if not _is_near(verdict, name):
+        found = dive(task, verdict.figures, found, [plan.replica, known])
+        plan, verdict = _if_better(task, plan, verdict, improve_placement(task, found.replica))
     return _repair(task, plan, verdict, found)
+
+
+def _is_near(verdict: ReplicaVerdict, name: str) -> bool:
+    """Return whether a figure of moves is so near its bound that no repair is worth its time."""
+    moved = verdict.figures[name]
+    return moved - verdict.bounds[name] <= _REPAIRED_GAP * moved
 
 
 def _repair(
@@ -308,8 +319,7 @@ def _repair(
     idle = 0
     for turn in range(_MOST_REPAIRS):
         moved = verdict.figures[name]
-        is_near = moved - verdict.bounds[name] <= _REPAIRED_GAP * moved
-        if is_near or idle == _MOST_IDLE_REPAIRS:
+        if _is_near(verdict, name) or idle == _MOST_IDLE_REPAIRS:
             break
         free = select_free(task, found.prices, plan.replica, found.choice, turn)
         small, slots = restrict(task, free, plan.replica)

@@ -13,9 +13,13 @@ from partage.api.reassignments import reassign
 from partage.cli.reassign_output import _sentences, answer
 from partage.judge.replicas import judge_replicas
 from partage.kernels import form
-from partage.model import Broker, ReplicaCluster
+from partage.model import Broker, NewReplicas, ReplicaCluster
 from partage.replicas import tasks
 from partage.replicas.bands import PlanLimits
+from partage.solve.replicas.bounds import find_prices
+from partage.solve.replicas.diving import dive
+from partage.solve.replicas.dual import solve_dual
+from partage.solve.replicas.local_search import improve_placement, place_replicas
 from partage.solve.replicas.repair import restrict
 
 pytest.importorskip("highspy")
@@ -55,6 +59,31 @@ def test_near_the_bound_beyond_one_programme(monkeypatch) -> None:
     again = judge_replicas(task, found.plan)
     assert not again.breaches
     assert again.bounds == found.verdict.bounds
+
+
+def test_a_partition_wider_than_a_band_is_placed_whole() -> None:
+    """One partition has 70 % of a broker's share: rounding ends far above the bound, diving near it."""
+    cluster = heavy(10, 850, 0)
+    size, largest = cluster.size.copy(), int(cluster.size.argmax())
+    size[largest] = int(0.7 * 3 * (size.sum() - size[largest]) / 10)
+    task = tasks.rebalance(replace(cluster, size=size, load=None))
+    known = place_replicas(task)
+    figures = judge_replicas(task, NewReplicas(known, {}, {})).figures
+    figures |= {name: 0 for name in figures if name != "moved"}
+    with form("compiled"):
+        prices = find_prices(task, figures, name="moved", rounds=150)
+        dual = solve_dual(task, figures, prices, known)
+        rounded = improve_placement(task, dual.replica)
+        dived = improve_placement(task, dive(task, figures, dual, [known, rounded]).replica)
+    plan = NewReplicas(dived, {"moved": dual.prices}, {})
+    verdict = judge_replicas(task, plan)
+    assert verdict.gap <= 0.02
+    assert not verdict.figures["bytes"]
+    assert not verdict.figures["replicas"]
+    assert (
+        verdict.figures["moved"]
+        < judge_replicas(task, replace(plan, replica=rounded)).figures["moved"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from partage.model.replicas import KINDS
 from partage.solve.replicas.bounds import CheapestChoices, bound_of_moves, prices_of_brokers
 from partage.solve.replicas.problem import UNBOUNDED, Floats, Ints, is_moved
 
-__all__ = ["DualPlan", "solve_dual"]
+__all__ = ["DualPlan", "RestrictedMaster", "choose_cheapest", "solve_dual"]
 
 #: Partitions with columns of their own, the largest ones; the others share so many groups.
 #: Measured with Pareto(1.2) sizes: 500 partitions hold more than half of all bytes.
@@ -36,13 +36,13 @@ _MOST_ROUNDS = 60
 _STOPPING_GAP = 1e-3
 #: Rounds at the stopping gap in which the box may still grow.
 _MOST_GROWING = 6
-#: Half the width of the first box and of the smallest, in scaled prices (see `_Master`).
+#: Half the width of the first box and of the smallest, in scaled prices (see `RestrictedMaster`).
 _FIRST_BOX, _SMALLEST_BOX = 0.05, 0.003
 #: Factors by which the box grows after a good round and shrinks after a bad one.
 _GROWTH, _SHRINKAGE = 1.5, 0.7
 #: The part of the expected gain that makes a round a good one.
 _GOOD_ROUND = 0.5
-#: The first objective coefficient of an elastic column; `_Master.solve` replaces it by the box.
+#: The first cost of an elastic column; `RestrictedMaster.solve` replaces it by the box.
 _ELASTIC_COST = 1e4
 #: Scaled use of elastic columns below which the box no longer binds.
 _ELASTIC_TOLERANCE = 1e-6
@@ -58,11 +58,13 @@ class DualPlan:
         prices: float64[4, B + Z], which the judge verifies.
         replica: int32[S], by ``task.start``, the rounded blend; it misses some bands.
         choice: int32[S], the cheapest choice at these prices.
+        master: the linear programme, for `diving`.
     """
 
     prices: Floats
     replica: NDArray[np.int32]
     choice: NDArray[np.int32]
+    master: RestrictedMaster
 
 
 def solve_dual(
@@ -83,8 +85,8 @@ def solve_dual(
         import highspy
     except ImportError:
         return None
-    master, choices = _Master(highspy, task, figures), CheapestChoices(task)
-    total, choice = _choose(task, choices, start, plan)
+    master, choices = RestrictedMaster(highspy, task, figures), CheapestChoices(task)
+    total, choice = choose_cheapest(task, choices, start, plan)
     best, prices = bound_of_moves(task, figures, start, total), start
     master.add(plan)
     master.add(choice)
@@ -95,7 +97,7 @@ def solve_dual(
             break
         scaled, optimum, elastic = solution
         tried = master.prices(scaled)
-        total, chosen = _choose(task, choices, tried, plan)
+        total, chosen = choose_cheapest(task, choices, tried, plan)
         value = bound_of_moves(task, figures, tried, total)
         missing = optimum - best
         master.add(chosen)
@@ -113,10 +115,10 @@ def solve_dual(
             box = max(2 * box, _FIRST_BOX)
     if master.values is None:
         return None
-    return DualPlan(prices, master.rounded(plan), choice)
+    return DualPlan(prices, master.rounded(plan), choice, master)
 
 
-def _choose(
+def choose_cheapest(
     task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
 ) -> tuple[float, NDArray[np.int32]]:
     """Return the sum of the cheapest choices, and int32[S], the choices.
@@ -130,13 +132,14 @@ def _choose(
     return total, np.where(keeps_plan[task.owner], plan, chosen).astype(np.int32)
 
 
-class _Master:
+class RestrictedMaster:
     """The restricted master programme: rows are bands, then one convexity row a group.
 
     Prices are scaled: the price of a mean replica at a band, in mean moves.
 
     Attributes:
         group: int64[P], the group of each partition; the largest ones are groups of their own.
+        singles: the number of groups of one partition each, in order of size.
         kind, place: int64[n], of each band, in order of rows.
         row: int64[4, B + Z], the row of each band, -1 for none.
         unit: bytes of a mean move.
@@ -151,6 +154,7 @@ class _Master:
         self.task, brokers = task, len(task.alive)
         self.group = self._groups_of_partitions()
         self.groups = int(self.group.max(initial=-1)) + 1
+        self.singles = min(_SINGLES, len(task.factor))
         self.unit = float(max(task.cost.mean(), 1.0))
         self.kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
         bands = [(k, at) for k in self.kinds for at in range(task.low.shape[1] if k else brokers)]
@@ -165,7 +169,7 @@ class _Master:
         self.values: Floats | None = None
         self.highs = highspy.Highs()
         # Columns are added and costs change, so the last basis stays primal feasible: strategy 4
-        # is HiGHS's primal simplex.
+        # is HiGHS's primal simplex. Measured, the dual simplex is no faster once columns are fixed.
         options = {"output_flag": False, "threads": 1, "random_seed": 1, "simplex_strategy": 4}
         for option, value in options.items():
             self.highs.setOptionValue(option, value)
@@ -287,6 +291,25 @@ class _Master:
         self.values = values
         optimum = float(self.highs.getInfo().objective_function_value) * self.unit
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
+
+    def columns_of(self, groups: range) -> list[tuple[int, float, int, int]]:
+        """Return (group, value in the last optimum, column, number of the choice) of groups."""
+        if self.values is None:
+            return []
+        known = self.owned[: len(self.values) - self.first]
+        return [
+            (group, float(self.values[self.first + i]), self.first + i, number)
+            for i, (group, number) in enumerate(known)
+            if group in groups
+        ]
+
+    def fix(self, column: int) -> None:
+        """Take a column as a whole, so that its group's others are 0."""
+        self.highs.changeColBounds(column, 1.0, np.inf)
+
+    def release(self, column: int) -> None:
+        """Undo `fix`."""
+        self.highs.changeColBounds(column, 0.0, np.inf)
 
     def prices(self, scaled: Floats) -> Floats:
         """Return float64[4, B + Z] of scaled prices."""

@@ -109,7 +109,7 @@ def restrict(
     small = replace(
         task, cluster=part, factor=task.factor[partitions], fate=task.fate[old],
         closed=task.closed[partitions], cost=task.cost[partitions],
-        weight=task.weight[:, partitions], low=task.low - held,
+        weight=np.ascontiguousarray(task.weight[:, partitions]), low=task.low - held,
         high=np.where(task.high >= UNBOUNDED, task.high, task.high - held),
         lead_free=task.lead_free[partitions], counted=task.counted[partitions], disks=None,
     )  # fmt: skip
