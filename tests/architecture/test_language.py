@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "partage"
 REWORDED = [
     "api", "clients", "errors.py", "groups", "history", "java", "judge", "kernels.py", "keys",
     "legacy",
-    "model", "report", "runs",
+    "model", "replicas", "report", "runs",
     "simulation", "solve", "streams", "tables", "testing", "weights",
     "wire",
 ]  # fmt: skip

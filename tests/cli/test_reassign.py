@@ -103,9 +103,9 @@ def test_a_capture_and_kafkas_sizes(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["drain-broker", "-b", 4, "-b", 4], "the broker is there twice"),
-        (["drain-broker", "-b", 9], "no such broker; there are 1, 2, 3, 4, got 9"),
-        (["add-broker", "-b", 9], "no such broker; there are 1, 2, 3, 4, got 9"),
+        (["drain-broker", "-b", 4, "-b", 4], "the broker is named twice"),
+        (["drain-broker", "-b", 9], "no such broker; the cluster has 1, 2, 3, 4, got 9"),
+        (["add-broker", "-b", 9], "no such broker; the cluster has 1, 2, 3, 4, got 9"),
         (["rebalance", "--pin", "x"], "pin: no such topic, got 'x'"),
         (["change-rf", "-r", 5], r"no feasible plan (replication factor): 5 replicas need"),
         (["change-rf", "-r", 2, "--topic", "x"], "topic: no such topic, got 'x'"),

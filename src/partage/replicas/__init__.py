@@ -1,7 +1,19 @@
-"""Which brokers hold a partition's replicas: placed as Kafka places them.
+"""Placement of replicas on brokers as Kafka does it, and the tasks and files of reassignments.
 
-Which file answers what: `placing` is the door (`place`, `extend`), `adminutils` and `striped`
-are Kafka's two ways, `draws` reproduces Java's numbers.
+Placement of new topics:
+
+* `placing`: `place`, `extend` and `StripedPlacer`;
+* `adminutils`: the placement of ``AdminUtils`` (up to Kafka 3.9);
+* `striped` and `striped_rows`: the KRaft controller's ``StripedReplicaPlacer``;
+* `draws`: the numbers of ``java.util.Random``.
+
+Reassignment, planned by `partage.api.reassignments`:
+
+* `reading`: a cluster with sizes and loads from JSON;
+* `bands`: shares and tolerances of brokers, racks and disks;
+* `tasks`: a `ReplicaTask` for each command;
+* `moves` and `batches`: the copies of a plan, and their order;
+* `tables`: rows of the report; `kafka_json` and `scripts`: files for Kafka's own tools.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # ruff: noqa: PLR0917 - arguments are Kafka's, and as many
-"""Placement as ``AdminUtils`` does it (release 3.9.1, the last that has the class).
+"""Placement by ``AdminUtils`` of release 3.9.1, the last one with the class.
 
-Brokers stand in a line: in the order given, or, where all have racks, alternating between the
-racks. First replicas go along the line; followers stand at a growing distance behind.
+Brokers form a list: in the order given, or alternating between racks where all have racks.
+Leaders follow this list; followers are at a growing distance after their leader.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ Int32Array = NDArray[np.int32]
 
 
 def alternating(brokers: Sequence[Broker]) -> list[int]:
-    """Positions in ``brokers``: one of each rack in turn, racks by name, brokers by id.
+    """Return positions in ``brokers``: one of each rack in turn, racks by name, brokers by id.
+
+    Kafka's ``getRackAlternatedBrokerList``.
 
     >>> racks = ["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]
     >>> alternating([Broker(i, rack) for i, rack in enumerate(racks)])
@@ -41,9 +43,9 @@ def alternating(brokers: Sequence[Broker]) -> list[int]:
 def _starts(
     count: int, start: int, shift: int, first: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """int64[rows] twice: the leader's place in the line, and how far behind followers begin."""
+    """Return int64[rows] twice: the leader's position in the list, and the followers' shift."""
     number = first + np.arange(rows, dtype=np.int64)
-    # One further at every multiple of the brokers; partition 0 is none.
+    # The shift grows at every multiple of the brokers except partition 0.
     later = number // count - (max(first, 1) - 1) // count
     return (number + start) % count, shift + later
 
@@ -51,7 +53,7 @@ def _starts(
 def place_along(
     ids: Int32Array, start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
-    """Without racks: int32[partitions, factor], broker ids, the preferred leader first."""
+    """Return the rack-unaware placement: int32[partitions, factor], broker ids, leaders first."""
     count = len(ids)
     lead, behind = _starts(count, start, shift, first, partitions)
     out = np.empty((partitions, factor), np.int32)
@@ -65,9 +67,9 @@ def _over_racks(
     line: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
     factor: int,
 ) -> Int32Array:  # fmt: skip
-    """Replicas of leaders at these places, whose followers begin so far behind them.
+    """Return int32[n, factor], replicas for leaders at these positions with these shifts.
 
-    All partitions look at their next broker at once; who has found none looks on.
+    All partitions test their next broker at once; those that cannot use it test the next one.
     """
     count, racks, rows = len(line), int(rack.max()) + 1, len(lead)
     at = np.empty((rows, factor), np.int64)
@@ -107,8 +109,9 @@ def all_have_racks(brokers: Sequence[Broker]) -> None:
 def place_over_racks(
     brokers: Sequence[Broker], start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
-    """With racks, which all brokers have: int32[partitions, factor], broker ids, the preferred
-    leader first.
+    """Return the rack-aware placement: int32[partitions, factor], broker ids, leaders first.
+
+    All brokers have racks.
     """
     line = alternating(brokers)
     number: dict[str | None, int] = {}
@@ -119,7 +122,7 @@ def place_over_racks(
     if count == 1:
         return np.full((partitions, factor), ids[0], np.int32)
     gap = behind * len(number) % (count - 1)
-    # Leaders and gaps come round again, and with them all that follows.
+    # Leaders and gaps are periodic, and so are the rows that they determine.
     period = min(partitions, count * (count - 1) // math.gcd(len(number), count - 1))
     once = _over_racks(ids, rack, lead[:period], gap[:period], factor)
     return once[np.arange(partitions) % period]

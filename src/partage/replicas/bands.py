@@ -1,4 +1,4 @@
-"""Within which brokers, racks and disks are balanced: shares, and how far off them one may be."""
+"""Bands of brokers, racks and disks: their shares, and the tolerance around each share."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from partage.model.replicas import KINDS, Disks
 __all__ = ["TOLERANCE", "Bands", "PlanLimits", "disks_of"]
 
 _UNBOUNDED = np.iinfo(np.int64).max // 2
-#: A rack's sum varies less than what one broker holds; whole numbers on disks would be moved
-#: for nobody's good.
+#: Tolerances by kind. A rack's sum varies less than what one broker holds. Exact numbers of
+#: replicas on disks would cost copies without a benefit.
 TOLERANCE: dict[str, float] = {
     "replicas": 0.0, "leaders": 0.0, "bytes": 0.1, "load": 0.1,
     "rack-replicas": 0.0, "rack-leaders": 0.0, "rack-bytes": 0.05, "rack-load": 0.05,
@@ -26,15 +26,14 @@ TOLERANCE: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """What a plan must keep to, whatever is asked.
+    """Limits that every plan keeps, whatever the command.
 
     Attributes:
-        pinned: topics whose replicas stay where they are; they count for balance.
-        excluded: topics that are left out altogether: not moved, not counted.
-        tolerance: by how much a broker may be off its share and still be balanced, by kind
-            (replicas, leaders, bytes, load; "rack-" and "disk-" in front: a rack, a disk), as a
-            fraction. With 0, whole numbers: between the share rounded down and up. Default: 0
-            for numbers, 0.1 for bytes and load; of a rack half of that; of a disk 0.1.
+        pinned: topics whose replicas stay on their brokers; they count for balance.
+        excluded: topics that are neither moved nor counted.
+        tolerance: the fraction of its share by which a broker may differ and still be balanced,
+            by kind: replicas, leaders, bytes, load. The prefix "rack-" or "disk-" means a rack or
+            a disk. With 0 the band is the share rounded down and up. `TOLERANCE` has the defaults.
     """
 
     pinned: Collection[str] = ()
@@ -42,7 +41,11 @@ class PlanLimits:
     tolerance: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, kind: str) -> float:
-        """The tolerance of a kind."""
+        """Return the tolerance of a kind.
+
+        Raises:
+            InvalidConfigError: the tolerance is no fraction from 0.
+        """
         value = float(self.tolerance.get(kind, TOLERANCE[kind]))
         if not 0 <= value < 1e6:
             raise InvalidConfigError(f"tolerance.{kind}", "must be a fraction from 0", value)
@@ -51,11 +54,11 @@ class PlanLimits:
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """The bands of a cluster in which so many replicas of each partition are wanted.
+    """The bands of a cluster for given replication factors.
 
     Attributes:
-        cluster: as it is.
-        limits: tolerances.
+        cluster: the cluster before the reassignment.
+        limits: the tolerances.
         factor: int64[P]; counted: bool[P]; alive: bool[B], see `ReplicaTask`.
     """
 
@@ -67,24 +70,24 @@ class Bands:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """int64[racks]: brokers of each that are to hold anything."""
+        """int64[racks], the brokers of each rack that may hold replicas."""
         racks = int(self.cluster.rack.max(initial=0)) + 1
         return np.bincount(self.cluster.rack[self.alive], minlength=racks).astype(np.int64)
 
     @property
     def zones(self) -> int:
-        """Racks that have bands: none where no broker has a rack, or all have the same."""
+        """The number of racks with bands: 0 if brokers have no rack, or all have the same."""
         known = any(b.rack is not None for b in self.cluster.brokers)
         return len(self.sizes) if known and len(self.sizes) > 1 else 0
 
     def weight(self) -> NDArray[np.int64]:
-        """int64[4, P]: what a replica weighs in each of `KINDS`."""
+        """Return int64[4, P], the weight of a replica in each of `KINDS`."""
         cluster, counted = self.cluster, self.counted.astype(np.int64)
         weight = np.zeros((len(KINDS), cluster.partitions), np.int64)
         weight[1] = counted
         if cluster.size is not None:
             weight[2] = cluster.size * counted
-            rooms = any(room >= 0 for mine in cluster.directories for _, room in mine)
+            rooms = any(room >= 0 for disks in cluster.directories for _, room in disks)
             if rooms or (cluster.capacity >= 0).any():
                 weight[0] = cluster.size
         if cluster.load is not None:
@@ -92,7 +95,7 @@ class Bands:
         return weight
 
     def held(self, weight: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """int64[4, B + Z] twice: the bands of what brokers, then racks, hold."""
+        """Return int64[4, B + Z] twice, the ends of the bands of brokers and racks."""
         cluster, sizes, zones = self.cluster, self.sizes, self.zones
         brokers = len(cluster.brokers)
         low = np.zeros((len(KINDS), brokers + zones), np.int64)
@@ -112,7 +115,7 @@ class Bands:
         return low, high
 
     def led(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """int64[B + Z] twice: the bands of leaders."""
+        """Return int64[B + Z] twice, the lower and upper ends of the bands of leaders."""
         cluster = self.cluster
         leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)
         count = int((self.counted & (self.factor > 0)).sum())
@@ -125,16 +128,16 @@ class Bands:
 
 
 def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]) -> Disks | None:
-    """Disks of the brokers of which everything is known; None where there are none.
+    """Return the disks of brokers whose replicas all have a known disk; None if there are none.
 
     Args:
-        cluster: as it is.
-        limits: tolerances.
-        free: bool[R], replicas that may go from disk to disk.
+        cluster: the cluster before the reassignment.
+        limits: the tolerances.
+        free: bool[R], replicas that may move to another disk.
     """
     brokers = len(cluster.brokers)
     unknown = np.bincount(cluster.replica[cluster.directory < 0], minlength=brokers)
-    count = np.array([len(mine) for mine in cluster.directories], np.int64)
+    count = np.array([len(disks) for disks in cluster.directories], np.int64)
     count[(count < 2) | (unknown > 0)] = 0
     if not count.any():
         return None
@@ -155,7 +158,10 @@ def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_
 def _band(
     share: NDArray[np.float64], tolerance: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The whole numbers around a share; a share that is whole but for rounding is whole."""
+    """Return int64[n] twice, the band around each share in whole numbers.
+
+    A share that differs from a whole number by rounding only counts as whole.
+    """
     low = np.floor(share * (1 - min(tolerance, 1.0)) + 1e-6)
     high = np.ceil(share * (1 + tolerance) - 1e-6)
     return low.astype(np.int64), high.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Moves in batches: at most so many at once, and never more on a broker than it has room for."""
+"""Batches of a reassignment: limited in size, and within the room of every broker and disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["batches", "changed"]
 
 
 def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
-    """int64: partitions whose list of replicas is another one, the order included."""
+    """Return int64[n], the partitions whose list of replicas changes, also in its order alone."""
     cluster = task.cluster
     same = task.factor == cluster.factor
     out = ~same
@@ -30,19 +30,19 @@ def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
-    """Partitions to change, in batches that are executed one after another.
+    """Return the partitions to change, in batches that are executed one after another.
 
-    While a batch runs, a broker holds what comes and still what goes; a batch is made so that
-    there is room for both.
+    While a batch runs, a broker holds both the new and the old replicas. Each batch leaves room
+    for both.
 
     Args:
         moves: of the plan.
-        most: replicas copied in a batch, between brokers or disks, at most; None for all at once
-            as far as there is room.
+        most: the most replicas copied in a batch, between brokers or disks; None for no limit but
+            room.
 
     Raises:
         InvalidConfigError: a partition needs more moves than a batch may have.
-        NoFeasiblePlanError: there is no room to begin: every move waits for another ("capacity").
+        NoFeasiblePlanError: every move left waits for the room of another ("capacity").
     """
     if most is not None and most < 1:
         raise InvalidConfigError("max-moves", "must be at least 1", most)
@@ -79,6 +79,7 @@ def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
 
 
 def _counted(to_do: list[int], count: NDArray[np.int64], most: int | None) -> Iterator[list[int]]:
+    """Yield batches of at most ``most`` copies; room does not matter."""
     batch: list[int] = []
     moved = 0
     for p in to_do:
@@ -98,6 +99,7 @@ def _one_batch(
     free: list[int | None],
     into: dict[int, list[tuple[int, int]]],
 ) -> tuple[list[int], list[int]]:
+    """Return the partitions of the next batch and the others, and take its room off ``free``."""
     batch: list[int] = []
     waiting: list[int] = []
     moved = 0
@@ -117,7 +119,7 @@ def _one_batch(
 
 
 def _room(moves: ReplicaMoves) -> list[int | None]:
-    """Of each broker, then of each disk: bytes that are free; None where its room is unknown."""
+    """Return the free bytes of each broker, then of each disk; None where the room is unknown."""
     cluster, disks = moves.task.cluster, moves.task.disks
     rooms, places = cluster.capacity, cluster.replica
     used = np.zeros(len(rooms), np.int64)
@@ -137,7 +139,10 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Of each partition the places (brokers, then disks) that get so many bytes, or give them."""
+    """Return for each partition the (place, bytes) that receive, and those that release.
+
+    Places are brokers, then disks.
+    """
     into: dict[int, list[tuple[int, int]]] = {}
     out: dict[int, list[tuple[int, int]]] = {}
     brokers = len(moves.task.cluster.brokers)

@@ -1,7 +1,7 @@
-"""Numbers of ``java.util.Random``, drawn ahead in one go: they follow from a seed, no chance.
+"""Numbers of ``java.util.Random``, drawn ahead as an array: they follow from the seed alone.
 
-A kernel that needs random numbers gets an array of raw draws, which keeps any generator out of
-it; it says how many it used, or that there were not enough.
+A kernel that needs random numbers takes an array of raw draws. It returns how many it used, or
+that there were too few.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _MULTIPLIER = 0x5DEECE66D
 
 
 class LookaheadDraws(Protocol):
-    """A generator whose next numbers can be looked at before they are used up."""
+    """A generator whose next numbers can be read before they are consumed."""
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """int64[>= count]: the next results of Java's ``next(31)``."""
+        """Return int64[>= count], the next results of Java's ``next(31)``."""
 
     def skip(self, count: int) -> None:
-        """Use up so many of them."""
+        """Consume so many numbers."""
 
 
 def _states(state: int, count: int) -> NDArray[np.uint64]:
-    """uint64[count]: the generator's next states; each run of them follows from the one before.
+    """Return uint64[count], the generator's next states; each pass doubles how many are known.
 
-    Arithmetic wraps at 2^64, which the mask makes harmless: only the low 48 bits count.
+    Arithmetic wraps at 2^64. The mask makes that harmless, since only the low 48 bits count.
     """
     out = np.empty(max(count, 1), np.uint64)
     out[0] = (state * _MULTIPLIER + 0xB) & _MASK
-    have, factor, more = 1, _MULTIPLIER, 0xB  # x -> factor x + more goes so many draws on
+    have, factor, more = 1, _MULTIPLIER, 0xB  # x -> factor x + more advances by ``have`` draws
     while have < count:
         wanted = min(have, count - have)
         ahead = out[:wanted] * np.uint64(factor) + np.uint64(more)
@@ -56,12 +56,12 @@ class JavaDraws:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """See `LookaheadDraws`."""
+        """Return int64[count], the next results of Java's ``next(31)``."""
         drawn: NDArray[np.int64] = (_states(self._state, count) >> np.uint64(17)).astype(np.int64)
         return drawn
 
     def skip(self, count: int) -> None:
-        """See `LookaheadDraws`."""
+        """Consume so many numbers."""
         # x -> a x + c, so many times over, by repeated squaring.
         a, c, power, more = 1, 0, _MULTIPLIER, 0xB
         while count:
@@ -73,12 +73,12 @@ class JavaDraws:
 
 
 def next_int(draws: LookaheadDraws, bound: int) -> int:
-    """``Random.nextInt(bound)``: a number from 0 to below ``bound``, which is at least 1."""
+    """Return ``Random.nextInt(bound)``: a number from 0 to below ``bound``, which is at least 1."""
     while True:
         bits = int(draws.ahead(1)[0])
         draws.skip(1)
         if bound & (bound - 1) == 0:
             return bound * bits >> 31
-        # Java tells by int32 overflow that the number came from an incomplete last stretch.
+        # Java detects by int32 overflow a number from the incomplete last interval.
         if bits - bits % bound + bound - 1 < 1 << 31:
             return bits % bound

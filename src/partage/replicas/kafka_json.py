@@ -20,22 +20,22 @@ def reassignment(
     directory: np.ndarray[Any, np.dtype[np.int32]] | None,
     partitions: Iterable[int],
 ) -> dict[str, Any]:
-    """What ``kafka-reassign-partitions --execute --reassignment-json-file`` takes.
+    """Return the JSON for ``kafka-reassign-partitions --execute --reassignment-json-file``.
 
     Args:
-        task: of the plan.
+        task: the task of the plan.
         replica: int32, brokers' positions by ``task.start``, preferred leader first.
-        directory: int32, place of each replica's directory on its broker, -1 for any; None
+        directory: int32, position of each replica's directory on its broker, -1 for any; None
             leaves ``log_dirs`` out.
-        partitions: those to write.
+        partitions: the partitions to write.
     """
     cluster = task.cluster
     rows = []
     for p in partitions:
-        mine = slice(int(task.start[p]), int(task.start[p + 1]))
-        row = _row(cluster, p, replica[mine])
+        slots = slice(int(task.start[p]), int(task.start[p + 1]))
+        row = _row(cluster, p, replica[slots])
         if directory is not None:
-            row["log_dirs"] = _folders(cluster, replica[mine], directory[mine])
+            row["log_dirs"] = _folders(cluster, replica[slots], directory[slots])
         rows.append(row)
     return {"version": 1, "partitions": rows}
 
@@ -43,22 +43,22 @@ def reassignment(
 def rollback(
     cluster: ReplicaCluster, partitions: Iterable[int], *, directories: bool
 ) -> dict[str, Any]:
-    """The same for the way back: replicas as they are now."""
+    """Return the JSON that restores the current replicas of some partitions."""
     rows = []
     for p in partitions:
-        mine = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
-        row = _row(cluster, p, cluster.replica[mine])
+        slots = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
+        row = _row(cluster, p, cluster.replica[slots])
         if directories:
-            row["log_dirs"] = _folders(cluster, cluster.replica[mine], cluster.directory[mine])
+            row["log_dirs"] = _folders(cluster, cluster.replica[slots], cluster.directory[slots])
         rows.append(row)
     return {"version": 1, "partitions": rows}
 
 
 def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]]) -> list[int]:
-    """Partitions that another replica leads now than the one that is to be preferred.
+    """Return the partitions whose current leader is not the plan's preferred leader.
 
     Args:
-        task: of the plan.
+        task: the task of the plan.
         replica: int32, brokers' positions by ``task.start``, preferred leader first.
     """
     there = np.flatnonzero((task.factor > 0) & task.counted & (task.cluster.leader >= 0))
@@ -67,7 +67,7 @@ def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]
 
 
 def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
-    """What ``kafka-leader-election --path-to-json-file`` takes."""
+    """Return the JSON for ``kafka-leader-election --path-to-json-file``."""
     return {
         "partitions": [
             {"topic": cluster.topics[cluster.topic[p]], "partition": int(cluster.number[p])}
@@ -77,7 +77,7 @@ def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, An
 
 
 def topic_assignment(topic: str, rows: Iterable[Iterable[int]], first: int = 0) -> dict[str, Any]:
-    """A placement in the same form: broker ids of each partition.
+    """Return a topic's placement as a reassignment's JSON.
 
     >>> topic_assignment("t", [[1, 2]])["partitions"]
     [{'topic': 't', 'partition': 0, 'replicas': [1, 2]}]

@@ -1,4 +1,4 @@
-"""What a plan moves: between brokers, between the disks of one, and where it all ends up."""
+"""The copies that a plan makes, between brokers and between the disks of a broker."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ __all__ = ["ReplicaMoves", "Within", "directories"]
 
 @dataclass(frozen=True, eq=False)
 class ReplicaMoves:
-    """What a plan moves, one row a new replica.
+    """The copies that a plan makes between brokers, one row for each new replica.
 
     Attributes:
-        task: what was asked; replica: int32, the plan.
-        disk: int32, the plan's disks; None where none are known.
-        partition: int64[n]; target: int32[n], the broker that gets it; source: int32[n], the
-            one it leaves, -1 where a replica is added; bytes: int64[n].
+        task: the reassignment; replica: int32, the plan.
+        disk: int32, the plan's disks; None if no disks are known.
     """
 
     task: ReplicaTask
@@ -31,13 +29,14 @@ class ReplicaMoves:
 
     @cached_property
     def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Partition and broker in one number: of the new replicas, and of the old."""
+        """Partition and broker as one number, of the new replicas and of the old ones."""
         task, brokers = self.task, len(self.task.cluster.brokers)
         new, old = task.owner * brokers, task.old_owner * brokers
         return new + self.replica, old + task.cluster.replica
 
     @cached_property
     def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+        """Partition, receiving broker and releasing broker of each copy."""
         task, brokers = self.task, len(self.task.cluster.brokers)
         owner, (key, old) = task.owner, self._keys
         new = np.flatnonzero(~among(key, old))
@@ -54,28 +53,28 @@ class ReplicaMoves:
 
     @property
     def partition(self) -> NDArray[np.int64]:
-        """See the class."""
+        """int64[n], the partition of each copy."""
         return self._rows[0]
 
     @property
     def target(self) -> NDArray[np.int32]:
-        """See the class."""
+        """int32[n], the broker that receives the replica."""
         return self._rows[1]
 
     @property
     def source(self) -> NDArray[np.int32]:
-        """See the class."""
+        """int32[n], the broker that releases a replica for it; -1 where a replica is added."""
         return self._rows[2]
 
     @cached_property
     def bytes(self) -> NDArray[np.int64]:
-        """See the class; 0 where sizes are unknown."""
+        """int64[n], the bytes of each copy; 0 where sizes are unknown."""
         size = self.task.cluster.size
         return np.zeros(len(self.partition), np.int64) if size is None else size[self.partition]
 
     @cached_property
     def within(self) -> Within:
-        """Replicas that stay on their brokers, and go to another disk there."""
+        """The copies between the disks of one broker."""
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
         if disks is None or self.disk is None:
@@ -93,7 +92,7 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """int64 each: partition, disk that gives and disk that gets (-1: none), bytes."""
+        """int64 each: partition, releasing disk and receiving disk (-1 for none), bytes."""
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:
             return (np.zeros(0, np.int64),) * 4
@@ -112,11 +111,11 @@ class ReplicaMoves:
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Moves between the disks of one broker, one row each.
+    """Copies between the disks of one broker, one row each.
 
     Attributes:
-        partition: int64[n]; broker: int32[n]; source, target: int64[n], places of the disks on
-            their broker; bytes: int64[n], 0 where sizes are unknown.
+        partition: int64[n]; broker: int32[n]; source, target: int64[n], positions of the
+            disks on their broker; bytes: int64[n], 0 where sizes are unknown.
     """
 
     partition: NDArray[np.int64]
@@ -127,10 +126,10 @@ class Within:
 
 
 def directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
-    """int32: a directory for each replica of the plan (place on its broker), -1 for any.
+    """Return int32, the position of each replica's directory on its broker, -1 for any.
 
-    As the plan has it where it is known what is where, any elsewhere: which of a broker's
-    directories is the emptier one nobody can say then. None where nothing is known.
+    A broker whose directories are not all known gets -1, because the emptiest one is unknown.
+    None if no broker has known directories.
     """
     disks = moves.task.disks
     if disks is None or moves.disk is None:

@@ -1,4 +1,4 @@
-"""`place`: where Kafka would put the replicas of a topic."""
+"""Kafka's placement of a topic's replicas: `place`, `extend` and `StripedPlacer`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def place(
 
     Args:
         brokers: in Kafka's order, which without racks is the order that counts.
-        partitions: how many to place.
+        partitions: the number of partitions.
         replication_factor: replicas of each.
         strategy: see above.
         start_index: position of the first leader, Kafka's ``fixedStartIndex``, for the
@@ -55,16 +55,17 @@ def place(
         start_shift: distance of the followers. Without it the start index, as in Kafka, or the
             next draw if that is not given either.
         first_partition: number of the first partition, Kafka's ``startPartitionId``; the striped
-            placer takes no notice of it, and of the two above neither.
-        seed: of ``java.util.Random``, where numbers are drawn.
+            placer ignores it, and rejects the two above.
+        seed: of ``java.util.Random``.
 
     Returns:
         int32[partitions, replication_factor].
 
     Raises:
-        InvalidPlacementError: what Kafka refuses, in its order; ``java_exception`` has the class.
-        InvalidConfigError, InvalidProblemError: an argument is no such number, or a broker id is
-            there twice.
+        InvalidPlacementError: Kafka raises an error too, checked in its order; ``java_exception``
+            has the class.
+        InvalidConfigError, InvalidProblemError: an argument is out of range, or two brokers have
+            the same id.
 
     >>> racks = ["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]
     >>> brokers = [Broker(i, rack) for i, rack in enumerate(racks)]
@@ -96,6 +97,7 @@ def _as_admin_utils(  # noqa: PLR0917 - AdminUtils' own arguments
     brokers: list[Broker], start: int, shift: int, first: int, partitions: int, factor: int,
     *, aware: bool,
 ) -> Int32Array:  # fmt: skip
+    """Return the placement of ``AdminUtils`` for given start index and shift."""
     racks = len({b.rack for b in brokers})
     if aware and racks > 1:
         all_have_racks(brokers)
@@ -118,7 +120,7 @@ def _draws_its_own(**given: int | None) -> None:
 
 
 class StripedPlacer:
-    """A ``StripedReplicaPlacer`` with its generator: topics are placed one after another.
+    """A ``StripedReplicaPlacer`` with its generator, for several topics one after another.
 
     >>> placer = StripedPlacer([Broker(0), Broker(1), Broker(2)], seed=4)
     >>> placer.place(2, 2).shape, placer.place(1, 3).shape
@@ -132,8 +134,8 @@ class StripedPlacer:
         self._draws = JavaDraws(seed) if draws is None else draws
 
     def place(self, partitions: int, replication_factor: int) -> Int32Array:
-        """See `partage.replicas.place`."""
-        # The class itself gives an empty answer to 0; only the controller in front refuses that.
+        """Return int32[partitions, replication_factor]; see `partage.replicas.place`."""
+        # The class returns an empty placement for 0; only the controller rejects that.
         if partitions < 0:
             raise InvalidPlacementError(
                 f"number of partitions {partitions} is not positive",
@@ -151,15 +153,15 @@ def extend(
     strategy: Strategy = "striped",
     seed: int = 0,
 ) -> Int32Array:
-    """Return the replicas of the partitions that a topic gets in addition, as Kafka places them.
+    """Return the replicas of partitions that are added to a topic, as Kafka places them.
 
-    AdminUtils' strategies begin (and shift) by the place of partition 0's first replica among
-    the brokers by id; the striped placer places anew.
+    The strategies of AdminUtils take start index and shift from the position of partition 0's first
+    replica among the brokers by id. The striped placer ignores the existing partitions.
 
     Args:
-        brokers: of the cluster.
+        brokers: the brokers of the cluster.
         existing: replicas of the topic's partitions 0, 1, ...
-        partitions: how many to add.
+        partitions: the number of partitions to add.
         strategy: see `place`.
         seed: see `place`.
 
@@ -167,7 +169,7 @@ def extend(
         int32[partitions, replicas of partition 0]: partitions ``len(existing)`` and on.
 
     Raises:
-        InvalidPlacementError: what Kafka refuses; there is no partition 0.
+        InvalidPlacementError: Kafka raises an error too, or the topic has no partition 0.
 
     >>> brokers = [Broker(i) for i in range(5)]
     >>> extend(brokers, [[1, 2]] * 4, 3, strategy="rack-aware").tolist()
@@ -192,10 +194,10 @@ def extend(
 
 
 def default_directory(broker: Broker) -> str:
-    """The id of the directory that the controller notes for a new replica on a broker.
+    """Return the directory id that the controller records for a new replica on a broker.
 
-    Its only one; with several the broker chooses later (``DirectoryId.UNASSIGNED``), and one that
-    registered none is on its way to KIP-858 (``MIGRATING``).
+    That is the broker's only directory. A broker with several chooses later
+    (``DirectoryId.UNASSIGNED``); one that registered none is migrating to KIP-858 (``MIGRATING``).
 
     >>> default_directory(Broker(1, directories=("x", "y")))
     'AAAAAAAAAAAAAAAAAAAAAA'
@@ -206,6 +208,7 @@ def default_directory(broker: Broker) -> str:
 
 
 def _checked(brokers: Iterable[Broker]) -> list[Broker]:
+    """Return the brokers as a list; raise our errors for wrong types and repeated ids."""
     listed = list(brokers)
     seen: set[int] = set()
     for i, one in enumerate(listed):
@@ -215,12 +218,15 @@ def _checked(brokers: Iterable[Broker]) -> list[Broker]:
         if one.rack is not None and not isinstance(one.rack, str):
             raise InvalidProblemError("must be text", path=f"brokers[{i}].rack", value=one.rack)
         if one.id in seen:
-            raise InvalidProblemError("is there twice", path=f"brokers[{i}].id", value=one.id)
+            raise InvalidProblemError(
+                "two brokers have this id", path=f"brokers[{i}].id", value=one.id
+            )
         seen.add(one.id)
     return listed
 
 
 def _int32(name: str, value: object) -> None:
+    """Raise InvalidConfigError if the value is no int32."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InvalidConfigError(name, "must be an int", value)
     if not -_INT32 <= value < _INT32:
@@ -228,7 +234,7 @@ def _int32(name: str, value: object) -> None:
 
 
 def _allowed(brokers: Sequence[Broker], partitions: int, factor: int) -> None:
-    """AdminUtils' refusals, in its order."""
+    """Raise the errors of AdminUtils, in its order."""
     if partitions <= 0:
         raise InvalidPlacementError(
             f"number of partitions must be larger than 0, got {partitions}",
@@ -248,6 +254,7 @@ def _allowed(brokers: Sequence[Broker], partitions: int, factor: int) -> None:
 
 
 def _not_too_many(partitions: int, factor: int, brokers: int) -> None:
+    """Raise InvalidConfigError beyond `_MOST_REPLICAS`."""
     if partitions * min(factor, brokers) > _MOST_REPLICAS:
         what = f"{partitions} partitions x {factor} replicas; at most {_MOST_REPLICAS:,} in one go"
         raise InvalidConfigError("partitions", what, partitions)
@@ -256,7 +263,7 @@ def _not_too_many(partitions: int, factor: int, brokers: int) -> None:
 def _start(
     brokers: int, index: int | None, shift: int | None, draws: LookaheadDraws
 ) -> tuple[int, int]:
-    """Start index, then shift: given, or drawn in this order."""
+    """Return start index and shift: given, or drawn in this order."""
     for name, value in (("start_index", index), ("start_shift", shift)):
         if value is not None:
             _int32(name, value)
@@ -269,7 +276,7 @@ def _start(
 
 
 def _fits(brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int) -> None:
-    """Beyond this Java's int wraps, and what it answers then is an accident."""
+    """Raise InvalidConfigError where Java's int would overflow: the result would be arbitrary."""
     last = first + partitions - 1
     largest = max(last + start, (shift[0] + last // brokers + 1) * shift[1] + brokers * brokers)
     if largest >= _INT32:

@@ -1,9 +1,9 @@
-"""A `ReplicaCluster` from JSON: a line of ``cluster.jsonl``, with sizes and loads where known.
+"""Parser of a `ReplicaCluster` from JSON: a line of ``cluster.jsonl``, with sizes and loads.
 
-Beyond what a capture writes, a partition may have ``size`` (bytes of one replica), ``load`` (bytes
-written a second) and ``directories`` (one path a replica); a broker ``capacity`` (bytes) and
-``directories`` (path, or path and capacity). Sizes and directories also come from what
-``kafka-log-dirs.sh --describe`` prints.
+Besides the fields that a capture writes, a partition may have ``size`` (bytes of one replica),
+``load`` (bytes written a second) and ``directories`` (one path for each replica). A broker may have
+``capacity`` (bytes) and ``directories`` (path, or path and capacity). Sizes and directories also
+come from the output of ``kafka-log-dirs.sh --describe``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from partage.model import Broker, ReplicaCluster
 __all__ = ["cluster_from_json", "sizes_from_log_dirs"]
 
 _INT32 = 1 << 31
-#: What brokers and partitions may say; a mistyped limit would be none.
+#: Fields of brokers and partitions. Others are errors: a mistyped limit would have no effect.
 _BROKER = frozenset({"id", "rack", "host", "port", "fenced", "capacity", "directories"})
 _PARTITION = frozenset({
     "p", "leader", "replicas", "isr", "size", "load", "directories", "adding", "removing",
     "offline", "epoch", "leader_epoch",
 })  # fmt: skip
 _MOST_BYTES = 1 << 60
-#: Sums of replicas, and twice that, are to fit int64.
+#: The most bytes of all replicas: twice that fits int64.
 _MOST_IN_ALL = 1 << 61
 #: topic, partition -> broker id -> (bytes, directory)
 LogDirs = Mapping[tuple[str, int], Mapping[int, tuple[int, str]]]
@@ -40,18 +40,17 @@ def cluster_from_json(
     gone: Collection[int] = (),
     excluded: Collection[str] = (),
 ) -> ReplicaCluster:
-    """The cluster that a JSON object describes.
+    """Return the cluster that a JSON object describes.
 
     Args:
         given: ``brokers`` and ``topics`` as in ``cluster.jsonl``, see above.
         log_dirs: sizes and directories, of `sizes_from_log_dirs`; before those in ``given``.
         gone: brokers that may be missing from ``brokers`` although they hold replicas.
-        excluded: topics that are left out anyway: partitions of theirs that cannot be, or are
-            being moved, are passed over.
+        excluded: topics that take no part; their malformed or moving partitions are skipped.
 
     Raises:
-        InvalidProblemError: with path and value of what is wrong: a replica on an unknown broker
-            or twice on one, a reassignment under way, numbers that are none.
+        InvalidProblemError: a field is wrong, a replica is on an unknown broker or twice on one,
+            or a reassignment is in progress. The error has the path and the value.
     """
     if not isinstance(given, Mapping):
         raise InvalidProblemError("must be an object", path="cluster", value=given)
@@ -68,7 +67,7 @@ def cluster_from_json(
 
 
 def _holds_any(topics: Mapping[str, Any], broker: int) -> bool:
-    """Whether some partition says that it has a replica there; what is malformed says nothing."""
+    """Return whether some well-formed partition lists a replica on this broker."""
     for topic in topics.values():
         rows = topic.get("partitions") if isinstance(topic, Mapping) else None
         for row in rows if isinstance(rows, list) else ():
@@ -79,10 +78,10 @@ def _holds_any(topics: Mapping[str, Any], broker: int) -> bool:
 
 
 def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int, str]]]:
-    """What ``kafka-log-dirs.sh --describe`` prints (its JSON line): who holds how many bytes where.
+    """Return sizes and directories of replicas from ``kafka-log-dirs.sh --describe``'s JSON line.
 
     Raises:
-        InvalidProblemError: with path and value of what is wrong.
+        InvalidProblemError: a field is wrong; the error has the path and the value.
 
     >>> dirs = [{"logDir": "/d", "error": None, "partitions": [{"partition": "t-0", "size": 7}]}]
     >>> sizes_from_log_dirs({"version": 1, "brokers": [{"broker": 1, "logDirs": dirs}]})
@@ -100,7 +99,7 @@ def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int
             for k, one in enumerate(_list(folder.get("partitions"), f"{inner}.partitions")):
                 path = f"{inner}.partitions[{k}]"
                 if _mapping(one, path).get("isFuture"):
-                    continue  # on its way from one directory to another: counted where it is
+                    continue  # a copy between directories: the original counts
                 topic, dash, partition = str(one.get("partition")).rpartition("-")
                 if not dash or not partition.isdecimal() or len(partition) > 10:
                     raise InvalidProblemError(
@@ -113,7 +112,7 @@ def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int
 
 
 class _Brokers:
-    """The brokers that are there, and those that may be missing."""
+    """The listed brokers, and those that may be missing."""
 
     def __init__(self, given: object, gone: Collection[int]) -> None:
         self.listed: list[Broker] = []
@@ -128,13 +127,15 @@ class _Brokers:
                 self._add(Broker(number, fenced=True), -1, ())
         self.at = {b.id: i for i, b in enumerate(self.listed)}
         if not self.listed:
-            raise InvalidProblemError("there is no broker", path="brokers", value=given)
+            raise InvalidProblemError(
+                "the list is empty: name at least one broker", path="brokers", value=given
+            )
 
     def _take(self, one: Mapping[str, Any], path: str) -> None:
         _only(one, _BROKER, path)
         number = _int(one.get("id"), f"{path}.id", _INT32)
         if any(b.id == number for b in self.listed):
-            raise InvalidProblemError("the broker is there twice", path=f"{path}.id", value=number)
+            raise InvalidProblemError("two brokers have this id", path=f"{path}.id", value=number)
         rack, fenced = one.get("rack"), one.get("fenced", False)
         if rack is not None and not isinstance(rack, str):
             raise InvalidProblemError("must be text or null", path=f"{path}.rack", value=rack)
@@ -147,7 +148,7 @@ class _Brokers:
             if isinstance(folder, Mapping):
                 if folder.get("capacity") is not None:
                     room = _int(folder["capacity"], f"{inner}.capacity", _MOST_BYTES)
-                folder = folder.get("path")  # noqa: PLW2901 - the path is what is meant
+                folder = folder.get("path")  # noqa: PLW2901 - an object has its path as a field
             if not isinstance(folder, str) or not folder.startswith("/"):
                 raise InvalidProblemError("must be an absolute path", path=inner, value=folder)
             folders.append((folder, room))
@@ -164,7 +165,7 @@ class _Brokers:
 
 
 class _Rows:
-    """Partitions, one after another."""
+    """Columns of the partitions, appended row by row."""
 
     def __init__(self, brokers: _Brokers, log_dirs: LogDirs, excluded: frozenset[str]) -> None:
         self.brokers, self.log_dirs, self.excluded = brokers, log_dirs, excluded
@@ -179,7 +180,7 @@ class _Rows:
         self.folder: list[str | None] = []
 
     def take(self, name: str, value: object) -> None:
-        """A topic."""
+        """Append the partitions of a topic."""
         path = f"topics.{name}"
         self.topics.append(name)
         seen: set[int] = set()
@@ -190,7 +191,9 @@ class _Rows:
             _only(_mapping(row, where), _PARTITION, where)
             number = _int(row.get("p"), f"{where}.p", _INT32)
             if number in seen:
-                raise InvalidProblemError("is there twice", path=f"{where}.p", value=number)
+                raise InvalidProblemError(
+                    "the topic has this partition twice", path=f"{where}.p", value=number
+                )
             seen.add(number)
             try:
                 self._partition(name, number, row, where)
@@ -199,6 +202,7 @@ class _Rows:
                     raise
 
     def _partition(self, name: str, number: int, row: Mapping[str, Any], where: str) -> None:
+        """Append one partition; ``where`` is its path."""
         _not_moving(name, number, row)
         ids = _list(row.get("replicas"), f"{where}.replicas")
         held = self.log_dirs.get((name, number), {})
@@ -219,8 +223,8 @@ class _Rows:
                 )
                 raise InvalidProblemError(what, path=f"{name}-{number}", value=ids)
             replica.append(at)
-            told = held.get(broker)
-            folder.append(told[1] if told else folders[j] if folders is not None else None)
+            known = held.get(broker)
+            folder.append(known[1] if known else folders[j] if folders is not None else None)
         if len(set(ids)) < len(ids):
             what = "two replicas are on one broker"
             raise InvalidProblemError(what, path=f"{name}-{number}", value=ids)
@@ -242,12 +246,12 @@ class _Rows:
         self.load.append(rate)
 
     def cluster(self) -> ReplicaCluster:
-        """The arrays."""
+        """Return the cluster of all rows."""
         start = np.zeros(len(self.count) + 1, np.int64)
         np.cumsum(self.count, out=start[1:])
         brokers = self.brokers
-        at = [{path: i for i, (path, _) in enumerate(mine)} for mine in brokers.directories]
-        known = [list(mine) for mine in brokers.directories]
+        at = [{path: i for i, (path, _) in enumerate(disks)} for disks in brokers.directories]
+        known = [list(disks) for disks in brokers.directories]
         directory = np.full(len(self.replica), -1, np.int32)
         for i, (broker, folder) in enumerate(zip(self.replica, self.folder, strict=True)):
             if folder is not None:
@@ -261,7 +265,7 @@ class _Rows:
             replica=np.array(self.replica, np.int32), leader=np.array(self.leader, np.int32),
             size=_known(self.size, "size", self), load=_known(self.load, "load", self),
             brokers=tuple(brokers.listed), capacity=np.array(brokers.capacity, np.int64),
-            directories=tuple(tuple(mine) for mine in known), directory=directory,
+            directories=tuple(tuple(disks) for disks in known), directory=directory,
             missing=np.array([b.id in brokers.missing for b in brokers.listed], bool),
         )  # fmt: skip
 
@@ -287,6 +291,7 @@ def _leader(value: object, ids: Sequence[int], replica: Sequence[int], path: str
 
 
 def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
+    """Raise InvalidProblemError if the partition is being reassigned."""
     if row.get("adding") or row.get("removing"):
         what = (
             "a reassignment of it is in progress: wait for it, or cancel it "
@@ -296,7 +301,12 @@ def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
 
 
 def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.int64] | None:
-    """All or none: a partition of unknown size among known ones would weigh nothing."""
+    """Return int64[P] of one figure, None if no partition has it.
+
+    Raises:
+        InvalidProblemError: only some partitions have it (the others would weigh nothing), or the
+            sum is too large.
+    """
     lacks = [i for i, value in enumerate(values) if value is None]
     if len(lacks) == len(values):
         return None
@@ -304,35 +314,39 @@ def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.i
     if missing:
         p = missing[0]
         name = f"{rows.topics[rows.topic[p]]}-{rows.number[p]}"
-        told = f"other partitions have a {what}, this one has none ({len(missing)} lack it)"
-        raise InvalidProblemError(told, path=name, value=None)
+        message = f"other partitions have a {what}, this one has none ({len(missing)} lack it)"
+        raise InvalidProblemError(message, path=name, value=None)
     total = sum((value or 0) * count for value, count in zip(values, rows.count, strict=True))
     if total > _MOST_IN_ALL:
-        told = f"more than {_MOST_IN_ALL} in all replicas together"
-        raise InvalidProblemError(told, path=what, value=total)
+        message = f"more than {_MOST_IN_ALL} in all replicas together"
+        raise InvalidProblemError(message, path=what, value=total)
     return np.array([value or 0 for value in values], np.int64)
 
 
 def _mapping(value: object, path: str) -> Mapping[str, Any]:
+    """Return the value if it is an object; raise InvalidProblemError otherwise."""
     if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
 
 
 def _only(given: Mapping[str, Any], known: frozenset[str], path: str) -> None:
+    """Raise InvalidProblemError for a field that is not known."""
     unknown = sorted(set(given) - known)
     if unknown:
-        what = f"is not understood here; known are {', '.join(sorted(known))}"
+        what = f"unknown field; known are {', '.join(sorted(known))}"
         raise InvalidProblemError(what, path=f"{path}.{unknown[0]}", value=given[unknown[0]])
 
 
 def _list(value: object, path: str) -> Sequence[Any]:
+    """Return the value if it is a list; raise InvalidProblemError otherwise."""
     if not isinstance(value, (list, tuple)):
         raise InvalidProblemError("must be a list", path=path, value=value)
     return value
 
 
 def _int(value: object, path: str, below: int) -> int:
+    """Return the value if it is a whole number in range; raise InvalidProblemError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
         raise InvalidProblemError(
             f"must be a whole number from 0 below {below}", path=path, value=value
@@ -341,6 +355,7 @@ def _int(value: object, path: str, below: int) -> int:
 
 
 def _rate(value: object, path: str) -> int:
+    """Return bytes a second as a whole number; raise InvalidProblemError for other values."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))

@@ -1,4 +1,4 @@
-"""Shell scripts that have Kafka's own tools execute a plan, batch by batch, or take it back."""
+"""Shell scripts that execute a plan with Kafka's own tools, batch by batch, or roll it back."""
 
 from __future__ import annotations
 
@@ -46,11 +46,12 @@ tool kafka-leader-election.sh --election-type preferred --path-to-json-file elec
 
 
 def scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
-    """Texts of ``execute.sh`` and ``rollback.sh``, for the files that lie beside them.
+    """Return the texts of ``execute.sh`` and ``rollback.sh``, by file name.
 
     Args:
-        throttle: bytes a second of each broker, between brokers and between disks; None: none.
-        elect: whether preferred leaders are to be elected in the end.
+        throttle: bytes a second of each broker, between brokers and between disks; None for no
+            limit.
+        elect: whether the scripts end with an election of preferred leaders.
 
     >>> "--throttle 5" in scripts(5, elect=False)["execute.sh"]
     True

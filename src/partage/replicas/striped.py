@@ -1,4 +1,4 @@
-"""Placement as the KRaft controller does it: ``StripedReplicaPlacer`` (4.3.1), numbers included.
+"""Placement by the KRaft controller's ``StripedReplicaPlacer`` (4.3.1), with its random numbers.
 
 Each rack has a ring of unfenced brokers and one of fenced ones. Partitions begin one rack and,
 within the racks, one broker later each time; when as many partitions are placed as there are
@@ -24,18 +24,18 @@ __all__ = ["place_in_stripes"]
 Int32Array = NDArray[np.int32]
 
 _REFUSED = "InvalidReplicationFactorException"
-#: Draws beyond those that are sure to be needed: one in millions is thrown away.
+#: Draws beyond those that are sure to be needed: ``nextInt`` rejects one in millions.
 _SPARE = 64
 
 
 def place_in_stripes(
     brokers: Sequence[Broker], draws: LookaheadDraws, partitions: int, factor: int
 ) -> Int32Array:
-    """int32[partitions, factor], broker ids, the preferred leader first.
+    """Return int32[partitions, factor], broker ids, the preferred leader first.
 
     Raises:
         InvalidPlacementError: the factor is not positive, all brokers are fenced, or there
-            are fewer brokers than the factor; looked at in this order, as Kafka does.
+            are fewer brokers than the factor; checked in this order, as Kafka does.
     """
     rings = _Rings(brokers, draws)
     if factor <= 0:
@@ -80,7 +80,7 @@ class _Rings:
         self.rack_offset = next_int(draws, len(racks)) if racks else 0
 
     def place(self, draws: LookaheadDraws, partitions: int, factor: int) -> Int32Array:
-        """See `place_in_stripes`."""
+        """Return int32[partitions, factor], broker ids; see `place_in_stripes`."""
         size = len(self.broker) + len(self.names)
         shuffles = max(partitions - 1, 0) // self.unfenced if self.unfenced > 1 else 0
         wanted = shuffles * size + _SPARE
@@ -104,13 +104,14 @@ class _Rings:
             if used >= 0:
                 draws.skip(used)
                 return out
-            wanted *= 2  # more numbers were thrown away than anybody will see in his life
+            wanted *= 2  # ``nextInt`` rejected more draws than the spare ones
 
 
 def _draws_of_a_shuffle(start: NDArray[np.int64], racks: int) -> int:
-    """A list of n takes n - 1 draws; the racks' names are one list, each ring another."""
+    """Return the draws of one shuffle: n - 1 for the list of racks and for each ring of n."""
     return max(racks - 1, 0) + int(np.maximum(np.diff(start) - 1, 0).sum())
 
 
 def _rack_key(rack: str | None) -> tuple[bool, bytes]:
+    """Return the sort key of a rack: a missing rack first, then Java's string order."""
     return rack is not None, string_order_key(rack or "")

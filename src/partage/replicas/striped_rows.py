@@ -1,10 +1,10 @@
 # ruff: noqa: PLR0917 - kernels take arrays by place, and have many
-"""Rows of a striped placement: all at once where rings never run dry, else one by one.
+"""Rows of a striped placement: on arrays where rings never run dry, else one by one.
 
 Between two shuffles, as many partitions are placed as there are unfenced brokers (an epoch each).
-What a shuffle does follows from its draws alone, so that all of them are made at once, and applied
-one after another. A ring turns by one broker in each epoch in which it is asked, which can be
-counted: who stands where in which row is arithmetic.
+A shuffle depends on its draws alone. So all shuffles are computed at once and applied one after
+another. A ring advances by one broker in each epoch that uses it. Counting these epochs gives the
+broker of each row by arithmetic.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ def stripes(
     raw: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
-    """All rows at once, or None where only `steps` tells.
+    """Return all rows at once, or None where only `steps` is exact.
 
     Args:
-        start: int64[2 racks + 1], rings in ``broker``: of each rack its unfenced, its fenced ones.
+        start: int64[2 racks + 1], rings in ``broker``: each rack's unfenced, then its fenced ones.
         broker: int32, ids of all brokers by ring.
         names: int64[racks], racks in order of their names.
         offset: int64[2 racks], where each ring begins.
         rack_offset: place in ``names`` of the first partition's first rack.
-        raw: int64, draws ahead; those of all shuffles, at least.
+        raw: int64, the next draws, at least those of all shuffles.
         shape: partitions, replicas of each.
 
     Returns:
-        int32[shape]; None where an unfenced ring can run dry in a row, where a ring may be left
-        alone for so long that its epoch comes again, or where a draw is one that Java throws away.
+        int32[shape]; None where an unfenced ring can run dry in a row, where a ring may stay unused
+        until its epoch number recurs, or where Java rejects a draw.
     """
     rows, factor = shape
     racks, sizes = len(names), np.diff(start)
@@ -68,14 +68,14 @@ def stripes(
 
 
 def _rings_in_turn(sizes: Ints) -> list[int]:
-    """Sizes of rings in the order in which they are shuffled: a rack's fenced one comes first."""
+    """Return the sizes of rings in the order of shuffles: a rack's fenced ring comes first."""
     return [int(sizes[ring ^ 1]) for ring in range(len(sizes))]
 
 
 def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
-    """int64[count, sum of lists]: new place -> old place, of each shuffle of all lists.
+    """Return int64[count, sum of lists], the old position of each new one, for every shuffle.
 
-    None where Java throws a draw away, one in millions: then all that follow are others.
+    None where Java rejects a draw (one in millions): all later draws are shifted then.
     """
     bounds = np.concatenate([np.arange(size, 1, -1) for size in lists]).astype(np.int64)
     drawn = raw[: count * len(bounds)].reshape(count, len(bounds))
@@ -97,7 +97,7 @@ def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
 
 
 def _permutations(places: Ints, size: int) -> Ints:
-    """int64[n, size]: ``Collections.shuffle`` with these places: the last changes with one."""
+    """Return int64[n, size], permutations by ``Collections.shuffle`` with these swap positions."""
     out = np.repeat(np.arange(size)[:, None], len(places), axis=1)
     each = np.arange(len(places))
     for i, last in enumerate(range(size - 1, 0, -1)):
@@ -112,7 +112,7 @@ def _permutations(places: Ints, size: int) -> Ints:
 def _rows(
     whole: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
-    """Who stands where: by block (``whole``: all lists in it), epoch and replica."""
+    """Return the brokers by block (``whole`` has its lists), epoch and replica."""
     (rows, factor), (rack_offset, length) = shape, turn
     blocks, racks = len(whole), len(offset)
     order = whole[:, :racks]
@@ -134,10 +134,10 @@ def _rows(
 
 
 def _asked_within(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
-    """int64[epochs]: rows of the block that ask the rack of replica j, up to this one's.
+    """Return int64[epochs], how many rows of the block used the rack of replica j by then.
 
-    Each row begins one rack later: before it, the rack was asked for replica j + 1, j + 2, ...,
-    and so on in each round over the racks.
+    Each row begins one rack later. So earlier rows used this rack for replica j + 1, j + 2, and so
+    on, once in each round over the racks.
     """
     if factor >= racks:
         return epoch + 1
@@ -148,13 +148,13 @@ def _asked_within(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
 
 
 def _asked_before(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
-    """int64[blocks, racks]: rows of earlier blocks that ask each rack.
+    """Return int64[blocks, racks], how many rows of earlier blocks used each rack.
 
-    Less one for the racks that the very first row asks: rings do not turn for it.
+    One less for the racks of the very first row: their rings do not advance for it.
     """
     blocks, racks = order.shape
     replicas = np.minimum(factor, racks)
-    # A rack is asked for the last time in a block by its last row, or some rows before.
+    # The last row of a block that uses a rack is the block's last row, or some rows before.
     last = (np.arange(racks) - (begin[:, None] + length - 1)) % racks
     there = last < replicas
     epochs = length - 1 - np.where(there, 0, racks - last)
@@ -170,7 +170,7 @@ def _asked_before(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
 
 @piece
 def _bounded(raw: Any, used: int, bound: int) -> int:
-    """Place in ``raw`` of the first number that is good for ``bound``, -1 if there is none."""
+    """Return the position in ``raw`` of the first draw that ``bound`` accepts, -1 for none."""
     if bound & (bound - 1) == 0:
         return used if used < len(raw) else -1
     while used < len(raw) and raw[used] - raw[used] % bound + bound - 1 >= 2147483648:
@@ -180,7 +180,10 @@ def _bounded(raw: Any, used: int, bound: int) -> int:
 
 @piece
 def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
-    """``Collections.shuffle`` of ``items[begin:end]``; the draws used by then, -1 if too few."""
+    """Shuffle ``items[begin:end]`` as ``Collections.shuffle``.
+
+    Return the number of draws used by then, -1 if there are too few.
+    """
     for size in range(end - begin, 1, -1):
         used = _bounded(raw, used, size)
         if used < 0:
@@ -197,7 +200,7 @@ def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
 
 @piece
 def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
-    """Place of the ring's next broker in this epoch, -1 if it has no more."""
+    """Return the position of the ring's next broker in this epoch, -1 if none is left."""
     size = start[ring + 1] - start[ring]
     if size == 0:
         return -1
@@ -221,10 +224,10 @@ def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
 def steps(
     start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
 ) -> int:
-    """Any rings, partition by partition, into ``out``; the draws used, -1 if there are too few.
+    """Place partition by partition into ``out``; return the draws used, -1 if there are too few.
 
-    ``state``: of each ring its epoch, index and offset; ``names``: racks in order; the rest is
-    told in `stripes`.
+    ``state`` has the epoch, index and offset of each ring, ``names`` the racks in order. `stripes`
+    describes the other arguments.
     """
     racks = len(names)
     used = 0

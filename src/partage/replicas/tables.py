@@ -1,4 +1,4 @@
-"""What a reassignment changes, as plain data: brokers, racks, moves, network, batches."""
+"""Rows of a reassignment's report: brokers, racks, disks, copies, network, batches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _COLUMNS = ("replicas", "leaders", "bytes", "load")
 
 
 def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str, Any]]:
-    """Each broker before and after: replicas, leaders, bytes, load; and its bands.
+    """Return a row for each broker: replicas, leaders, bytes and load before and after, its bands.
 
-    Leaders are who leads now, then who is preferred. Topics that are left out of balance are left
-    out here too.
+    Leaders before are the current ones, leaders after the preferred ones. Excluded topics do not
+    count.
     """
     before = _held(task, task.cluster.start, task.cluster.factor, task.cluster.led)
     after = _held(task, task.start, task.factor, replica)
@@ -39,6 +39,7 @@ def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str,
 
 
 def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Return the lower and upper ends of the bands, by column."""
     return {
         "replicas": (task.low[1], task.high[1]),
         "leaders": (task.lead_low, task.lead_high),
@@ -48,9 +49,9 @@ def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[n
 
 
 def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each rack before and after: the sums over its brokers, from `broker_rows`; and its bands.
+    """Return a row for each rack: the sums over its brokers from `broker_rows`, and its bands.
 
-    Without racks, or with one alone, there are no bands.
+    Without racks, or with a single one, rows have no bands.
     """
     out: dict[str | None, dict[str, Any]] = {}
     for row in rows:
@@ -72,14 +73,14 @@ def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
-    """Each log directory of brokers that have several: bytes (replicas, without sizes) on it.
+    """Return a row for each log directory of brokers that have several: bytes before and after.
 
-    Its band follows what its broker holds after the plan. Brokers of which not all is known to be
-    where are left out.
+    Without sizes it has replicas instead of bytes. Its band follows what its broker holds after the
+    plan. Brokers with a replica in an unknown directory are left out.
 
     Args:
-        moves: of the plan.
-        directory: of each new replica, from `directories`; None: no broker has told several.
+        moves: the plan's copies.
+        directory: of each new replica, from `directories`; None if no broker has several.
     """
     if directory is None:
         return []
@@ -113,7 +114,7 @@ def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[
 
 
 def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
-    """Of a broker's place and a disk's place on it: the band of bytes (replicas, without sizes)."""
+    """Return the band of each (broker, disk on it): bytes, or replicas without sizes."""
     task, disks = moves.task, moves.task.disks
     if disks is None:
         return {}
@@ -128,9 +129,9 @@ def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
 
 
 def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
-    """One row a replica that is copied: where to, what leaves for it, how many bytes.
+    """Return a row for each copied replica: receiving and releasing broker, bytes.
 
-    One that goes from disk to disk has one broker, and two directories.
+    A copy between the disks of a broker has that broker twice, and two directories.
     """
     cluster, within = moves.task.cluster, moves.within
     sized = cluster.size is not None
@@ -165,15 +166,15 @@ def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 
 
 def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
-    """Replicas and bytes copied from rack to rack: Kafka copies from a partition's leader."""
+    """Return the replicas and bytes copied from rack to rack; leaders send the copies."""
     cluster = moves.task.cluster
-    givers = _givers(moves)
+    senders = _senders(moves)
     sums: dict[tuple[str | None, str | None], list[int]] = {}
     racks = [b.rack for b in cluster.brokers]
-    for giver, target, size in zip(
-        givers.tolist(), moves.target.tolist(), moves.bytes.tolist(), strict=True
+    for sender, target, size in zip(
+        senders.tolist(), moves.target.tolist(), moves.bytes.tolist(), strict=True
     ):
-        pair = sums.setdefault((racks[giver], racks[target]), [0, 0])
+        pair = sums.setdefault((racks[sender], racks[target]), [0, 0])
         pair[0] += 1
         pair[1] += size
     return [
@@ -185,22 +186,22 @@ def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 def batch_rows(
     moves: ReplicaMoves, batches: Sequence[Sequence[int]], throttle: int | None
 ) -> list[dict[str, Any]]:
-    """Each batch: partitions, replicas copied, bytes, and at a throttle its seconds.
+    """Return a row for each batch: partitions, replicas copied, bytes, seconds at the throttle.
 
-    Kafka's throttle holds for each broker, what it sends and what it gets apart: a batch takes
-    as long as its busiest broker. Copies between the disks of one broker are no network bytes, and
-    have a throttle of their own; they count in neither.
+    Kafka's throttle limits what each broker sends and what it receives, separately. So a batch
+    takes as long as its busiest broker. Copies between the disks of a broker have a throttle of
+    their own and do not count.
     """
     brokers = len(moves.task.cluster.brokers)
     of_batch = np.full(moves.task.cluster.partitions, -1, np.int64)
     for i, batch in enumerate(batches):
         of_batch[list(batch)] = i
-    mine, givers = of_batch[moves.partition], _givers(moves)
+    mine, senders = of_batch[moves.partition], _senders(moves)
     inner = of_batch[moves.within.partition]
     rows = []
     for i, batch in enumerate(batches):
         at = mine == i
-        sent = np.bincount(givers[at], weights=moves.bytes[at], minlength=brokers)
+        sent = np.bincount(senders[at], weights=moves.bytes[at], minlength=brokers)
         got = np.bincount(moves.target[at], weights=moves.bytes[at], minlength=brokers)
         row: dict[str, Any] = {
             "partitions": len(batch),
@@ -215,8 +216,11 @@ def batch_rows(
     return rows
 
 
-def _givers(moves: ReplicaMoves) -> NDArray[np.int64]:
-    """Who sends each new replica: the leader; where there is none, the first replica."""
+def _senders(moves: ReplicaMoves) -> NDArray[np.int64]:
+    """Return int64[n], the broker that sends each new replica.
+
+    That is the leader, or the first replica of a partition without a leader.
+    """
     cluster = moves.task.cluster
     p = moves.partition
     if not len(p):
@@ -226,6 +230,7 @@ def _givers(moves: ReplicaMoves) -> NDArray[np.int64]:
 
 
 def _known(task: ReplicaTask) -> list[str]:
+    """Return the columns whose figures are known."""
     missing = {
         "bytes": task.cluster.size is None,
         "load": task.cluster.load is None,
@@ -239,6 +244,7 @@ def _held(
     factor: NDArray[np.int64],
     replica: NDArray[np.int32],
 ) -> dict[str, NDArray[np.int64]]:
+    """Return int64[B] by column: what brokers hold and lead in a placement."""
     brokers = len(task.cluster.brokers)
     owner = np.repeat(np.arange(len(factor)), factor)
     out = {}

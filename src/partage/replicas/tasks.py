@@ -1,4 +1,4 @@
-"""From what one wants (drain a broker, balance, another factor) to a `ReplicaTask`."""
+"""Builders of a `ReplicaTask`, one function for each command of ``partage reassign``."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ __all__ = [
 
 
 def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Every replica may go anywhere: balance, with the fewest bytes moved."""
-    making = _Making(cluster, limits)
-    making.between_disks = True
-    return making.task()
+    """Return the task that balances the cluster; every replica may move to any broker."""
+    builder = _TaskBuilder(cluster, limits)
+    builder.between_disks = True
+    return builder.task()
 
 
 def add_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Replicas go to the new brokers only."""
-    making = _Making(cluster, limits)
-    new = making.brokers(ids, "add-broker")
-    making.take_replicas(new, "add-broker")
-    making.receives[:] = False
-    making.receives[new] = True
-    return making.task()
+    """Return the task that balances the cluster by moving replicas to new brokers only."""
+    builder = _TaskBuilder(cluster, limits)
+    new = builder.brokers(ids, "add-broker")
+    builder.take_replicas(new, "add-broker")
+    builder.receives[:] = False
+    builder.receives[new] = True
+    return builder.task()
 
 
 def drain_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """All replicas on these brokers leave, and nothing else moves."""
-    making = _Making(cluster, limits)
-    making.drain(making.brokers(ids, "drain-broker"))
-    return making.task()
+    """Return the task that empties these brokers and moves nothing else."""
+    builder = _TaskBuilder(cluster, limits)
+    builder.drain(builder.brokers(ids, "drain-broker"))
+    return builder.task()
 
 
 def replace_broker(
     cluster: ReplicaCluster, old: int, new: int, limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """The new broker takes over each replica of the old one, in its place."""
-    making = _Making(cluster, limits)
-    (gone,), (heir,) = making.brokers([old], "replace-broker"), making.brokers([new], "by")
-    if gone == heir:
+    """Return the task in which a new broker takes each replica of an old one, in its position."""
+    builder = _TaskBuilder(cluster, limits)
+    (gone,), (successor,) = builder.brokers([old], "replace-broker"), builder.brokers([new], "by")
+    if gone == successor:
         raise InvalidConfigError("by", "a broker cannot take over from itself", new)
-    making.take_replicas([heir], "by")
-    making.drain([gone])
-    making.receives[:] = False
-    making.receives[heir] = True
-    making.lead_free[:] = False
-    return making.task()
+    builder.take_replicas([successor], "by")
+    builder.drain([gone])
+    builder.receives[:] = False
+    builder.receives[successor] = True
+    builder.lead_free[:] = False
+    return builder.task()
 
 
 def change_factor(
@@ -68,49 +68,51 @@ def change_factor(
     topics: Collection[str] | None = None,
     limits: PlanLimits | None = None,
 ) -> ReplicaTask:
-    """Another replication factor for some topics (all that are not excluded, without names).
+    """Return the task that changes the replication factor of some topics.
+
+    Without names these are all topics that are not excluded.
 
     Raises:
-        InvalidConfigError: the factor is not positive, or there is no such topic.
-        NoFeasiblePlanError: there are fewer brokers.
+        InvalidConfigError: the factor is not positive, or a topic does not exist.
+        NoFeasiblePlanError: the cluster has fewer brokers than the factor.
     """
-    making = _Making(cluster, limits)
+    builder = _TaskBuilder(cluster, limits)
     if factor < 1:
         raise InvalidConfigError("replication-factor", "must be at least 1", factor)
-    alive = int((making.alive & making.receives).sum())
+    alive = int((builder.alive & builder.receives).sum())
     if factor > alive:
         raise NoFeasiblePlanError(
             "replication factor", f"{factor} replicas need {factor} brokers, there are {alive}"
         )
-    mine = making.movable.copy()
+    changes = builder.movable.copy()
     if topics is not None:
-        mine &= making.of_topics(topics, "topic")
-    making.factor[mine] = factor
-    less = mine & (making.factor < cluster.factor)
-    making.closed[:] = True
-    making.fate[:] = np.where(np.repeat(less, cluster.factor), FREE, STAY)
-    making.lead_free[:] = False
-    return making.task()
+        changes &= builder.of_topics(topics, "topic")
+    builder.factor[changes] = factor
+    less = changes & (builder.factor < cluster.factor)
+    builder.closed[:] = True
+    builder.fate[:] = np.where(np.repeat(less, cluster.factor), FREE, STAY)
+    builder.lead_free[:] = False
+    return builder.task()
 
 
 def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Only what breaks the rack rule moves."""
-    making = _Making(cluster, limits)
-    making.closed[:] = True
-    making.lead_free[:] = False
-    return making.task()
+    """Return the task that moves only replicas that break the rack rule."""
+    builder = _TaskBuilder(cluster, limits)
+    builder.closed[:] = True
+    builder.lead_free[:] = False
+    return builder.task()
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """No data moves: replicas change their order, so that preferred leaders are balanced."""
-    making = _Making(cluster, limits)
-    making.fate[:] = STAY
-    making.receives[:] = False
-    return making.task()
+    """Return the task that balances preferred leaders by reordering replicas; no data moves."""
+    builder = _TaskBuilder(cluster, limits)
+    builder.fate[:] = STAY
+    builder.receives[:] = False
+    return builder.task()
 
 
-class _Making:
-    """A task under way: everything may move until somebody says otherwise."""
+class _TaskBuilder:
+    """A task under construction; every replica may move unless a command restricts it."""
 
     def __init__(self, cluster: ReplicaCluster, limits: PlanLimits | None) -> None:
         self.cluster, self.limits = cluster, limits or PlanLimits()
@@ -126,7 +128,11 @@ class _Making:
         self.between_disks = False
 
     def of_topics(self, names: Collection[str], what: str) -> NDArray[np.bool_]:
-        """bool[P]: partitions of these topics, each of which must be there."""
+        """Return bool[P], the partitions of these topics.
+
+        Raises:
+            InvalidConfigError: a topic does not exist.
+        """
         known = {name: i for i, name in enumerate(self.cluster.topics)}
         for name in names:
             if name not in known:
@@ -134,29 +140,37 @@ class _Making:
         return np.isin(self.cluster.topic, [known[name] for name in names])
 
     def brokers(self, ids: Iterable[int], what: str) -> list[int]:
-        """Positions of brokers, each of which must be there, once."""
+        """Return the positions of brokers.
+
+        Raises:
+            InvalidConfigError: a broker is unknown or named twice, or none is named.
+        """
         out: list[int] = []
         for one in ids:
             at = self.cluster.position.get(one)
             if at is None:
                 known = ", ".join(str(b.id) for b in self.cluster.brokers[:20])
-                raise InvalidConfigError(what, f"no such broker; there are {known}", one)
+                raise InvalidConfigError(what, f"no such broker; the cluster has {known}", one)
             if at in out:
-                raise InvalidConfigError(what, "the broker is there twice", one)
+                raise InvalidConfigError(what, "the broker is named twice", one)
             out.append(at)
         if not out:
             raise InvalidConfigError(what, "name at least one broker", [])
         return out
 
-    def take_replicas(self, those: list[int], what: str) -> None:
-        """They must be able to: a fenced broker joins no in-sync replicas, and copies never end."""
-        for b in those:
+    def take_replicas(self, receivers: list[int], what: str) -> None:
+        """Raise InvalidConfigError for a fenced broker: copies to it would never join the ISR."""
+        for b in receivers:
             if self.cluster.brokers[b].fenced:
                 why = "the broker is fenced or gone: it cannot take replicas"
                 raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
 
     def drain(self, gone: list[int]) -> None:
-        """These brokers are to hold nothing; what is elsewhere stays."""
+        """Let all replicas on these brokers leave, and all others stay.
+
+        Raises:
+            NoFeasiblePlanError: a pinned replica is on them, or no other broker is left.
+        """
         cluster = self.cluster
         self.alive[gone] = False
         self.receives[gone] = False
@@ -177,7 +191,12 @@ class _Making:
         self.lead_free = (cluster.factor > 0) & leaves[first] if len(leaves) else self.lead_free
 
     def task(self) -> ReplicaTask:
-        """What came of it."""
+        """Return the finished task.
+
+        Raises:
+            NoFeasiblePlanError: a partition is to have more replicas than brokers are left.
+            InvalidProblemError: a broker has a capacity while partitions have no sizes.
+        """
         cluster = self.cluster
         self._enough_brokers()
         self._room_can_be_checked()
@@ -202,15 +221,16 @@ class _Making:
         )  # fmt: skip
 
     def _room_can_be_checked(self) -> None:
-        """A hard limit that nobody can look at is none."""
+        """Raise InvalidProblemError if a capacity cannot be checked for want of sizes."""
         cluster = self.cluster
-        rooms = [room for mine in cluster.directories for _, room in mine]
+        rooms = [room for disks in cluster.directories for _, room in disks]
         limited = (cluster.capacity >= 0).any() or any(room >= 0 for room in rooms)
         if cluster.size is None and limited and self.receives.any():
             what = "brokers have a capacity, and partitions no size: give sizes (--log-dirs)"
             raise InvalidProblemError(what, path="size", value=None)
 
     def _enough_brokers(self) -> None:
+        """Raise NoFeasiblePlanError if a replication factor exceeds the brokers left."""
         alive = int(self.alive.sum())
         short = np.flatnonzero(self.factor > alive)
         if len(short):

@@ -177,7 +177,7 @@ def test_racks_do_not_matter_to_those_who_do_not_ask() -> None:
         ({"replication_factor": 2**31}, "replication_factor: must be an int32"),
         ({"strategy": "rack-aware", "start_index": 2**31 - 1}, "int32 arithmetic would overflow"),
         ({"partitions": 2**31 - 1}, "at most 200,000,000"),
-        ({"brokers": [pg.Broker(1), pg.Broker(1)]}, r"brokers\[1\].id: is there twice"),
+        ({"brokers": [pg.Broker(1), pg.Broker(1)]}, r"brokers\[1\].id: two brokers have this id"),
         ({"brokers": [7]}, r"brokers\[0\]: must be a Broker"),
         ({"brokers": [pg.Broker(1, rack=3)]}, r"brokers\[0\].rack: must be text"),
     ],

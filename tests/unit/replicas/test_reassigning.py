@@ -427,8 +427,8 @@ def test_partitions_without_a_leader(told) -> None:
     [
         ([], "cluster: must be an object"),
         ({"topics": {}}, "brokers: must be a list"),
-        ({"brokers": [], "topics": {}}, "there is no broker"),
-        ({"brokers": [{"id": 1}, {"id": 1}], "topics": {}}, "the broker is there twice"),
+        ({"brokers": [], "topics": {}}, "the list is empty"),
+        ({"brokers": [{"id": 1}, {"id": 1}], "topics": {}}, "two brokers have this id"),
         ({"brokers": [{"id": 1}], "topics": []}, "topics: must be an object"),
         ({"brokers": [{"id": 1, "directories": ["d"]}], "topics": {}}, "must be an absolute path"),
         ({"brokers": [{"id": 1, "capacity": 1.5}], "topics": {}}, "capacity: must be a whole"),
