@@ -277,7 +277,7 @@ HOSTILE = {
     "int32s": (7, b"\0\0\x02" + b"\x11" * 16 + _array(MANY, b"\x7f\xff\xff\xff") + b"\0\0"),
     "unknown tags of 2 bytes": (3, b"\0\0" + bytes(4) + _array(MANY, b"\x05\0") + b"\x05\0"),
     "unknown tags of 3 bytes": (3, b"\0\0" + bytes(4) + b"\x80\x80\x01" + b"\x85\x7f\x01a" * 0x4000),
-    "a known tag again and again": (22, b"\0\0" + bytes(9) + b"\x02\x01\x01" + b"\x80\x80\x01" + b"\x00\x01\x02\0\0\0\7" * 0x4000 + b"\x01" * 5 + b"\0"),
+    "a known tag many times": (22, b"\0\0" + bytes(9) + b"\x02\x01\x01" + b"\x80\x80\x01" + b"\x00\x01\x02\0\0\0\7" * 0x4000 + b"\x01" * 5 + b"\0"),
 }  # fmt: skip
 
 

@@ -99,7 +99,7 @@ def with_(value, *path):
         (with_({"t": "x"}, "topic_groups"), "topic_groups.t"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(value, where) -> None:
+def test_an_error_names_the_place(value, where) -> None:
     """A value of the wrong type, or none where one must be; in either form."""
     data = json.dumps(value).encode()
     with pytest.raises(pg.WireFormatError, match=where.replace(".", r"\.")):

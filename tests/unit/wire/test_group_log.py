@@ -187,7 +187,7 @@ def test_tombstones_have_no_version_and_no_value():
 
 
 @pytest.mark.parametrize("number", [9, 18, 24, -1, 0x7FFF])
-def test_unknown_types_are_told_apart_whatever_the_value(number):
+def test_unknown_types_are_errors_whatever_the_value(number):
     """The type is on the error; the value is not looked at."""
     key = number.to_bytes(2, "big", signed=True) + b"junk"
     assert group_log.record_type(key) == number

@@ -96,7 +96,9 @@ def test_an_error_keeps_its_place_without_its_frames():
     """Frames of the engine are dropped on the way up; path, offset and version say where."""
     with pytest.raises(WireFormatError) as caught:
         decode_subscription(bytes.fromhex("0003000000020001740001"))
-    told = "ConsumerProtocolSubscription.topics[1] (version 3) at byte 11: string length 1, but 0"
-    assert str(caught.value).startswith(told)
+    expected = (
+        "ConsumerProtocolSubscription.topics[1] (version 3) at byte 11: string length 1, but 0"
+    )
+    assert str(caught.value).startswith(expected)
     names = [entry.name for entry in caught.traceback]
     assert names[1:] == ["decode_subscription", "read_embedded"]

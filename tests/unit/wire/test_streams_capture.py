@@ -68,7 +68,7 @@ def _listed(text):
     return [one for one in text.split(", ") if one]
 
 
-def _told(text):
+def _expected(text):
     """Kafka's text in pieces; maps and sets come in the order of its hash maps."""
     found = re.fullmatch(
         r"\[version=(\d+), supported version=(\d+), active tasks=\[(.*?)\], "
@@ -106,7 +106,7 @@ def test_assignments_read_as_kafka_prints_them(members):
     compared = 0
     for ours, theirs in members:
         if "streamsAssignment" in theirs:
-            assert _ours(ours["streamsAssignment"]) == _told(theirs["streamsAssignment"])
+            assert _ours(ours["streamsAssignment"]) == _expected(theirs["streamsAssignment"])
             assert ours["streamsAssignment"]["errCode"] == 0
             compared += 1
     assert compared >= 40

@@ -233,14 +233,14 @@ def test_the_drafts_of_version_4_are_what_was_shipped():
     )
     assert data == bytes.fromhex(printed)
     assert decode_subscription_draft_4(data) == said
-    told = AssignmentInfo.of(
+    info = AssignmentInfo.of(
         version=4,
         active=[(0, 2)],
         standby={(1, 0): [("t1", 0)]},
         hosts={("h", 80): [("t0", 2)]},
         error_code=3,
     )
-    data = encode_assignment_draft_4(told)
+    data = encode_assignment_draft_4(info)
     printed = (
         "00000004 0000000b 00000001 00000000 00000002 "  # VersionId, Latest, ActiveTasks
         "00000001 00000001 00000000 00000001 0002 7431 00000000 "  # StandbyTasks
