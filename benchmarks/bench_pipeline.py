@@ -30,12 +30,12 @@ from partage import kernels
 from partage.history.clusters import ClusterHistory
 from partage.history.records import ClassicStates
 from partage.history.transactions import Transactions
-from partage.jobs.replay.arriving import arriving
-from partage.jobs.replay.decode import decoded
-from partage.jobs.replay.decoded_rows import Kind
+from partage.jobs.replay.decode import decode_table
+from partage.jobs.replay.decoded_rows import DecodedKind
+from partage.jobs.replay.group_input import read_group_inputs
 from partage.jobs.replay.group_rows import GroupRows
-from partage.jobs.replay.slices import cut, read_slice
-from partage.jobs.replay.write import TableWriters
+from partage.jobs.replay.output import TableWriters
+from partage.jobs.replay.records import cut_slices, read_slice
 from partage.jobs.spark.shipping import freeze_imports
 from partage.testing.histories import Size, write_capture
 from partage.wire.columns import BinaryColumn
@@ -63,7 +63,7 @@ def print_row(what: str, count: float, seconds: float, unit: str) -> None:
 
 def one_core(capture: Path) -> None:
     """Without Spark, one thread: from Arrow's buffers to columns, and from Parquet to runs."""
-    every = cut(sorted((capture / "consumer_offsets.parquet").iterdir()))
+    every = cut_slices(sorted((capture / "consumer_offsets.parquet").iterdir()))
     slices = [piece for piece in every if piece.path == every[0].path]
     table = pyarrow.concat_tables([t for s in slices for t in read_slice(s)]).combine_chunks()
     columns = []
@@ -77,17 +77,17 @@ def one_core(capture: Path) -> None:
         seconds = best(lambda: decode_offset_commits(*columns))
         print_row("commits, Arrow buffers to columns", table.num_rows, seconds, "records")
         none = Transactions()
-        seconds = best(lambda: list(decoded(table, none)))
+        seconds = best(lambda: list(decode_table(table, none)))
         print_row("records, Arrow table to runs", table.num_rows, seconds, "records")
 
         def all_of_it() -> None:
             for piece in slices:
                 for part in read_slice(piece, coded=True):  # as a large job does
-                    list(decoded(part, none))
+                    list(decode_table(part, none))
 
         print_row("records, Parquet to runs", table.num_rows, best(all_of_it, 3), "records")
         runs = pyarrow.Table.from_batches([b for s in every for t in read_slice(s, coded=True)
-                                           for b in decoded(t, none)])  # fmt: skip
+                                           for b in decode_table(t, none)])  # fmt: skip
         count = sum(piece.rows for piece in every)
         seconds = best(lambda: histories(runs, capture), 3)
         print_row("records, runs to tables, in a group's order", count, seconds, "records")
@@ -95,14 +95,14 @@ def one_core(capture: Path) -> None:
 
 def histories(found: pyarrow.Table, capture: Path) -> None:
     """What a task of the second job does with what Spark brings it: tables of each group."""
-    wanted = found.filter(compute.less_equal(found["kind"], int(Kind.COMMIT_RUNS)))
+    wanted = found.filter(compute.less_equal(found["kind"], int(DecodedKind.COMMIT_RUNS)))
     ordered = wanted.sort_by([(name, "ascending") for name in ("group", *_LOG_ORDER)])
     clusters = ClusterHistory([
         json.loads(line) for line in (capture / "cluster.jsonl").read_text().splitlines()
     ])  # fmt: skip
     with tempfile.TemporaryDirectory() as out, TableWriters(out, "run", "0") as writers:
         rows: GroupRows | None = None
-        for some in arriving(ordered.to_batches(max_chunksize=100_000)):
+        for some in read_group_inputs(ordered.to_batches(max_chunksize=100_000)):
             if rows is None or rows.name != some.group:
                 if rows is not None:
                     rows.finish()

@@ -91,7 +91,7 @@ def summary(**more) -> dict:
 
 def published(out: Path, rows: dict[str, list[dict]] | None = None, **more) -> Path:
     """An output folder with these rows, as `partage replay` leaves it behind."""
-    from partage.jobs.replay.write import TableWriters, publish
+    from partage.jobs.replay.output import TableWriters, publish
 
     with TableWriters(str(out), "run-1", "test") as writers:
         for table, of in (tables() if rows is None else rows).items():

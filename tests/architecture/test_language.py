@@ -12,8 +12,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "partage"
 
 #: Packages and modules whose names, docstrings and comments follow CONTRIBUTING's language rules.
 REWORDED = [
-    "api", "clients", "errors.py", "groups", "history", "java", "judge", "kernels.py", "keys",
-    "legacy",
+    "api", "clients", "errors.py", "groups", "history", "java", "jobs", "judge", "kernels.py",
+    "keys", "legacy",
     "model", "replicas", "report", "runs",
     "simulation", "solve", "streams", "tables", "testing", "weights",
     "wire",

@@ -14,7 +14,7 @@ import pytest
 
 from captures import capture, records
 from partage.errors import InvalidCaptureError, InvalidConfigError, SparkFailedError
-from partage.jobs.spark.failures import jvm_watched, workers_watched
+from partage.jobs.spark.failures import job_errors, jvm_errors
 
 PROC = Path("/proc")
 needs_proc = pytest.mark.skipif(not PROC.is_dir(), reason="no /proc to find processes in")
@@ -131,5 +131,5 @@ def test_what_workers_say_in_our_words(tmp_path) -> None:
         (ConnectionRefusedError(111, "refused"), SparkFailedError, "Java process ended"),
     ]
     for raised, expected, said in cases:
-        with pytest.raises(expected, match=said), jvm_watched(), workers_watched(tmp_path):
+        with pytest.raises(expected, match=said), jvm_errors(), job_errors(tmp_path):
             raise raised

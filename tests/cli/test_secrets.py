@@ -13,8 +13,7 @@ from partage.cli import secrets
 from partage.cli.options import spark_settings
 from partage.cli.secrets import GuardedStream
 from partage.errors import InvalidConfigError
-from partage.jobs.spark.masters import expect_reachable
-from partage.jobs.spark.session import _start_error
+from partage.jobs.spark.session import _start_error, expect_reachable
 
 SECRET = "hunter2-and-more"  # noqa: S105 - a made-up value that must not be printed
 KEY = "spark.hadoop.fs.s3a.secret.key"

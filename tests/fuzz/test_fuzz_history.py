@@ -31,7 +31,7 @@ class Writers:
         assert all(len(cells) == count for cells in columns.values()), table
 
     def check(self) -> None:
-        from partage.jobs.replay.write import _table
+        from partage.jobs.replay.output import _table
 
         for name, rows in self.rows.items():
             _table(name, rows, "run").validate(full=True)

@@ -12,9 +12,10 @@ from partage import kernels
 from partage.history.commit_kernels import RUN
 from partage.history.records import GroupRecord, LogPosition, parse_classic_state
 from partage.history.transactions import Transactions
-from partage.jobs.replay.arriving import arriving
-from partage.jobs.replay.decode import Kind, decoded
-from partage.jobs.replay.slices import widened
+from partage.jobs.replay.decode import decode_table
+from partage.jobs.replay.decoded_rows import DecodedKind
+from partage.jobs.replay.group_input import read_group_inputs
+from partage.jobs.replay.records import widen
 from partage.wire.group_log import decode_record
 
 
@@ -22,15 +23,22 @@ from partage.wire.group_log import decode_record
 def ordered() -> pa.Table:
     """Rows of many groups, sorted as Spark sorts them."""
     table = pa.Table.from_batches(
-        list(decoded(widened(records().slice(0, 20_000)), Transactions()))
+        list(decode_table(widen(records().slice(0, 20_000)), Transactions()))
     )
-    table = table.filter(pa.array(table["kind"].to_numpy() <= Kind.COMMIT_RUNS))
+    table = table.filter(pa.array(table["kind"].to_numpy() <= DecodedKind.COMMIT_RUNS))
     return table.sort_by([("group", "ascending"), ("log_offset", "ascending")])
+
+
+@cache
+def raw() -> dict[tuple[int, int], dict]:
+    """The capture's rows by their place."""
+    return {(row["partition"], row["offset"]): row for row in records().to_pylist()}
 
 
 def record_of(row: dict) -> GroupRecord:
     """A record as the engine reads it; a classic group's state is compared, not its fields."""
-    made = decode_record(row["key"], row["value"])
+    stored = raw()[row["log_partition"], row["log_offset"]]
+    made = decode_record(stored["key"], stored["value"])
     return record_with_state(
         GroupRecord(
             LogPosition(row["log_partition"], row["log_offset"]), row["timestamp_ms"], made.type,
@@ -58,7 +66,7 @@ def test_columns_give_what_rows_give(size: int, form: kernels.Form) -> None:
     rows = expanded(rows)
     got: list[tuple] = []
     with kernels.form(form):
-        for some in arriving(table.to_batches(max_chunksize=size)):
+        for some in read_group_inputs(table.to_batches(max_chunksize=size)):
             made = [record_with_state(one) for one in some.records]
             columns = some.runs
             runs = list(zip(
@@ -72,7 +80,7 @@ def test_columns_give_what_rows_give(size: int, form: kernels.Form) -> None:
                         got.append((some.group, columns.topics[topic], *rest))
                 got += [(some.group, one) for one in made[before : before + 1]]
     wanted = [
-        (row["group"], record_of(row)) if row["kind"] == Kind.GROUP_RECORD
+        (row["group"], record_of(row)) if row["kind"] == DecodedKind.GROUP_RECORD
         else (row["group"], row["topic"], row["topic_partition"],
               [row["log_partition"], row["log_offset"]], numbers(row))
         for row in rows
@@ -90,8 +98,8 @@ def test_records_that_nobody_takes_are_not_the_next_groups() -> None:
     """Who leaves a group's records alone does not get them with the group behind it."""
     table = ordered()
     wanted = {(row["group"], row["log_partition"], row["log_offset"]) for row in table.to_pylist()}
-    groups = [some.group for some in arriving(table.to_batches())]
-    for i, some in enumerate(arriving(table.to_batches())):
+    groups = [some.group for some in read_group_inputs(table.to_batches())]
+    for i, some in enumerate(read_group_inputs(table.to_batches())):
         if i % 2:
             for one in some.records:
                 assert (groups[i], one.position.partition, one.position.offset) in wanted

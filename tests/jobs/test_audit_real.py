@@ -11,7 +11,7 @@ import pytest
 
 from captured import SAMPLE
 from partage.jobs.audit.audit import audit_topics
-from partage.jobs.audit.topic_judging import known_families, place
+from partage.jobs.audit.topic_verdicts import known_families, partitions_of
 from partage.keys.audit import KeyPairs, who_wrote, writers
 
 pytest.importorskip("pyarrow")
@@ -94,5 +94,5 @@ def _alarms(topics: int) -> int:
         # Skewed partitions are no partitioner's either.
         skew = np.array([rng.random() ** 2 for _ in keys]) * counts[-1]
         seen = KeyPairs.of(list(zip(keys, skew.astype(int).tolist(), strict=True)))
-        alarms += bool(who_wrote(seen, counts, families, place).writers)
+        alarms += bool(who_wrote(seen, counts, families, partitions_of).writers)
     return alarms

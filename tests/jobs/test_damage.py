@@ -13,14 +13,15 @@ import partage as pg  # noqa: E402
 from captures import capture, records  # noqa: E402
 from partage.errors import InvalidCaptureError, SparkFailedError  # noqa: E402
 from partage.history.transactions import Transactions  # noqa: E402
-from partage.jobs.audit import pairs as key_pairs  # noqa: E402
-from partage.jobs.audit.pairs import Pairing  # noqa: E402
-from partage.jobs.audit.topic_judging import judge_topics  # noqa: E402
+from partage.jobs.audit import topic_records as key_pairs  # noqa: E402
+from partage.jobs.audit.topic_records import PairCounter  # noqa: E402
+from partage.jobs.audit.topic_verdicts import judge_topics  # noqa: E402
 from partage.jobs.replay.capture import open_capture, read_slice  # noqa: E402
-from partage.jobs.replay.decode import Kind, decoded  # noqa: E402
-from partage.jobs.replay.inferred import inferred_states  # noqa: E402
+from partage.jobs.replay.decode import decode_table  # noqa: E402
+from partage.jobs.replay.decoded_rows import DecodedKind  # noqa: E402
+from partage.jobs.replay.inferred_metadata import inferred_states  # noqa: E402
 from partage.jobs.replay.tally import Tally  # noqa: E402
-from partage.jobs.spark.failures import worker_errors, workers_watched  # noqa: E402
+from partage.jobs.spark.failures import job_errors, worker_errors  # noqa: E402
 from partage.wire.group_log import encode_record  # noqa: E402
 
 
@@ -29,8 +30,8 @@ def test_a_time_that_is_none_is_a_bad_record() -> None:
     rows = records().slice(0, 4).to_pylist()
     rows[1]["timestamp_ms"], rows[2]["timestamp_ms"] = -(2**63), 2**63 - 1
     table = pa.Table.from_pylist(rows, records().schema)
-    out = [r for b in decoded(table, Transactions()) for r in b.to_pylist()]
-    bad = [r for r in out if r["kind"] == Kind.BAD_RECORD]
+    out = [r for b in decode_table(table, Transactions()) for r in b.to_pylist()]
+    bad = [r for r in out if r["kind"] == DecodedKind.BAD_RECORD]
     assert len(bad) == 2
     assert all("timestamp_ms is no time" in str(r) for r in bad)
 
@@ -59,7 +60,7 @@ def _table(topic: str, keys: list, partitions: list[int]):
 
 
 def _found(tables: list) -> dict:
-    pairing = Pairing()
+    pairing = PairCounter()
     for table in tables:
         pairing.add(table)
     ((one,),) = (b.to_pylist() for b in judge_topics({}, frozenset(), pairing.rows()))
@@ -91,7 +92,7 @@ def test_a_partition_that_no_topic_has_is_named(number: int) -> None:
     """A damaged partition number is an error with the topic's name, with keys and without."""
     for key in (b"k", None):
         with pytest.raises(InvalidCaptureError, match=f"topic t: .* partition {number},"):
-            Pairing().add(_table("t", [key] * 3, [0, number, 1]))
+            PairCounter().add(_table("t", [key] * 3, [0, number, 1]))
 
 
 def test_a_workers_error_in_javas_wrapping_is_ours(tmp_path: Path) -> None:
@@ -107,10 +108,10 @@ def test_a_workers_error_in_javas_wrapping_is_ours(tmp_path: Path) -> None:
             return f"An error occurred while calling o1.getResult.\n{self.said}\n SQLSTATE: 38000"
 
     ours = "partage.errors.InvalidCaptureError: x.parquet: row group 0 cannot be read"
-    for watched in (workers_watched(tmp_path), worker_errors()):
+    for watched in (job_errors(tmp_path), worker_errors()):
         with pytest.raises(InvalidCaptureError, match="row group 0"), watched:
             raise WrappedError(ours)
-    for watched in (workers_watched(tmp_path), worker_errors()):
+    for watched in (job_errors(tmp_path), worker_errors()):
         with pytest.raises(SparkFailedError), watched:
             raise WrappedError("Python worker exited unexpectedly")
 
@@ -126,9 +127,12 @@ def test_a_committed_partition_that_no_topic_has_infers_no_partitions(spark) -> 
         rows.append(
             {"partition": 0, "offset": offset, "timestamp_ms": 5, "key": key, "value": value}
         )
-    out = list(decoded(pa.Table.from_pylist(rows, records().schema), Transactions()))
+    out = list(decode_table(pa.Table.from_pylist(rows, records().schema), Transactions()))
     (tally,) = (
-        Tally.of_json(r["text"]) for b in out for r in b.to_pylist() if r["kind"] == Kind.TALLY
+        Tally.of_json(r["text"])
+        for b in out
+        for r in b.to_pylist()
+        if r["kind"] == DecodedKind.TALLY
     )
     empty = spark.createDataFrame([], "kind int, key binary, value binary")
     (state,) = inferred_states(empty, tally)

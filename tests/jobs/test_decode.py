@@ -8,12 +8,13 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from captures import expanded, records
+from captures import engine_records, expanded, records, sent_records
 from partage import kernels
 from partage.errors import WireFormatError
 from partage.history.transactions import Transactions
-from partage.jobs.replay import other_records as other_records_module
-from partage.jobs.replay.decode import Kind, decoded
+from partage.jobs.replay import group_records as other_records_module
+from partage.jobs.replay.decode import decode_table
+from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.tally import Tally
 from partage.wire.group_log import decode_record, encode_record
 
@@ -66,26 +67,24 @@ def test_columns_give_what_record_after_record_gives(chunks: int, form: kernels.
     rng.shuffle(rows)
     parts = [pa.Table.from_pylist(rows[i::chunks], records().schema) for i in range(chunks)]
     with kernels.form(form):
-        out = [r for b in decoded(pa.concat_tables(parts), Transactions()) for r in b.to_pylist()]
-    out = expanded(out)
-    (tally,) = (Tally.of_json(r["text"]) for r in out if r["kind"] == Kind.TALLY)
+        sent = list(decode_table(pa.concat_tables(parts), Transactions()))
+    out = expanded([row for batch in sent for row in batch.to_pylist()])
+    (tally,) = (Tally.of_json(r["text"]) for r in out if r["kind"] == DecodedKind.TALLY)
     types, bad, groups, commits = one_by_one(rows)
     assert tally.types == types
     assert (tally.rows, tally.decoded + tally.bad, tally.bad) == (5_000, 5_000, len(bad))
-    found = [r for r in out if r["kind"] == Kind.BAD_RECORD]
+    found = [r for r in out if r["kind"] == DecodedKind.BAD_RECORD]
     assert Counter(
         (r["log_partition"], r["log_offset"], r["key"], r["value"])
         + ((r["text"],) if r["part"] != "row" else ())
         for r in found
     ) == Counter(bad)
-    assert Counter(
-        (r["log_partition"], r["log_offset"], r["key"], r["value"])
-        for r in out
-        if r["kind"] == Kind.GROUP_RECORD
-    ) == Counter(groups)
+    keys = {(partition, offset): raw for partition, offset, *raw in groups}
+    assert sum(r["kind"] == DecodedKind.GROUP_RECORD for r in out) == len(groups) == len(keys)
+    assert sent_records(sent) == engine_records(keys)
     counted: Counter = Counter()
     for r in out:
-        if r["kind"] == Kind.COMMIT_RUNS and r["commits"]:
+        if r["kind"] == DecodedKind.COMMIT_RUNS and r["commits"]:
             key = r["group"], r["topic"], r["topic_partition"], r["minute_ms"]
             counted[key] += r["commits"]
     assert counted == commits
@@ -93,12 +92,12 @@ def test_columns_give_what_record_after_record_gives(chunks: int, form: kernels.
 
 def test_no_run_stands_on_both_sides_of_a_record_of_its_group() -> None:
     """Rows of runs are cut at their group's records: in log order nothing is between."""
-    out = [r for b in decoded(records(), Transactions()) for r in b.to_pylist()]
+    out = [r for b in decode_table(records(), Transactions()) for r in b.to_pylist()]
     places: dict[tuple, list[int]] = {}
     for r in out:
-        if r["kind"] == Kind.GROUP_RECORD:
+        if r["kind"] == DecodedKind.GROUP_RECORD:
             places.setdefault((r["group"], r["log_partition"]), []).append(r["log_offset"])
-    packed = [r for r in out if r["kind"] == Kind.COMMIT_RUNS]
+    packed = [r for r in out if r["kind"] == DecodedKind.COMMIT_RUNS]
     assert len(packed) > 300
     for row in packed:
         mine = [r["log_offset"] for r in expanded([row])]
@@ -121,14 +120,18 @@ def test_no_commit_becomes_an_object(monkeypatch: pytest.MonkeyPatch, form: kern
     monkeypatch.setattr("partage.wire.columns.commits.decode_record", seen)
     table = records().slice(0, 5_000)
     with kernels.form(form):
-        out = [r for b in decoded(table, Transactions()) for r in b.to_pylist()]
-    of_groups = [r["key"] for r in out if r["kind"] == Kind.GROUP_RECORD and r["value"]]
+        out = [r for b in decode_table(table, Transactions()) for r in b.to_pylist()]
+    places = {
+        (r["log_partition"], r["log_offset"]) for r in out if r["kind"] == DecodedKind.GROUP_RECORD
+    }
+    sent = [r for r in table.to_pylist() if (r["partition"], r["offset"]) in places]
+    of_groups = [r["key"] for r in sent if r["value"]]
     read = [key for key in asked if key[:2] != CLASSIC]
     assert read
     assert not [key for key in asked if key[:2] in {b"\0\0", b"\0\1"}]
     classic = sum(key[:2] == CLASSIC for key in of_groups)
     assert classic > 20
-    tombstones = sum(r["kind"] == Kind.GROUP_RECORD and not r["value"] for r in out)
+    tombstones = len(sent) - len(of_groups)
     by_column = classic if form == "compiled" else 0
     assert len(asked) == len(of_groups) - by_column + tombstones
 
@@ -137,8 +140,8 @@ def test_nothing_but_rows_without_a_place() -> None:
     """Rows whose place is null leave nothing to sort and nothing to decode."""
     rows = [r | {"offset": None} for r in records().slice(0, 3).to_pylist()]
     table = pa.Table.from_pylist(rows, records().schema)
-    out = [r for b in decoded(table, Transactions()) for r in b.to_pylist()]
-    assert [r["kind"] for r in out] == [Kind.BAD_RECORD] * 3 + [Kind.TALLY]
+    out = [r for b in decode_table(table, Transactions()) for r in b.to_pylist()]
+    assert [r["kind"] for r in out] == [DecodedKind.BAD_RECORD] * 3 + [DecodedKind.TALLY]
 
 
 @pytest.mark.parametrize("record", [False, True])
@@ -167,8 +170,8 @@ def test_commits_whose_marker_is_in_a_later_table_make_a_run_for_each_marker(rec
          "control": True, "control_type": "COMMIT", "max_timestamp_ms": 5},
     ]  # fmt: skip
     table = pa.Table.from_pylist(rows, records().schema)
-    out = [r for b in decoded(table, Transactions(batches)) for r in b.to_pylist()]
-    packed = [r for r in out if r["kind"] == Kind.COMMIT_RUNS]
+    out = [r for b in decode_table(table, Transactions(batches)) for r in b.to_pylist()]
+    packed = [r for r in out if r["kind"] == DecodedKind.COMMIT_RUNS]
     assert [(r["log_offset"], [run["commits"] for run in expanded([r])]) for r in packed] == [
         (4, [2]), (10, [2]), (20, [2])
     ]  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 
 from captures import capture, records, rows_of
 from partage.errors import InvalidCaptureError
-from partage.jobs.replay.output_locks import clear_the_dead, lodged
+from partage.jobs.replay.output import remove_dead_locks, run_lock
 from partage.jobs.replay.replay import replay
 from partage.runs.published_run import PublishedRun
 from partage.tables.schemas import TABLES
@@ -92,14 +92,14 @@ def test_killed_at_ten_random_moments(spark, twice, tmp_path: Path) -> None:
 
 def test_who_is_alive_is_left_alone(tmp_path: Path) -> None:
     """The marker of a run at work counts; of a process that is gone, and of a half one, not."""
-    with lodged(tmp_path, "mine"):
-        assert clear_the_dead(tmp_path) == []
+    with run_lock(tmp_path, "mine"):
+        assert remove_dead_locks(tmp_path) == []
         gone = tmp_path / "running" / "gone.json"
         owner = {"host": socket.gethostname(), "pid": 2_147_483_646, "began": "1", "locked": True}
         gone.write_text(json.dumps(owner))
         (tmp_path / "running" / "half.json").write_text('{"host": "')
         elsewhere = tmp_path / "running" / "elsewhere.json"
         elsewhere.write_text('{"host": "another", "pid": 1, "began": "1", "locked": false}')
-        assert clear_the_dead(tmp_path) == ["gone", "half"]
+        assert remove_dead_locks(tmp_path) == ["gone", "half"]
         assert elsewhere.exists()
     assert not (tmp_path / "running" / "mine.json").exists()

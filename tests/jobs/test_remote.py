@@ -9,9 +9,8 @@ import pytest
 
 from partage.capture.manifest import Manifest, Part
 from partage.errors import InvalidCaptureError
-from partage.jobs.replay.capture import open_capture
-from partage.jobs.replay.surroundings import surroundings
-from partage.jobs.spark.remote import with_remote_files
+from partage.jobs.replay.capture import open_capture, read_context
+from partage.jobs.replay.remote_capture import with_remote_files
 from wire_samples import ROOT
 
 pytestmark = pytest.mark.spark
@@ -32,7 +31,7 @@ def test_a_remote_capture_has_its_metadata_and_markers(spark, tmp_path: Path) ->
         assert there.states == here.states
         assert there.batches == here.batches
         assert there.beside is not None
-        assert surroundings(there.beside) == surroundings(folder)
+        assert read_context(there.beside) == read_context(folder)
         assert there.table is not None
         assert there.table.rows(spark).count() == here.records
 

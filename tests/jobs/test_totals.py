@@ -10,8 +10,8 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from partage.jobs.replay import summary
+from partage.jobs.replay.output import TableWriters
 from partage.jobs.replay.totals import SimulationTotals
-from partage.jobs.replay.write import TableWriters
 from partage.tables.statuses import CUMULATIVE, FAILED, NOT_YET, PER_REBALANCE, RECORDED
 from published import replayed
 

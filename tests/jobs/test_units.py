@@ -7,29 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from partage.jobs.replay.kept import Kept
 from partage.jobs.replay.replay import replay
-from partage.jobs.replay.units import bundles, units
+from partage.jobs.replay.simulations import pack_tasks, work_units
+from partage.jobs.replay.spill_files import SpilledHistory
 from partage.runs.published_run import read_table
 from partage.testing.histories import Size, write_capture
 
 POLICIES = 11
 
 
-def kept(name: str, rebalances: int) -> Kept:
+def kept(name: str, rebalances: int) -> SpilledHistory:
     sizes = [64] * (rebalances // 64) + ([rebalances % 64] if rebalances % 64 else [])
-    return Kept(name, "", (0, 0), tuple((0, 0, n) for n in sizes))
+    return SpilledHistory(name, "", (0, 0), tuple((0, 0, n) for n in sizes))
 
 
 def test_a_huge_group_is_no_task_of_its_own() -> None:
     """One group with half of all rebalances: its largest unit is a life, and tasks end together."""
     groups = [kept("huge", 20_000), *(kept(f"g{i}", 200) for i in range(100))]
-    work = units(groups, policies=POLICIES, cores=8)
-    mine = [one for one in work if one.kept.group == "huge"]
+    work = work_units(groups, policies=POLICIES, cores=8)
+    mine = [one for one in work if one.history.group == "huge"]
     assert sorted(c for one in mine for c in one.chunks) == list(range(len(groups[0].chunks)))
     assert sorted(p for one in mine for p in one.policies) == list(range(POLICIES))
     assert max(one.cost for one in mine) <= 20_000
-    tasks = bundles(work, tasks=64)
+    tasks = pack_tasks(work, tasks=64)
     cost = [sum(one.cost for one in task) for task in tasks]
     assert max(cost) < 1.5 * sum(cost) / len(cost)
 
@@ -37,9 +37,11 @@ def test_a_huge_group_is_no_task_of_its_own() -> None:
 def test_every_rebalance_is_lived_once() -> None:
     """Each chunk of each group, and each policy of each, is in exactly one unit."""
     groups = [kept("a", 1), kept("b", 64), kept("c", 1_000), kept("d", 129)]
-    work = [one for task in bundles(units(groups, policies=3, cores=2), tasks=5) for one in task]
+    work = [
+        one for task in pack_tasks(work_units(groups, policies=3, cores=2), tasks=5) for one in task
+    ]
     for group in groups:
-        mine = [one for one in work if one.kept == group]
+        mine = [one for one in work if one.history == group]
         chunks = Counter(c for one in mine for c in one.chunks)
         assert chunks == Counter(range(len(group.chunks)))
         assert Counter(p for one in mine for p in one.policies) == Counter(range(3))

@@ -6,7 +6,7 @@ import pytest
 
 from captured import clusters
 from partage.history.pauses import Pause
-from partage.jobs.replay.telling import Telling
+from partage.jobs.replay.spill_files import RebalanceCollector
 from partage.simulation import cumulative as module
 from partage.simulation.commit_evidence import CommitEvidence
 from partage.simulation.context import SimulationContext
@@ -78,7 +78,7 @@ def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
     pauses = [one for one in rebuilt(group)[1] if isinstance(one, Pause)]
     whole = list(recorded_rebalances(found, clusters()))
     kept = _Kept()
-    telling = Telling(clusters(), None, kept)
+    telling = RebalanceCollector(clusters(), None, kept)
     for one in found:
         telling.generation(one)
     for one in pauses:

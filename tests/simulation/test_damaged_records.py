@@ -12,8 +12,8 @@ from partage.history.events import Generation
 from partage.history.ownership import OwnershipIntervals
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, LogPosition
+from partage.jobs.replay.capture import LogContext
 from partage.jobs.replay.group_rows import GroupRows
-from partage.jobs.replay.surroundings import Surroundings
 from partage.simulation.commit_evidence import CommitEvidence
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative
@@ -83,7 +83,7 @@ def test_nobody_owns_a_partition_twice_where_clocks_go_back(times) -> None:
 
 def test_times_outside_the_record_tell_no_length() -> None:
     """A commit of the year 10000 makes no pause of eight thousand years."""
-    rows = GroupRows("g", topics(t=1), None, Surroundings(span=(1_000, 9_000)))
+    rows = GroupRows("g", topics(t=1), None, LogContext(span=(1_000, 9_000)))
     pause = Pause(0, 1, "t", 0, 2_000, 253_402_300_800_000, 5, 100, 0)
     assert rows._believed(pause).pause_ms is None
     assert rows._believed(pause._replace(first_ms=5_000)).pause_ms == 3_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.jobs.replay.clocks import clocks_of, strands
+from partage.jobs.replay.clocks import find_strands, find_wrong_clocks
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -20,9 +20,11 @@ def _believed(times: list[int], cuts: list[int]) -> tuple[list[int], int]:
     offset, time_ms = np.arange(len(times)), np.array(times, np.int64)
     edges = [0, *sorted({cut for cut in cuts if 0 < cut < len(times)}), len(times)]
     pieces = [slice(a, b) for a, b in pairwise(edges)]
-    found = [one for piece in reversed(pieces) for one in strands(offset[piece], time_ms[piece])]
-    clocks = clocks_of({3: found})
-    clocks.put_right(np.full(len(times), 3), offset, time_ms)
+    found = [
+        one for piece in reversed(pieces) for one in find_strands(offset[piece], time_ms[piece])
+    ]
+    clocks = find_wrong_clocks({3: found})
+    clocks.correct(np.full(len(times), 3), offset, time_ms)
     return time_ms.tolist(), clocks.misdated
 
 

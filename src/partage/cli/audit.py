@@ -20,7 +20,7 @@ from partage.keys.audit.writers import FEWEST_KEYS
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.jobs.audit.audit import Audit, BrokenJoin, TopicFound
+    from partage.jobs.audit.audit import Audit, BrokenJoin, TopicAudit
     from partage.keys.audit import Broken
 
 __all__ = ["audit", "by_chance", "findings", "join_words", "undecided", "writers"]
@@ -245,7 +245,7 @@ _JOIN_REMEDIES = {
 }
 
 
-def writers(t: TopicFound) -> str:
+def writers(t: TopicAudit) -> str:
     """Return the clients that may have written a topic, and the hash that they share."""
     if t.status == "one partition":
         return "anybody: 1 partition"
@@ -260,7 +260,7 @@ def _client(w: dict[str, Any], keyless: str = "") -> str:
     return called(narrowed(w["clients"], keyless), w["hash"], w["hashes"])
 
 
-def by_chance(t: TopicFound) -> str:
+def by_chance(t: TopicAudit) -> str:
     """Return the probability that the least certain writer is a coincidence.
 
     Empty where there is none.
@@ -271,7 +271,7 @@ def by_chance(t: TopicFound) -> str:
     return f"<1e{_LEAST}" if least < _LEAST else f"1e{int(least)}"
 
 
-def findings(t: TopicFound) -> list[str]:
+def findings(t: TopicAudit) -> list[str]:
     """Sentences about a topic: what is wrong, by which keys that shows, and what to do."""
     lines = []
     if t.status == "mixed":
@@ -297,7 +297,7 @@ def findings(t: TopicFound) -> list[str]:
     return lines
 
 
-def undecided(topics: Sequence[TopicFound]) -> list[str]:
+def undecided(topics: Sequence[TopicAudit]) -> list[str]:
     """Return sentences about what the keys cannot decide, with the topics."""
     one = [t.topic for t in topics if t.status == "one partition"]
     few = [t.topic for t in topics if t.status == "too few keys"]
@@ -312,14 +312,14 @@ def undecided(topics: Sequence[TopicFound]) -> list[str]:
     return lines
 
 
-def _what_to_do(t: TopicFound) -> str:
+def _what_to_do(t: TopicAudit) -> str:
     if t.topic.endswith((_CHANGELOG, _REPARTITION)):
         return ("Kafka Streams writes this topic itself, each task its own partition: it follows "
                 "from the topics that the task reads; mend those")  # fmt: skip
     return remedy([w["partitioners"] for w in t.writers])
 
 
-def _examples(t: TopicFound, reason: str, count: int) -> str:
+def _examples(t: TopicAudit, reason: str, count: int) -> str:
     mine = [e for e in t.split["examples"] if e["reason"] == reason]
     text = [f"{shown(bytes.fromhex(e['key']))} in {' and '.join(str(s[0]) for s in e['seen'])}"
             for e in mine]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Many combinations of a Streams simulation at once: each is played by a Spark task."""
+"""Many combinations of a Streams simulation, each simulated by a Spark task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from partage.jobs.spark.failures import jvm_watched, worker_errors
+from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
 from partage.simulation.streams import (
     SimulatedApplication,
@@ -37,31 +37,31 @@ def sweep(
     master: str | None = None,
     progress: Progress | None = None,
 ) -> list[tuple[StreamsMetrics, dict[str, Any]]]:
-    """Play every combination, each by itself; the same figures as one after the other.
+    """Simulate every combination by itself; the figures equal those of a sequential run.
 
     Args:
-        application: what is played.
+        application: the simulated application.
         cells: the combinations.
         keep: whether `SimulationResult.to_dict` (rebalances and intervals) is returned as well.
-        spark: a session of yours.
+        spark: a running session.
         master: Spark's master where one is started.
         progress: called with (stage, done, total).
 
     Returns:
-        Of each cell, in their order, the figures and what was kept.
+        For each cell, in order, the figures and what was kept.
 
     Raises:
-        PartageError: what `partage.simulation.streams.simulate_cell` raises, by its sentence.
+        PartageError: what `partage.simulation.streams.simulate_cell` raises, by its message.
         MissingExtraError, MissingJavaError: Spark cannot be started.
         InvalidConfigError: Spark does not start with this master.
-        SparkFailedError: a worker, or Spark's own process, ended in the middle.
+        SparkFailedError: a worker, or Spark's own process, was killed.
     """
     from partage.jobs.spark.session import session
 
     stages = Stages(progress)
     with ExitStack() as opened:
         with stages.stage("start Spark"):
-            opened.enter_context(jvm_watched())
+            opened.enter_context(jvm_errors())
             running = opened.enter_context(session(spark, master=master))
             opened.enter_context(worker_errors())
         count = len(cells)

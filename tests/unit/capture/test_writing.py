@@ -23,7 +23,7 @@ from partage.capture.unpacking import checksum
 from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError, InvalidConfigError
 from partage.jobs.replay.capture import open_capture
-from partage.jobs.replay.slices import read_slice
+from partage.jobs.replay.records import read_slice
 from wire_samples import ROOT
 
 SEGMENT = ROOT / "tests" / "data" / "segments" / "compressed.log"

@@ -16,15 +16,14 @@ from partage.cli.replay import _judged
 from partage.history.transactions import Transactions
 from partage.jobs.replay import histories
 from partage.jobs.replay import simulations as lives
-from partage.jobs.replay.decode import decoded
-from partage.jobs.replay.decoded_rows import Kind
+from partage.jobs.replay.decode import decode_table
+from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.failed_groups import mark_failed
 from partage.jobs.replay.group_rows import GroupRows
-from partage.jobs.replay.kept import Kept
+from partage.jobs.replay.replay import JobResults, _receive
 from partage.jobs.replay.selection import Selection
-from partage.jobs.replay.stages import Done, _received
-from partage.jobs.replay.telling import Telling
-from partage.jobs.replay.units import units
+from partage.jobs.replay.simulations import work_units
+from partage.jobs.replay.spill_files import RebalanceCollector, SpilledHistory
 from partage.report.data import run_of
 from partage.report.messages import notes
 from partage.runs.published_run import PublishedRun
@@ -39,8 +38,8 @@ BROKEN = "billing"
 def _batches() -> tuple[pa.RecordBatch, ...]:
     table = parquet.read_table(SAMPLE / "consumer_offsets.parquet")
     table = table.set_column(0, "partition", table["partition"].cast(pa.int64()))
-    rows = pa.Table.from_batches(decoded(table, Transactions()))
-    rows = rows.filter(pa.array(rows["kind"].to_numpy() <= Kind.COMMIT_RUNS))
+    rows = pa.Table.from_batches(decode_table(table, Transactions()))
+    rows = rows.filter(pa.array(rows["kind"].to_numpy() <= DecodedKind.COMMIT_RUNS))
     some = pa.array([BROKEN, "mailer", "sensor-archive"])
     rows = rows.filter(pa.compute.is_in(rows["group"], some))
     order = ("group", "log_partition", "log_offset", "kind")
@@ -50,20 +49,20 @@ def _batches() -> tuple[pa.RecordBatch, ...]:
 STATES = tuple((SAMPLE / "cluster.jsonl").read_text(encoding="utf-8").splitlines())
 
 
-def _histories(out) -> Done:
+def _histories(out) -> JobResults:
     """Return what the histories job gives the driver."""
-    done = Done(SimpleNamespace())
+    done = JobResults(SimpleNamespace())
     batches = histories._task(
         SimpleNamespace(value=STATES), Selection(), iter(_batches()),
         around=None, many=False, out=str(out), run_id="r",
     )  # fmt: skip
-    done.kept = _receive(batches, done)
+    done.kept = _received(batches, done)
     return done
 
 
-def _receive(batches, done) -> list[Kept]:
+def _received(batches, done) -> list[SpilledHistory]:
     rows = [SimpleNamespace(**row) for batch in batches for row in batch.to_pylist()]
-    return _received(SimpleNamespace(collect=lambda: rows), done)
+    return _receive(SimpleNamespace(collect=lambda: rows), done)
 
 
 def _groups(out, done) -> dict[str, dict]:
@@ -102,7 +101,7 @@ def test_a_group_that_cannot_be_rebuilt_is_failed(tmp_path, monkeypatch) -> None
 
 def test_a_group_that_fails_at_its_end_has_one_row(tmp_path, monkeypatch) -> None:
     """The row of table groups is written once, when nothing can fail any more."""
-    monkeypatch.setattr(Telling, "finish", _raises)
+    monkeypatch.setattr(RebalanceCollector, "finish", _raises)
     found = _groups(tmp_path, _histories(tmp_path))
     assert {row["status"] for row in found.values()} == {"failed"}
 
@@ -121,20 +120,20 @@ def test_an_error_of_the_machine_ends_the_run(tmp_path, monkeypatch) -> None:
 def test_a_group_that_cannot_be_replayed_is_failed(tmp_path, monkeypatch) -> None:
     """Rows of table groups are written before the replay; they are put right after it."""
     done = _histories(tmp_path)
-    live = lives._live
+    live = lives._simulate_unit
 
     def broken(unit, *more):
         live(unit, *more)
-        if unit.kept.group == BROKEN:
+        if unit.history.group == BROKEN:
             raise KeyError("spoilt")
 
-    monkeypatch.setattr(lives, "_live", broken)
-    work = [units(done.kept, policies=1, cores=1)]
+    monkeypatch.setattr(lives, "_simulate_unit", broken)
+    work = [work_units(done.kept, policies=1, cores=1)]
     batches = lives._task(
         (SimpleNamespace(value=work), SimpleNamespace(value=STATES)),
         (Policy.of("range"),), Selection(), (str(tmp_path), "r"), [pa.record_batch({"id": [0]})],
     )  # fmt: skip
-    assert _receive(batches, done) == []
+    assert _received(batches, done) == []
     mark_failed(tmp_path, done)
     found = _groups(tmp_path, done)
     statuses = {name: row["status"] for name, row in found.items()}

@@ -11,11 +11,11 @@ from pyarrow import parquet
 
 from captured import SAMPLE, clusters
 from partage.history.transactions import Transactions
-from partage.jobs.replay.arriving import arriving
-from partage.jobs.replay.decode import decoded
-from partage.jobs.replay.decoded_rows import Kind
+from partage.jobs.replay.capture import read_context
+from partage.jobs.replay.decode import decode_table
+from partage.jobs.replay.decoded_rows import DecodedKind
+from partage.jobs.replay.group_input import read_group_inputs
 from partage.jobs.replay.group_rows import GroupRows
-from partage.jobs.replay.surroundings import surroundings
 from partage.tables.schemas import COLUMNS, schema
 
 
@@ -39,14 +39,14 @@ def made() -> dict[str, list[dict]]:
     table = parquet.read_table(SAMPLE / "consumer_offsets.parquet")
     table = table.set_column(0, "partition", table["partition"].cast(pa.int64()))
     batches = Transactions(parquet.read_table(SAMPLE / "batches.parquet").to_pylist())
-    rows = pa.Table.from_batches(decoded(table, batches))
-    rows = rows.filter(pa.array(rows["kind"].to_numpy() <= Kind.COMMIT_RUNS))
+    rows = pa.Table.from_batches(decode_table(table, batches))
+    rows = rows.filter(pa.array(rows["kind"].to_numpy() <= DecodedKind.COMMIT_RUNS))
     order = ("group", "log_partition", "log_offset", "kind")
     rows = rows.sort_by([(name, "ascending") for name in order])
     out, groups = Rows(), {}
-    for some in arriving(rows.to_batches(max_chunksize=5_000)):
+    for some in read_group_inputs(rows.to_batches(max_chunksize=5_000)):
         if some.group not in groups:
-            groups[some.group] = GroupRows(some.group, clusters(), out, surroundings(SAMPLE))
+            groups[some.group] = GroupRows(some.group, clusters(), out, read_context(SAMPLE))
         groups[some.group].feed(some)
     for one in groups.values():
         one.finish()

@@ -9,12 +9,25 @@ from pyarrow import parquet
 
 from captured import SAMPLE, clusters
 from partage.history.clusters import ClusterHistory
+from partage.history.records import GroupRecord, LogPosition
 from partage.history.transactions import Transactions
-from partage.jobs.replay.decode import Kind, decoded
-from partage.jobs.replay.inferred import assigned_counts, seen_in, state_of, states_before
+from partage.jobs.replay.decode import decode_table
+from partage.jobs.replay.decoded_rows import DecodedKind
+from partage.jobs.replay.inferred_metadata import (
+    assigned_counts,
+    shown_partitions,
+    state_of,
+    states_before,
+)
 from partage.jobs.replay.tally import Tally
 from partage.wire.consumer_protocol import encode_assignment, encode_subscription
-from partage.wire.group_log import encode_record
+from partage.wire.group_log import decode_record, encode_record
+
+
+def read(key: bytes, value: bytes | None) -> GroupRecord:
+    """A record as the decode job sends it."""
+    made = decode_record(key, value)
+    return GroupRecord(LogPosition(0, 0), 0, made.type, made.key, made.value)
 
 
 def tally() -> Tally:
@@ -24,9 +37,9 @@ def tally() -> Tally:
     whole = Tally()
     half = table.num_rows // 2
     for part in (table.slice(0, half), table.slice(half)):
-        for batch in decoded(part, Transactions()):
+        for batch in decode_table(part, Transactions()):
             for row in batch.to_pylist():
-                if row["kind"] == Kind.TALLY:
+                if row["kind"] == DecodedKind.TALLY:
                     whole.add(Tally.of_json(row["text"]))
     return whole
 
@@ -54,12 +67,14 @@ def test_targets_of_every_protocol_tell_counts() -> None:
     rows = parquet.read_table(SAMPLE / "consumer_offsets.parquet", columns=["key", "value"])
     highest: dict[str, int] = {}
     for row in rows.to_pylist():
-        for topic, number in assigned_counts(row["key"], row["value"]):
+        for topic, number in assigned_counts(read(row["key"], row["value"])):
             highest[topic] = max(highest.get(topic, -1), number)
     assert highest["orders"] == highest["p0H0waZnRN22RdwBhBJt7A"] == 23
     assert highest["1WHwTGS9Tiy0lJHpwq7C4g"] == 11
-    assert list(assigned_counts(None, b"")) == list(assigned_counts(b"\0\1", b"x")) == []
-    assert not list(assigned_counts(b"\0\7", b"damaged"))
+    commit = encode_record(1, {"group": "g", "topic": "t", "partition": 9})
+    assert not list(assigned_counts(read(*commit)))
+    target = encode_record(7, {"groupId": "g", "memberId": "m"})
+    assert not list(assigned_counts(read(*target)))
 
 
 def _recorded(ts_ms: int, **partitions: int) -> dict:
@@ -112,7 +127,9 @@ def test_records_show_what_was_assigned_claimed_and_left_out() -> None:
     value = {"protocolType": "consumer", "generation": 1, "protocol": "range", "leader": "a",
              "currentStateTimestamp": 5, "members": [member]}  # fmt: skip
     record = encode_record(2, {"group": "g"}, version=3, value=value)
-    assert dict(seen_in(*record)) == {"t": 4, "new": -1}
+    assert dict(shown_partitions(read(*record))) == {"t": 4, "new": -1}
     empty = {**value, "members": [{**member, "assignment": b""}]}
-    assert dict(seen_in(*encode_record(2, {"group": "g"}, version=3, value=empty))) == {"t": 4}
-    assert not list(seen_in(b"\0\2", b"damaged"))
+    assert dict(
+        shown_partitions(read(*encode_record(2, {"group": "g"}, version=3, value=empty)))
+    ) == {"t": 4}
+    assert not list(shown_partitions(read(record[0], None)))

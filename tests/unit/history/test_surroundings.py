@@ -11,29 +11,29 @@ from pyarrow import parquet
 
 from captured import DATA, SAMPLE
 from partage.errors import InvalidCaptureError
-from partage.jobs.replay.surroundings import Surroundings, surroundings
+from partage.jobs.replay.capture import LogContext, read_context
 
 
 def test_the_sample_tells_when_coordinators_moved() -> None:
     """Two log partitions had another leader for a while; the broker put members out after 6 s."""
-    found = surroundings(SAMPLE)
+    found = read_context(SAMPLE)
     assert found.session_timeout_ms == 6_000
     assert {p: [m.epoch for m in moves] for p, moves in found.moves.items()} == {
         1: [1, 2], 4: [1, 2],
     }  # fmt: skip
-    assert surroundings(SAMPLE / "consumer_offsets.parquet") == found
+    assert read_context(SAMPLE / "consumer_offsets.parquet") == found
 
 
 def test_the_brokers_session_timeout_is_read() -> None:
     """As the broker reports it, in cluster-config.json."""
-    assert surroundings(DATA).session_timeout_ms == 6_000
+    assert read_context(DATA).session_timeout_ms == 6_000
 
 
 def test_nothing_beside_is_nothing_known(tmp_path: Path) -> None:
     """A folder without these files, or with batches that have no epochs, is no error."""
-    assert surroundings(tmp_path) == Surroundings()
+    assert read_context(tmp_path) == LogContext()
     parquet.write_table(pa.table({"partition": [1]}), tmp_path / "batches.parquet")
-    assert surroundings(tmp_path) == Surroundings()
+    assert read_context(tmp_path) == LogContext()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"configs": 3}', "{}"])
@@ -41,17 +41,17 @@ def test_settings_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
     """A damaged file is named, with what to do."""
     (tmp_path / "cluster-config.json").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidCaptureError, match="or remove the file"):
-        surroundings(tmp_path)
+        read_context(tmp_path)
 
 
 def test_settings_without_the_timeout_are_fine(tmp_path: Path) -> None:
     """Older brokers have no such setting."""
     (tmp_path / "cluster-config.json").write_text(json.dumps({"configs": {}}), encoding="utf-8")
-    assert surroundings(tmp_path).session_timeout_ms is None
+    assert read_context(tmp_path).session_timeout_ms is None
 
 
 def test_damaged_batches_are_refused(tmp_path: Path) -> None:
     """Bytes that are no Parquet are an error of ours."""
     (tmp_path / "batches.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(InvalidCaptureError, match="leader epochs"):
-        surroundings(tmp_path)
+        read_context(tmp_path)

@@ -1,3 +1,8 @@
-"""`partage audit`: which partitioner wrote each topic."""
+"""`partage audit`: which partitioner wrote each topic, and which joins are broken.
+
+`audit` is the entry; `topic_records` reads records and counts pairs of key and partition,
+`topic_verdicts` judges each topic by its pairs, `subscriptions` finds topics that are read
+together.
+"""
 
 from __future__ import annotations

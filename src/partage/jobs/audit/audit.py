@@ -16,18 +16,25 @@ from math import comb
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError
-from partage.jobs.audit.pairs import NOWHERE, PAIRS_DDL, Pairing
-from partage.jobs.audit.subscribed import Together, read_together
-from partage.jobs.audit.topic_judging import (
+from partage.jobs.audit.subscriptions import CoSubscription, read_co_subscriptions
+from partage.jobs.audit.topic_records import (
+    COLUMNS,
+    NOWHERE,
+    PAIRS_DDL,
+    PairCounter,
+    TopicSource,
+    open_topics,
+    read_records,
+)
+from partage.jobs.audit.topic_verdicts import (
     JUDGED_DDL,
     at_level,
     judge_topics,
     key_pairs,
     known_families,
-    place,
+    partitions_of,
 )
-from partage.jobs.audit.topic_records import COLUMNS, TopicSource, open_topics, read_records
-from partage.jobs.spark.failures import jvm_watched, worker_errors
+from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
 from partage.keys.audit import Broken, Side, TopicVerdict, broken_joins, who_wrote
 
@@ -35,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Audit", "BrokenJoin", "TopicFound", "audit_topics"]
+__all__ = ["Audit", "BrokenJoin", "TopicAudit", "audit_topics"]
 
 #: Keys in several partitions for no reason that can be seen: so many of all, and so many at least.
 _SCATTERED, _FEWEST_SCATTERED = 0.05, 10
@@ -48,12 +55,12 @@ _MOST_READ = 32
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFound:
-    """What is told of one topic; times are milliseconds UTC.
+class TopicAudit:
+    """The verdict on one topic; times are milliseconds UTC.
 
     Attributes:
         counts: partition counts of its history; ``counts_known`` whether metadata has them.
-        sampled: one in so many keys was looked at.
+        sampled: one in so many keys was examined.
         status, explained, writers: see `partage.keys.audit.who_wrote`.
         nulls: behaviour of keyless records, and how many there are.
         split: keys in several partitions, by reason, with examples.
@@ -73,7 +80,7 @@ class TopicFound:
 
     @property
     def broken(self) -> bool:
-        """Whether somebody should look: keys of two writers lie apart, or many for no reason."""
+        """Whether the topic needs attention: two writers, or many keys in several partitions."""
         return self.status == "mixed" or self.split["writers"] > 0 or self.scattered
 
     @property
@@ -88,9 +95,10 @@ class BrokenJoin:
     """One reason why two topics do not join.
 
     Attributes:
-        groups: those that read both.
-        meant: whether the topics are surely meant to be joined: it was said, or a streams
-            group's topology joins them, or they share keys and have as many partitions each.
+        groups: the groups that read both.
+        meant: whether a join is intended: the user says so, a streams group's topology joins them,
+        or
+            they share keys and have equal partition counts.
     """
 
     broken: Broken
@@ -104,11 +112,11 @@ class Audit:
 
     Attributes:
         looked_at: pairs of topics that were compared.
-        too_many: pairs that were not: some group merely reads very many topics.
-        without_a_place: records without a topic or a partition, of which nothing can be told.
+        too_many: pairs that were not: a group merely reads very many topics.
+        without_a_place: records without a topic or a partition, which are not audited.
     """
 
-    topics: list[TopicFound] = field(default_factory=list)
+    topics: list[TopicAudit] = field(default_factory=list)
     joins: list[BrokenJoin] = field(default_factory=list)
     looked_at: int = 0
     too_many: int = 0
@@ -116,7 +124,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether there is nothing to look at."""
+        """Whether no topic and no intended join needs attention."""
         return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)
 
 
@@ -157,31 +165,31 @@ def audit_topics(
         source = open_topics(where, kafka)
     with ExitStack() as opened:
         with stages.stage("start Spark"):
-            opened.enter_context(jvm_watched())
+            opened.enter_context(jvm_errors())
             running = opened.enter_context(session(spark, master=master, conf=conf))
             opened.enter_context(worker_errors())
-        return _audited(running, source, topics, joins, stages)
+        return _run_audit(running, source, topics, joins, stages)
 
 
-def _audited(
+def _run_audit(
     spark: SparkSession,
     source: TopicSource,
     topics: Sequence[str] | None,
     joins: Sequence[Sequence[str]],
     stages: Stages,
 ) -> Audit:
-    together: dict[tuple[str, ...], Together] = {}
+    together: dict[tuple[str, ...], CoSubscription] = {}
     if _has_groups(source):
         with stages.stage("groups", spark):
-            together = read_together(spark, source.where)
+            together = read_co_subscriptions(spark, source.where)
     given = [tuple(sorted(set(some))) for some in joins]
-    together |= {some: Together((), joined=True) for some in given if some not in together}
+    together |= {some: CoSubscription((), joined=True) for some in given if some not in together}
     together |= {some: replace(together[some], joined=True) for some in given}
     wanted = {
         t for some, by in together.items() for t in some if by.joined or len(some) <= _MOST_READ
     }
     with stages.stage("topics", spark):
-        rows = _judged(spark, source, topics, wanted)
+        rows = _judge(spark, source, topics, wanted)
     found = Audit([_topic_found(row["found"]) for row in rows if row["topic"] != NOWHERE])
     found.without_a_place = sum(int(row["found"]) for row in rows if row["topic"] == NOWHERE)
     found.topics.sort(key=lambda t: t.topic)
@@ -210,7 +218,7 @@ def _expect_all(wanted: set[str], found: Audit) -> None:
         )
 
 
-def _judged(
+def _judge(
     spark: SparkSession, source: TopicSource, topics: Sequence[str] | None, wanted: set[str]
 ) -> list[dict[str, Any]]:
     from pyspark.sql import functions as f
@@ -245,8 +253,8 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
 def _read_pairs(
     pieces: Sequence[tuple[str, int]], tasks: int, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: reads every ``tasks``-th row group."""
-    pairing = Pairing()
+    """Read and count, in a worker, every ``tasks``-th row group, from each task number on."""
+    pairing = PairCounter()
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for path, row_group in pieces[number::tasks]:
@@ -256,59 +264,59 @@ def _read_pairs(
 
 
 def _spark_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: records that Spark has read."""
+    """Count, in a worker, the records that Spark has read."""
     import pyarrow as pa
 
-    pairing = Pairing()
+    pairing = PairCounter()
     for batch in batches:
         pairing.add(pa.Table.from_batches([batch]).select(list(COLUMNS)))
     yield from pairing.rows()
 
 
-def _topic_found(text: str) -> TopicFound:
+def _topic_found(text: str) -> TopicAudit:
     found = json.loads(text)
-    return TopicFound(**{**found, "counts": tuple(found["counts"]),
+    return TopicAudit(**{**found, "counts": tuple(found["counts"]),
                          "writers": tuple(found["writers"])})  # fmt: skip
 
 
 def _joins(
-    topics: dict[str, TopicFound],
+    topics: dict[str, TopicAudit],
     packed: dict[str, bytes | None],
-    together: dict[tuple[str, ...], Together],
+    together: dict[tuple[str, ...], CoSubscription],
 ) -> tuple[list[BrokenJoin], int]:
-    """Every pair of topics once; and how many pairs were looked at."""
+    """Return the broken joins, and how many pairs of topics were compared; each pair once."""
     import pyarrow as pa
 
     tables = {t: pa.ipc.open_stream(raw).read_all() for t, raw in packed.items() if raw}
-    pairs: dict[tuple[str, str], Together] = {}
+    pairs: dict[tuple[str, str], CoSubscription] = {}
     for some, readers in together.items():
         for pair in combinations([t for t in some if t in tables], 2):
-            had = pairs.get(pair, Together((), joined=False))
+            had = pairs.get(pair, CoSubscription((), joined=False))
             groups = tuple(sorted({*had.groups, *readers.groups}))
-            pairs[pair] = Together(groups, had.joined or readers.joined)
-    verdicts = {t: _written_by(tables[t], topics[t]) for t in {t for pair in pairs for t in pair}}
+            pairs[pair] = CoSubscription(groups, had.joined or readers.joined)
+    verdicts = {t: _judge_sample(tables[t], topics[t]) for t in {t for pair in pairs for t in pair}}
     out = []
     for pair, readers in sorted(pairs.items()):
         sides = _sides(pair, tables, topics, verdicts)
-        meant = readers.joined or _alike(*sides)
+        meant = readers.joined or _likely_joined(*sides)
         out += [BrokenJoin(broken, readers.groups, meant) for broken in broken_joins(sides)]
     return out, len(pairs)
 
 
-def _alike(one: Side, other: Side) -> bool:
-    """As many partitions, and keys in common: nobody would do that for nothing."""
+def _likely_joined(one: Side, other: Side) -> bool:
+    """Return whether two topics share keys and have equal partition counts, as for a join."""
     common = len(set(one.seen.keys) & set(other.seen.keys))
     return not one.surely_differs(other) and common >= _FEWEST_SHARED
 
 
-def _written_by(pairs: pa.Table, topic: TopicFound) -> TopicVerdict:
-    """Of the sample by which joins are judged; a rare second writer is not in it by chance."""
+def _judge_sample(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
+    """Return the verdict on a sample of keys; a rare second writer may not be in it."""
     counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
-    return who_wrote(key_pairs(pairs), sorted(counts), known_families(), place)
+    return who_wrote(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
 
 
-def _counted(topic: TopicFound, verdict: TopicVerdict) -> bool:
-    """Whether the count is known: by metadata, or as the one by which the only writer went."""
+def _count_known(topic: TopicAudit, verdict: TopicVerdict) -> bool:
+    """Return whether the partition count is known: by metadata, or as the only writer's."""
     if topic.counts_known:
         return True
     by_writers = {w.partitions for w in verdict.writers}
@@ -318,14 +326,14 @@ def _counted(topic: TopicFound, verdict: TopicVerdict) -> bool:
 def _sides(
     pair: tuple[str, str],
     tables: dict[str, pa.Table],
-    topics: dict[str, TopicFound],
+    topics: dict[str, TopicAudit],
     verdicts: dict[str, TopicVerdict],
 ) -> tuple[Side, Side]:
-    """Both with the same sample of keys, so that what is common to them is in both."""
+    """Return both sides with the same sample of keys, so that keys in common are in both."""
     level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)
     one, other = (
         Side(t, topics[t].counts[-1], key_pairs(at_level(tables[t], level)), verdicts[t],
-             _counted(topics[t], verdicts[t]))
+             _count_known(topics[t], verdicts[t]))
         for t in pair
     )  # fmt: skip
     return one, other

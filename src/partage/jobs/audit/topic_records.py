@@ -7,18 +7,34 @@ from any Parquet file or folder with these columns, or from Kafka through Spark'
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from partage.errors import InvalidCaptureError, InvalidConfigError
 from partage.jobs.spark.kafka import partition_counts
+from partage.keys.placing import MOST_PARTITIONS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "TopicSource", "open_topics", "read_records"]
+__all__ = [
+    "COLUMNS",
+    "MOST_NULLS",
+    "MOST_PAIRS",
+    "NOWHERE",
+    "PAIRS_DDL",
+    "PairCounter",
+    "TopicSource",
+    "in_sample",
+    "open_topics",
+    "read_records",
+]
 
 COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key")
 _BATCH_ROWS = 1 << 18
@@ -27,14 +43,14 @@ _HOLDS = f"needs the columns {', '.join(COLUMNS)}"
 
 @dataclass(frozen=True)
 class TopicSource:
-    """What is to be audited.
+    """The input of an audit.
 
     Attributes:
-        where: as given.
-        pieces: (file, row group) read by workers; empty where Spark reads from Kafka.
-        counts: topic -> partition counts that its history had, the last one now, where known.
+        where: the path or address as given.
+        pieces: (file, row group) for the workers; empty where Spark reads from Kafka.
+        counts: topic -> partition counts over time, the last one present, where known.
         rows: records, where known.
-        properties: of the client of a cluster, secrets among them.
+        properties: of the Kafka client, with secrets.
     """
 
     where: str
@@ -53,14 +69,14 @@ class TopicSource:
 
 
 def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
-    """Look at a capture, at Parquet files with its columns, or at ``kafka://host:port/a,b``.
+    """Check a capture, Parquet files with its columns, or ``kafka://host:port/a,b``.
 
     Args:
         where: the input.
-        kafka: properties of the client of a cluster, by Kafka's names.
+        kafka: properties of the Kafka client.
 
     Raises:
-        InvalidCaptureError: nothing is there, or a column is missing.
+        InvalidCaptureError: no such input, or a column is missing.
         InvalidConfigError: an address without servers or topics.
     """
     if where.startswith("kafka://"):
@@ -115,7 +131,11 @@ def _groups(file: Path) -> Iterator[tuple[int, int]]:
 
 
 def _counts(metadata: Path) -> dict[str, tuple[int, ...]]:
-    """Partition counts by topic in order of time; a damaged line is an error by its number."""
+    """Return partition counts by topic in order of time.
+
+    Raises:
+        InvalidCaptureError: a damaged line, by its number.
+    """
     found: dict[str, list[int]] = {}
     for number, line in enumerate(metadata.read_bytes().splitlines(), 1):
         if not line.strip():
@@ -126,17 +146,13 @@ def _counts(metadata: Path) -> dict[str, tuple[int, ...]]:
                 if not counts or counts[-1] != len(has["partitions"]):
                     counts.append(len(has["partitions"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-            said = f"{metadata} line {number}: no state of a cluster ({type(e).__name__}: {e})"
-            raise InvalidCaptureError(said) from None
+            reason = f"{metadata} line {number}: no state of a cluster ({type(e).__name__}: {e})"
+            raise InvalidCaptureError(reason) from None
     return {topic: tuple(counts) for topic, counts in found.items()}
 
 
 def read_records(path: str, row_group: int) -> Iterator[pa.Table]:
-    """The columns of a row group: text, int32, two int64, binary.
-
-    Raises:
-        InvalidCaptureError: damaged pages, or a column of another type.
-    """
+    """Yield the columns of a row group: text, int32, two int64, binary."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -148,3 +164,182 @@ def read_records(path: str, row_group: int) -> Iterator[pa.Table]:
                 yield pa.Table.from_batches([batch]).select(list(COLUMNS)).cast(wanted)
     except (pa.ArrowException, OSError) as e:
         raise InvalidCaptureError(f"{path}: row group {row_group} cannot be read ({e})") from None
+
+
+#: Stands for the topic of records without a topic or a partition; no topic has this name.
+NOWHERE = ""
+
+#: Pairs of a topic that a worker keeps; more are sampled.
+MOST_PAIRS = 200_000
+#: Keyless records of a topic whose order a worker keeps: the first by time.
+MOST_NULLS = 20_000
+#: Rows before the pairs at hand are merged.
+_MERGE_AT = 2_000_000
+
+PAIRS_DDL = (
+    "topic string, key binary, partition int, records bigint, first_ms bigint, last_ms bigint, "
+    "level int, place bigint"
+)
+
+
+@dataclass
+class PairCounter:
+    """Distinct (topic, key, partition) pairs of one worker; `add` tables, then take `rows`.
+
+    A topic with very many keys is sampled by key: a key stays with all of its records, or not at
+    all, and
+    every worker keeps the same ones, so that pairs can still be joined afterwards.
+
+    Rows with a null key are keyless records, one by one, with ``place`` for their order.
+    ``level`` of a topic: one in 2**level of its keys is in the sample. Rows with a null partition
+    count
+    the records that were left out, those with a key (an empty one here) and those without.
+    """
+
+    _tables: list[Any] = field(default_factory=list)
+    _nulls: list[Any] = field(default_factory=list)
+    _levels: dict[str, int] = field(default_factory=dict)
+    _left_out: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    _held: int = 0
+    _most: int = _MERGE_AT
+
+    def add(self, table: pa.Table) -> None:
+        """Add records: topic, partition, offset, timestamp_ms, key."""
+        from pyarrow import compute
+
+        named = compute.fill_null(compute.not_equal(table["topic"], NOWHERE), fill_value=False)
+        whole = table.filter(compute.and_(named, compute.is_valid(table["partition"])))
+        self._left_out[NOWHERE, True] += len(table) - len(whole)
+        _expect_partitions(whole)
+        null = compute.is_null(whole["key"])
+        self._nulls.append(whole.filter(null).select(["topic", "partition", "timestamp_ms",
+                                                      "offset"]))  # fmt: skip
+        keyed = whole.filter(compute.invert(null))
+        grouped = keyed.group_by(["topic", "key", "partition"], use_threads=False).aggregate(
+            [("offset", "count", compute.CountOptions("all")), ("timestamp_ms", "min"),
+             ("timestamp_ms", "max")]
+        )  # fmt: skip
+        self._tables.append(grouped.rename_columns([*_KEYS, *_SUMS]))
+        self._held += len(self._tables[-1]) + len(self._nulls[-1])
+        if self._held > self._most:
+            self._merge()
+            # Many topics may leave much: to merge them at each step would never end.
+            self._most = max(_MERGE_AT, 2 * self._held)
+
+    def _merge(self) -> None:
+        import pyarrow as pa
+
+        if self._tables:
+            merged = pa.concat_tables(self._tables).group_by(list(_KEYS), use_threads=False)
+            table = merged.aggregate([("records", "sum"), ("first_ms", "min"), ("last_ms", "max")])
+            table = self._sampled(table.rename_columns([*_KEYS, *_SUMS]))
+            self._tables = [table]
+        if self._nulls:
+            self._nulls = [self._first(pa.concat_tables(self._nulls))]
+        self._held = sum(map(len, (*self._tables, *self._nulls)))
+
+    def _sampled(self, table: pa.Table) -> pa.Table:
+        """Halve the keys of topics with too many pairs, as often as needed."""
+        import pyarrow as pa
+        from pyarrow import compute
+
+        counts = compute.value_counts(table["topic"]).to_pylist()
+        if all(c["counts"] <= MOST_PAIRS and c["values"] not in self._levels for c in counts):
+            return table
+        out = []
+        for topic in (c["values"] for c in counts):
+            mine = table.filter(compute.equal(table["topic"], topic))
+            level = self._levels.get(topic, 0)
+            mark = sample_hashes(mine["key"].combine_chunks())
+            stays = in_sample(mark, level)
+            while int(stays.sum()) > MOST_PAIRS:
+                level += 1
+                stays = in_sample(mark, level)
+            self._levels[topic] = level
+            out.append(mine.filter(pa.array(stays)))
+            left_out = compute.sum(mine["records"].filter(pa.array(~stays))).as_py()
+            self._left_out[topic, True] += left_out or 0
+        return pa.concat_tables(out)
+
+    def _first(self, nulls: pa.Table) -> pa.Table:
+        """Return the first records of each topic by time."""
+        import pyarrow as pa
+        from pyarrow import compute
+
+        out = []
+        for topic in compute.unique(nulls["topic"]).to_pylist():
+            mine = nulls.filter(compute.equal(nulls["topic"], topic))
+            by_time = mine.sort_by([("timestamp_ms", "ascending"), ("offset", "ascending")])
+            out.append(by_time.slice(0, MOST_NULLS))
+            self._left_out[topic, False] += len(mine) - len(out[-1])
+        return pa.concat_tables(out) if out else nulls
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the pairs, and the keyless records, as `PAIRS_DDL`."""
+        import pyarrow as pa
+
+        self._merge()
+        names = [part.split()[0] for part in PAIRS_DDL.split(", ")]
+        for table in self._tables:
+            levels = [self._levels.get(t, 0) for t in table["topic"].to_pylist()]
+            whole = table.append_column("level", pa.array(levels, pa.int32()))
+            whole = whole.append_column("place", pa.nulls(len(table), pa.int64()))
+            yield from whole.select(names).combine_chunks().to_batches(100_000)
+        for table in self._nulls:
+            count = len(table)
+            whole = pa.table({
+                "topic": table["topic"], "key": pa.nulls(count, pa.binary()),
+                "partition": table["partition"], "records": pa.array(np.ones(count, np.int64)),
+                "first_ms": table["timestamp_ms"], "last_ms": table["timestamp_ms"],
+                "level": pa.array(np.zeros(count, np.int32)), "place": table["offset"],
+            })  # fmt: skip
+            yield from whole.select(names).combine_chunks().to_batches(100_000)
+        yield from self._counts_left_out()
+
+    def _counts_left_out(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        known = [(t, keyed, n) for (t, keyed), n in sorted(self._left_out.items()) if n]
+        kinds = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32()}
+        schema = pa.schema(
+            [(n, kinds.get(k, pa.int64())) for n, k in map(str.split, PAIRS_DDL.split(", "))]
+        )
+        yield pa.RecordBatch.from_pylist(
+            [
+                {"topic": topic, "key": b"" if keyed else None, "records": n, "level": 0}
+                for topic, keyed, n in known
+            ],
+            schema=schema,
+        )
+
+
+_KEYS = ("topic", "key", "partition")
+_SUMS = ("records", "first_ms", "last_ms")
+
+
+def _expect_partitions(table: pa.Table) -> None:
+    """Raise if a partition number is not in 0 to 2**31 - 2: such a record is damaged."""
+    from pyarrow import compute
+
+    ends = compute.min_max(table["partition"]).as_py()
+    for end in (ends["min"], ends["max"]):
+        if end is not None and not 0 <= end < MOST_PARTITIONS:
+            row = compute.index(table["partition"], end).as_py()
+            topic = table["topic"][row].as_py()
+            raise InvalidCaptureError(
+                f"topic {topic}: a record in partition {end}, which no topic has; record it again"
+            )
+
+
+def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
+    """Return a hash for each key that is independent of any partitioner: the top bits of FNV-1a."""
+    from partage.keys import partition_for
+
+    found = partition_for(keys, partitions=2**31 - 1, partitioner="librdkafka:fnv1a")
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.int32) >> 8
+
+
+def in_sample(mark: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
+    """Return the keys that are among one in 2**level; those of a higher level are among them."""
+    stays: NDArray[np.bool_] = (mark & ((1 << level) - 1)) == 0
+    return stays

@@ -190,12 +190,12 @@ def _spark_job(
     conf: Mapping[str, str] | None,
 ) -> Iterator[SparkJob]:  # fmt: skip
     from partage.jobs.keys.spark_job import SparkJob
-    from partage.jobs.spark.failures import jvm_watched, worker_errors
+    from partage.jobs.spark.failures import jvm_errors, worker_errors
     from partage.jobs.spark.session import session
 
     with ExitStack() as opened:
         with stages.stage("start Spark"):
-            opened.enter_context(jvm_watched())
+            opened.enter_context(jvm_errors())
             # Where workers read the files, Java only carries blocks: nothing to compile well.
             brief = source.format == "parquet"
             running = opened.enter_context(session(spark, brief=brief, master=master, conf=conf))

@@ -1,10 +1,10 @@
-"""What CAPTURE names, checked by the driver: a capture's folder, Parquet files, or a table.
+"""The input of a replay, checked by the driver: a capture's folder, Parquet files, or a table.
 
 | file                        | needed | what                                            |
 |-----------------------------|--------|-------------------------------------------------|
 | ``consumer_offsets.parquet``| yes    | the records; may be a folder of Parquet files    |
 | ``cluster.jsonl``           | no     | the cluster's metadata over time; else inferred  |
-| ``batches.parquet``         | no     | without it, transactions cannot be told apart    |
+| ``batches.parquet``         | no     | without it, transactions count at their own place    |
 
 Where ``partage capture`` has recorded it, its manifest ``capture.json`` says which files count.
 
@@ -17,23 +17,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from partage.capture.manifest import MANIFEST, Manifest
 from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory
-from partage.jobs.replay.slices import HOLDS, Slice, cut, opened, read_slice
-from partage.jobs.spark.spark_tables import SparkTable, spark_table
+from partage.history.coordinator_moves import CoordinatorMove, find_moves
+from partage.jobs.replay.clocks import Clocks
+from partage.jobs.replay.records import (
+    CAPTURE_CONTENTS,
+    Slice,
+    cut_slices,
+    open_parquet,
+    read_slice,
+)
+from partage.jobs.spark.tables import SparkTable, spark_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "Capture",
+    "LogContext",
     "Slice",
     "files_of",
     "open_capture",
     "open_records",
-    "read_beside",
+    "read_context",
+    "read_metadata",
     "read_slice",
 ]
 
@@ -51,7 +64,7 @@ _BATCH_COLUMNS = {
 
 @dataclass(frozen=True)
 class Capture:
-    """A checked capture: what to read, and the small parts already read.
+    """A checked capture: the records to read, and the small files already read.
 
     Attributes:
         folder: as given, absolute where it is a path.
@@ -81,7 +94,7 @@ def open_capture(
     slice_rows: int | None = None,
     kafka: Mapping[str, str] | None = None,
 ) -> Capture:
-    """Check a capture and list its work; no record is read yet.
+    """Check a capture and list its slices; no record is read yet.
 
     Args:
         source: a folder, a file, a table, or ``kafka://host:port``.
@@ -92,7 +105,7 @@ def open_capture(
         InvalidCaptureError: what is missing, of a wrong type or empty, and what to do.
     """
     if str(source).startswith("kafka://"):
-        from partage.jobs.replay.kafka_source import open_kafka
+        from partage.jobs.spark.kafka import open_kafka
 
         cluster = open_kafka(str(source), kafka)
         return Capture(cluster.name, (), None, cluster.states, None, cluster)
@@ -108,7 +121,7 @@ def open_capture(
     inside = at if at.is_dir() else at.parent
     if not records.exists() and any(_files_in(at)):
         records = at
-    slices = cut(_parquet_files(records), slice_rows=slice_rows)
+    slices = cut_slices(_parquet_files(records), slice_rows=slice_rows)
     count = sum(s.rows for s in slices)
     if count == 0:
         raise InvalidCaptureError(
@@ -116,12 +129,12 @@ def open_capture(
             "with a consumer that may read internal topics"
         )
     return Capture(
-        at, slices, count, _states(inside), _batches(inside), notes=_half_written(inside)
+        at, slices, count, _states(inside), _batches(inside), notes=_torn_line_notes(inside)
     )
 
 
 def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[Slice, ...]:
-    """The records alone: of a capture, or of a Parquet file (or folder of them) like one's.
+    """Return the slices of a capture, or of a Parquet file (or folder of them) with its columns.
 
     Raises:
         InvalidCaptureError: what is missing or of a wrong type, and what to do.
@@ -130,11 +143,11 @@ def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[
     if not at.exists():
         raise InvalidCaptureError(f"{source}: no such file or folder")
     inside = at / "consumer_offsets.parquet"
-    return cut(_parquet_files(inside if inside.exists() else at), slice_rows=slice_rows)
+    return cut_slices(_parquet_files(inside if inside.exists() else at), slice_rows=slice_rows)
 
 
 def _files_in(path: Path) -> list[Path]:
-    """Parquet files; what writers keep to themselves (``_delta_log``, ``.crc``) is none."""
+    """Return Parquet files, without a writer's own files (``_delta_log``, ``.crc``)."""
     if path.is_file():
         return [path] if path.suffix == ".parquet" else []
     found = (p for p in path.rglob("*.parquet") if p.is_file())
@@ -149,18 +162,18 @@ def _parquet_files(path: Path) -> list[Path]:
     if path.is_dir():
         found = files_of(path)
         if not found:
-            raise InvalidCaptureError(f"{path}: has no Parquet files; {HOLDS}")
+            raise InvalidCaptureError(f"{path}: has no Parquet files; {CAPTURE_CONTENTS}")
         return found
     if not path.is_file():
-        raise InvalidCaptureError(f"{path}: no such file; {HOLDS}")
+        raise InvalidCaptureError(f"{path}: no such file; {CAPTURE_CONTENTS}")
     return [path]
 
 
 def files_of(table: Path) -> list[Path]:
-    """The files of a capture's table, which may be one file or a folder.
+    """Return the files of a capture's table, which may be one file or a folder.
 
-    What `partage capture` writes has a manifest that counts them: a part that it does not count
-    is being written, or was when its writer was killed.
+    `partage capture` writes a manifest that counts them: a part that it does not count is being
+    written, or was when its writer was killed.
 
     Raises:
         InvalidCaptureError: the manifest cannot be read.
@@ -173,7 +186,7 @@ def files_of(table: Path) -> list[Path]:
     return [table / one.name for one in manifest.parts]
 
 
-def read_beside(
+def read_metadata(
     folder: Path,
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
     """Return the states, the transactional batches and the notes of a capture's folder.
@@ -181,11 +194,11 @@ def read_beside(
     Raises:
         InvalidCaptureError: a file cannot be read.
     """
-    return _states(folder), _batches(folder), _half_written(folder)
+    return _states(folder), _batches(folder), _torn_line_notes(folder)
 
 
-def _beside(folder: Path | None, name: str) -> Path | None:
-    """A capture's other file, in the folder or in the one above."""
+def _find_beside(folder: Path | None, name: str) -> Path | None:
+    """Return a capture's other file, in the folder or in the one above; None if there is none."""
     for at in [] if folder is None else [folder, folder.parent]:
         if (at / name).exists():
             return at / name
@@ -193,12 +206,12 @@ def _beside(folder: Path | None, name: str) -> Path | None:
 
 
 def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
-    path = _beside(folder, "cluster.jsonl")
+    path = _find_beside(folder, "cluster.jsonl")
     if path is None:
         return ()
     states = []
     data = path.read_bytes()
-    if (path.parent / MANIFEST).is_file() or _half_written(folder):
+    if (path.parent / MANIFEST).is_file() or _torn_line_notes(folder):
         data = data[: data.rfind(b"\n") + 1]  # a line that is being written, or was torn by a kill
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
@@ -214,9 +227,9 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
     return tuple(states)
 
 
-def _half_written(folder: Path | None) -> tuple[str, ...]:
-    """A note, where the last line of the metadata has no end and cannot be read."""
-    path = _beside(folder, "cluster.jsonl")
+def _torn_line_notes(folder: Path | None) -> tuple[str, ...]:
+    """Return a note if the last line of the metadata is incomplete."""
+    path = _find_beside(folder, "cluster.jsonl")
     whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
     try:
         json.loads(last if last and whole else b"{}")
@@ -235,7 +248,7 @@ def _expect_one_cluster(path: Path, states: Sequence[Mapping[str, Any]]) -> None
 
 
 def _batches(folder: Path | None) -> tuple[Mapping[str, Any], ...] | None:
-    path = _beside(folder, "batches.parquet")
+    path = _find_beside(folder, "batches.parquet")
     if path is None:
         return None
     import pyarrow as pa
@@ -243,7 +256,7 @@ def _batches(folder: Path | None) -> tuple[Mapping[str, Any], ...] | None:
 
     rows: list[Mapping[str, Any]] = []
     for one in files_of(path):
-        file = opened(one, _BATCH_COLUMNS)
+        file = open_parquet(one, _BATCH_COLUMNS)
         try:
             table = file.read(columns=list(_BATCH_COLUMNS))
         except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
@@ -252,5 +265,81 @@ def _batches(folder: Path | None) -> tuple[Mapping[str, Any], ...] | None:
     for row in rows:
         needed = [n for n in _BATCH_COLUMNS if n != "control_type" and row[n] is None]
         if needed:
-            raise InvalidCaptureError(f"{path}: column {needed[0]} has nulls; {HOLDS}")
+            raise InvalidCaptureError(f"{path}: column {needed[0]} has nulls; {CAPTURE_CONTENTS}")
     return tuple(rows)
+
+
+_EPOCHS = ("partition", "base_offset", "leader_epoch", "max_timestamp_ms")
+_TIMEOUT = "group.consumer.session.timeout.ms"
+
+
+@dataclass(frozen=True)
+class LogContext:
+    """Facts beside the records that explain them, sent to every worker; all are optional.
+
+    | file                   | gives                                                              |
+    |------------------------|--------------------------------------------------------------------|
+    | ``batches.parquet``    | leader epochs: when a group's coordinator moved                    |
+    | ``cluster-config.json``| the broker's session timeout, for members that send none (KIP-848) |
+
+    Attributes:
+        session_timeout_ms: of members that have none of their own; None if it is not known.
+        moves: of coordinators, by log partition.
+        span: first and last time of the records, see `Tally.span`: times beyond are a wrong
+            clock's, and measure no duration. None if it is not known.
+        clocks: positions in the log with a time that is not believed.
+    """
+
+    session_timeout_ms: int | None = None
+    moves: Mapping[int, tuple[CoordinatorMove, ...]] = field(default_factory=dict)
+    span: tuple[int, int] | None = None
+    clocks: Clocks = field(default_factory=Clocks)
+
+
+def read_context(folder: Path | str) -> LogContext:
+    """Return what the files beside a capture's records say.
+
+    Args:
+        folder: of the capture, or a file in it; a table has no such files.
+
+    Raises:
+        InvalidCaptureError: a file exists and cannot be read.
+
+    >>> read_context("no-such-folder").moves
+    {}
+    """
+    at = Path(folder)
+    inside = at if at.is_dir() else at.parent
+    batches, config = inside / "batches.parquet", inside / "cluster-config.json"
+    return LogContext(
+        _session_timeout(config) if config.is_file() else None,
+        _moves(batches) if at.exists() and batches.exists() else {},
+    )
+
+
+def _session_timeout(path: Path) -> int | None:
+    try:
+        config = json.loads(path.read_bytes())
+        value = config["configs"].get(_TIMEOUT)
+        return None if value is None else int(value)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
+        what = f"{path}: {_TIMEOUT} cannot be read ({type(e).__name__})"
+        raise InvalidCaptureError(f"{what}; record it again, or remove the file") from None
+
+
+def _moves(path: Path) -> dict[int, tuple[CoordinatorMove, ...]]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        files = files_of(path)
+        if any(name not in parquet.read_schema(one).names for one in files for name in _EPOCHS):
+            return {}  # a recorder that does not know them
+        tables = [parquet.read_table(one, columns=list(_EPOCHS)) for one in files]
+        if not tables:
+            return {}
+        table: pa.Table = pa.concat_tables(tables)
+        return find_moves(*(table[name].fill_null(-1).to_numpy() for name in _EPOCHS))
+    except (pa.ArrowException, OSError, ValueError) as e:
+        what = f"{path}: leader epochs cannot be read ({e})"
+        raise InvalidCaptureError(f"{what}; record it again, or remove the file") from None

@@ -1,12 +1,12 @@
-"""Records of a wrong clock, told by their neighbours in the log: their times are not believed.
+"""Timestamps of wrong clocks, found by their neighbours in the log: these are not believed.
 
-Within a log partition offsets grow, and so do times, but for what clocks of brokers differ. Where
-times leap by more than an hour, and back, one side of it is wrong: the one with fewer records. Long
-waits between two records are none of that, since times do not go back behind them.
+Within a log partition offsets grow, and so do times, up to differences between brokers' clocks.
+Where times leap by more than an hour and back, one side of the leap is wrong: the one with fewer
+records. A long pause between two records is no leap back.
 
-Workers find the `Strand` of records between two leaps; the driver joins them over all slices of a
-log partition and decides, so that the answer is the same however the files are cut; where groups'
-histories are made, the times of wrong strands are replaced.
+Workers find the `Strand` of records between two leaps. The driver joins strands over all slices of
+a log partition and decides, so that the result does not depend on the files. Where histories are
+rebuilt, the times of wrong strands are replaced.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Clocks", "Strand", "clocks_of", "strands"]
+__all__ = ["Clocks", "Strand", "find_strands", "find_wrong_clocks"]
 
 #: Clocks that differ by less are taken as they are.
 _LEAP_MS = 3_600_000
-#: Leaps in a log partition beyond which nothing can be told: all are believed.
+#: Leaps in a log partition beyond which all times are believed: no side of them is the rule.
 _MOST_LEAPS = 2_000
 
 _Ints = NDArray[np.int64]
 
 
 class Strand(NamedTuple):
-    """Records of a log partition, one after the other, whose times do not leap.
+    """Consecutive records of a log partition without a leap of their times.
 
     Attributes:
         offset: of the first one.
@@ -46,8 +46,8 @@ class Strand(NamedTuple):
     records: int
 
 
-def strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
-    """The strands of some records of one log partition, in its order.
+def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
+    """Return the strands of some records of one log partition, in its order.
 
     >>> [one.records for one in strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))]
     [2, 1, 1]
@@ -69,7 +69,7 @@ def strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
 
 @dataclass(frozen=True)
 class Clocks:
-    """Which places of the log have a time that is not believed; small, and sent to every worker.
+    """The positions in the log whose time is not believed; small, and sent to every worker.
 
     Attributes:
         wrong: log partition -> (first offset, the offset behind the last one, the time that is
@@ -82,8 +82,8 @@ class Clocks:
     misdated: int = 0
     span: tuple[int, int] | None = None
 
-    def put_right(self, partition: _Ints, offset: _Ints, *times: _Ints) -> NDArray[np.bool_]:
-        """Times of places, in place; tells which were changed.
+    def correct(self, partition: _Ints, offset: _Ints, *times: _Ints) -> NDArray[np.bool_]:
+        """Replace wrong times in place; return which positions were changed.
 
         >>> times = np.array([5, 10**12, 6])
         >>> Clocks({0: ((8, 9, 5),)}).put_right(np.zeros(3, int), np.arange(7, 10), times).tolist()
@@ -106,20 +106,20 @@ class Clocks:
         return changed
 
 
-def clocks_of(found: Mapping[int, Iterable[Strand]]) -> Clocks:
-    """What all workers found, in any order: whose times are believed.
+def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
+    """Join the strands that all workers found, in any order, and decide which times are believed.
 
-    A wrong time is taken to be that of the record before (of the first ones, behind).
+    A wrong time is replaced by that of the record before (for the first ones, after).
 
-    >>> told = strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))
-    >>> clocks_of({7: told}).wrong
+    >>> found = find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))
+    >>> find_wrong_clocks({7: found}).wrong
     {7: ((2, 3, 2000),)}
     """
     wrong: dict[int, tuple[tuple[int, int, int], ...]] = {}
     misdated, low, high = 0, [], []
     for partition, some in found.items():
-        joined = _joined(sorted(some))
-        kept = _longest(joined) if len(joined) <= _MOST_LEAPS else [True] * len(joined)
+        joined = _join(sorted(some))
+        kept = _believed(joined) if len(joined) <= _MOST_LEAPS else [True] * len(joined)
         low += [one.low_ms for one, good in zip(joined, kept, strict=True) if good]
         high += [one.high_ms for one, good in zip(joined, kept, strict=True) if good]
         misdated += sum(one.records for one, good in zip(joined, kept, strict=True) if not good)
@@ -128,8 +128,8 @@ def clocks_of(found: Mapping[int, Iterable[Strand]]) -> Clocks:
     return Clocks(wrong, misdated, (min(low), max(high)) if low else None)
 
 
-def _joined(ordered: list[Strand]) -> list[Strand]:
-    """Strands that were cut where a file ends, and not by a leap, are one."""
+def _join(ordered: list[Strand]) -> list[Strand]:
+    """Return strands with those joined that a file's end cut, and no leap."""
     out: list[Strand] = []
     for one in ordered:
         if out and abs(one.first_ms - out[-1].last_ms) <= _LEAP_MS:
@@ -143,8 +143,10 @@ def _joined(ordered: list[Strand]) -> list[Strand]:
     return out
 
 
-def _longest(some: list[Strand]) -> list[bool]:
-    """Which strands to believe: the most records whose times do not go back.
+def _believed(some: list[Strand]) -> list[bool]:
+    """Return the longest subsequence, by records, with non-decreasing times: the believed strands.
+
+    On ties, the one that ends last.
 
     Of as many, those that go on to the end.
     """
@@ -172,7 +174,7 @@ _LATEST = (1 << 63) - 1 - _LEAP_MS
 
 
 def _ranges(some: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
-    """Places of wrong strands, and the times that are taken instead."""
+    """Yield first and last position of each wrong strand, and the time that replaces its times."""
     instead = next(one.first_ms for one, good in zip(some, kept, strict=True) if good)
     for i, (one, good) in enumerate(zip(some, kept, strict=True)):
         if good:

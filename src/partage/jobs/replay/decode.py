@@ -1,18 +1,20 @@
-"""First job: every record decoded where it is read; commits leave it already reduced.
+"""First job of a replay: every record is decoded once, where it is read.
 
-The driver hands out slices of files, workers read them with pyarrow: key and value bytes
-never cross the border between JVM and Python for the 97 % of records that are commits.
-These go from Arrow's buffers to columns and from there to runs; no commit is an object.
-What comes out is one table with a `Kind` for each row, since a task has one output only.
+The driver lists slices of files, and workers read them with pyarrow: keys and values of offset
+commits, 97 % of the records, never cross between JVM and Python. Commits go from Arrow's buffers to
+columns and from there to runs; no commit is a Python object. Group records leave in blocks
+(`group_records`). A task has one output: one table with a `DecodedKind` in each row.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,22 +22,31 @@ from numpy.typing import NDArray
 
 from partage.history.commits import Commits, RecordPositions, Runs, number_stretches, reduce_to_runs
 from partage.history.transactions import Effects, Outcome, Transactions
-from partage.jobs.replay.all_records import in_log_order, record_rows
-from partage.jobs.replay.clocks import strands
+from partage.jobs.replay.clocks import find_strands
 from partage.jobs.replay.decoded_rows import (
     OUT_COLUMNS,
-    Kind,
+    DecodedKind,
     batch_of_records,
     batch_of_rows,
     batch_of_runs,
 )
-from partage.jobs.replay.other_records import Others, bad_row, other_records
-from partage.jobs.replay.placed import Placed, in_order, placed
-from partage.jobs.replay.raw_commits import RawCommits, RawWriter
+from partage.jobs.replay.group_records import BlockRows, bad_row, group_records
+from partage.jobs.replay.output import TableWriters, task_name
+from partage.jobs.replay.records import (
+    LogColumns,
+    Slice,
+    count_tasks,
+    in_order,
+    log_columns,
+    read_slice,
+    record_rows,
+    sorted_records,
+    widen,
+)
 from partage.jobs.replay.selection import EVERYTHING, Selection
-from partage.jobs.replay.slices import Slice, read_slice, tasks_of, widened
 from partage.jobs.replay.tally import MOST_PARTITIONS, Tally
-from partage.jobs.spark.shipping import warm
+from partage.jobs.spark.shipping import load_kernels
+from partage.tables.schemas import schema
 from partage.wire.columns.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
 
 if TYPE_CHECKING:
@@ -44,7 +55,14 @@ if TYPE_CHECKING:
 
     from partage.jobs.replay.capture import Capture
 
-__all__ = ["OUT_COLUMNS", "Kind", "decode_job", "worth_compiling"]
+__all__ = [
+    "OUT_COLUMNS",
+    "CommitsTable",
+    "CommitsWriter",
+    "DecodedKind",
+    "decode_job",
+    "worth_compiling",
+]
 
 #: Value version from which on offset commits carry the topic's id; zero stands for none.
 _WITH_TOPIC_ID = 4
@@ -56,28 +74,28 @@ def decode_job(
     capture: Capture,
     selection: Selection = EVERYTHING,
     *,
-    raw: RawCommits | None = None,
+    raw: CommitsTable | None = None,
     sort: bool = False,
 ) -> DataFrame:
-    """The rows of all slices; nothing is computed yet.
+    """Return the rows of all slices; nothing is computed yet.
 
     Args:
         spark: the session.
-        capture: what to read.
+        capture: the records.
         selection: groups and times; other records are decoded and counted, but give no rows.
-        raw: where table ``commits`` is written, if anybody wants it.
-        sort: put records into the log's order first: files have them in another one.
+        raw: where table ``commits`` is written, if it is.
+        sort: sort records into log order first, as files have them in another order.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     count = len(capture.slices)
     if capture.table is not None or sort:
-        rows = in_log_order(spark, capture) if sort else record_rows(spark, capture)
+        rows = sorted_records(spark, capture) if sort else record_rows(spark, capture)
         work = partial(_table_task, tuple(capture.batches or ()), selection, raw)
         return rows.mapInArrow(work, ddl)
     parallelism = max(1, spark.sparkContext.defaultParallelism)
     many = worth_compiling(capture.records or 0, parallelism)
-    numbers = spark.range(0, count, 1, tasks_of(capture.slices, parallelism))
-    job = _Job(tuple(capture.batches or ()), selection, raw, many)
+    numbers = spark.range(0, count, 1, count_tasks(capture.slices, parallelism))
+    job = _DecodeTask(tuple(capture.batches or ()), selection, raw, many)
     return numbers.mapInArrow(partial(_task, capture.slices, job), ddl)
 
 
@@ -86,62 +104,62 @@ _COMPILED_FROM = 1_000_000
 
 
 def worth_compiling(records: int, parallelism: int) -> bool:
-    """Importing Numba and loading kernels takes a second, which each worker must earn back."""
+    """Return whether a worker earns back the second that Numba and its kernels take to load."""
     return records // max(1, parallelism) >= _COMPILED_FROM
 
 
 @dataclass(frozen=True)
-class _Job:
-    """What tasks need besides records."""
+class _DecodeTask:
+    """What a task needs besides records."""
 
     batches: tuple[Any, ...]
     selection: Selection
-    raw: RawCommits | None
+    raw: CommitsTable | None
     many: bool
 
 
 def _task(
-    slices: tuple[Slice, ...], job: _Job, numbers: Iterable[pa.RecordBatch]
+    slices: tuple[Slice, ...], job: _DecodeTask, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: numbers of slices in, rows out."""
+    """Decode, in a worker, the slices of some numbers."""
     mine = (slices[n] for batch in numbers for n in batch.column(0).to_pylist())
     tables = (table for one in mine for table in read_slice(one, coded=job.many))
-    yield from _decoded_all(tables, job)
+    yield from _decode_tables(tables, job)
 
 
 def _table_task(
     batches: tuple[Any, ...],
     selection: Selection,
-    raw: RawCommits | None,
+    raw: CommitsTable | None,
     found: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: records that Spark read in, rows out."""
+    """Decode, in a worker, records that Spark has read."""
     import pyarrow as pa
 
-    tables = (widened(pa.Table.from_batches([batch])) for batch in found if batch.num_rows)
-    yield from _decoded_all(tables, _Job(batches, selection, raw, many=True))
+    tables = (widen(pa.Table.from_batches([batch])) for batch in found if batch.num_rows)
+    yield from _decode_tables(tables, _DecodeTask(batches, selection, raw, many=True))
 
 
-def _decoded_all(tables: Iterable[pa.Table], job: _Job) -> Iterator[pa.RecordBatch]:
+def _decode_tables(tables: Iterable[pa.Table], job: _DecodeTask) -> Iterator[pa.RecordBatch]:
     if job.many:
-        warm()
+        load_kernels()
     transactions = Transactions(job.batches)
     with ExitStack() as opened:
         writer = None if job.raw is None else opened.enter_context(job.raw.writer())
         for table in tables:
-            yield from decoded(table, transactions, job.selection, writer)
+            yield from decode_table(table, transactions, job.selection, writer)
         if writer is not None:
-            rows = [{"kind": Kind.RECEIPT, "text": text} for text in writer.receipts()]
+            rows = [{"kind": DecodedKind.RECEIPT, "text": text} for text in writer.receipts()]
             yield batch_of_rows(rows)
 
 
-def decoded(
+def decode_table(
     table: pa.Table,
     transactions: Transactions,
     selection: Selection = EVERYTHING,
-    raw: RawWriter | None = None,
+    raw: CommitsWriter | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of some records, in log order whatever their order in the file.
+    """Yield all rows of some records, in log order whatever their order in the file.
 
     Args:
         table: the five columns of a capture's records.
@@ -151,32 +169,34 @@ def decoded(
     """
     tally = Tally()
     tally.rows = table.num_rows
-    good, lost = placed(table)
+    good, lost = log_columns(table)
     rows = [bad_row(row, "row", why, None) for row, why in lost]
     tally.bad = len(rows)
     effects = _effects(good, transactions, tally)
     found = decode_offset_commits(good.key, good.value)
-    others = other_records(good, found, tally, selection)
+    others = group_records(good, found, tally, selection)
     rows += others.bad
     tally.commit_types(found.key_version, found.value_version)
     tally.outcomes(effects.outcome[found.row])
     tally.topic_ids = _topic_ids(found)
-    commits, number = _that_count(good, found, effects, others, selection)
+    commits, number = _effective_commits(good, found, effects, others, selection)
     commits = _cut_at_leaps(commits, tally)
     if raw is not None:
         raw.add(found, number, commits)
     if len(others.rows):
-        yield batch_of_records(good, others.rows, others.groups)
+        yield batch_of_records(good, others)
     made = reduce_to_runs(commits)
     if len(made.pair):
         tally.highest = _highest(made, found.pairs)
         yield batch_of_runs(made, found.pairs)
-    rows.append({"kind": Kind.TALLY, "text": tally.to_json()})
+    rows.append({"kind": DecodedKind.TALLY, "text": tally.to_json()})
     yield batch_of_rows(rows)
 
 
 def _topic_ids(found: OffsetCommits) -> dict[str, str]:
-    """Ids of topics by the first and the last commit of each: no more are read.
+    """Return topic id -> name, by the first and the last commit of each topic.
+
+    Without metadata only these name the topics in targets of consumer groups.
 
     Who has no metadata knows by these what targets of consumer groups are called.
     """
@@ -195,7 +215,7 @@ def _topic_ids(found: OffsetCommits) -> dict[str, str]:
 
 
 def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Topic -> the highest partition with a commit; numbers that no topic has are left out."""
+    """Return topic -> highest partition with a commit, without numbers that no topic has."""
     real = (made.commits > 0) & (made.partition >= 0) & (made.partition < MOST_PARTITIONS)
     highest = np.full(len(pairs), -1, np.int64)
     np.maximum.at(highest, made.pair[real], made.partition[real])
@@ -206,23 +226,23 @@ def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
     return out
 
 
-def _edges(read: Placed) -> list[int]:
-    """Where the log partitions of some rows begin, and where the last one ends."""
+def _edges(read: LogColumns) -> list[int]:
+    """Return the first row of each log partition, and the row after the last one."""
     count = len(read.partition)
     new = np.flatnonzero(read.partition[1:] != read.partition[:-1]) + 1
     return [0, *new.tolist(), count] if count else []
 
 
-def _effects(placed: Placed, transactions: Transactions, tally: Tally) -> Effects:
-    """From which offset and time on each record counts; its place and time are noted."""
-    count = len(placed.partition)
+def _effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
+    """Return the offset and time from which each record counts; note them in ``tally``."""
+    count = len(log_columns.partition)
     made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
-    for first, end in pairwise(_edges(placed)):
-        p, mine = int(placed.partition[first]), slice(first, end)
-        offset, time_ms = placed.offset[mine], placed.timestamp_ms[mine]
+    for first, end in pairwise(_edges(log_columns)):
+        p, mine = int(log_columns.partition[first]), slice(first, end)
+        offset, time_ms = log_columns.offset[mine], log_columns.timestamp_ms[mine]
         tally.ranges[p] = [[int(offset[0]), int(offset[-1]), end - first]]
         tally.times(time_ms)
-        tally.strands[p] = strands(offset, time_ms)
+        tally.strands[p] = find_strands(offset, time_ms)
         found = transactions.effects(p, offset, time_ms)
         made.outcome[mine], made.offset[mine], made.time_ms[mine] = (
             found.outcome, found.offset, found.time_ms,
@@ -230,32 +250,34 @@ def _effects(placed: Placed, transactions: Transactions, tally: Tally) -> Effect
     return made
 
 
-def _that_count(
-    placed: Placed,
+def _effective_commits(
+    log_columns: LogColumns,
     found: OffsetCommits,
     effects: Effects,
-    others: Others,
+    others: BlockRows,
     selection: Selection,
 ) -> tuple[Commits, NDArray[np.int64]]:
-    """Commits that took effect, in the order in which they did, and their numbers in ``found``.
+    """Return the commits that took effect, in that order, and their numbers in ``found``.
+
+    They are cut at their group's records: see `history.commits.number_stretches`.
 
     They are cut at their group's records: see `history.commits.number_stretches`.
     """
-    at = _whole(found.row, len(placed.partition))
+    at = _as_slice(found.row, len(log_columns.partition))
     outcome = effects.outcome[at]
     counts = (outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED)
     wanted = selection.commits(found.pairs, found.pair, effects.time_ms[at])
     number = np.flatnonzero(counts if wanted is None else counts & wanted)
-    kept = _whole(number, len(found))
+    kept = _as_slice(number, len(found))
     row = at if isinstance(kept, slice) else found.row[kept]
-    log_partition, log_offset = placed.partition[row], effects.offset[row]
+    log_partition, log_offset = log_columns.partition[row], effects.offset[row]
     if not in_order(log_partition, log_offset):
         order = np.lexsort((log_offset, log_partition))
         kept = number = number[order]
         row = found.row[kept]
         log_partition, log_offset = log_partition[order], log_offset[order]
     pair = found.pair[kept]
-    stretch = _stretches(found.pairs, (pair, log_partition, log_offset), placed, others)
+    stretch = _stretches(found.pairs, (pair, log_partition, log_offset), log_columns, others)
     return Commits(
         pair, found.partition[kept], log_partition, log_offset,
         effects.time_ms[row], found.offset[kept], found.value_version[kept] != TOMBSTONE,
@@ -264,7 +286,7 @@ def _that_count(
 
 
 def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
-    """With a stretch of its own for each strand: no run has times of a wrong clock and others."""
+    """Return commits cut at strands: no run mixes a wrong clock's times with others."""
     starts = {p: [one.offset for one in found] for p, found in tally.strands.items()}
     number = np.zeros(len(commits.pair), np.int64)
     for partition, offsets in starts.items():
@@ -277,18 +299,24 @@ def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
     return replace(commits, stretch=before + number)
 
 
-def _whole(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Ascending rows of so many; of all of them, as in most logs, a view costs nothing."""
+def _as_slice(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
+    """Return ascending rows of so many; all of them as a slice, whose view costs nothing."""
     return slice(None) if len(rows) == count else rows
 
 
 def _stretches(
     pairs: list[tuple[str, str]],
     commits: tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]],
-    placed: Placed,
-    others: Others,
+    log_columns: LogColumns,
+    others: BlockRows,
 ) -> NDArray[np.int64] | None:
-    """Which commits (pair and place of each) stand between the same two records of their group.
+    """Return a number for each commit (pair and position), equal between two group records.
+
+    Commits whose marker comes after these rows are among records that are not here: those of each
+    marker get a number of their own.
+
+    Commits whose marker comes after these rows are among records that are not here: those of each
+    marker get a number of their own.
 
     Commits whose marker comes behind these rows stand among records that are not here: those of
     each marker are by themselves.
@@ -296,13 +324,13 @@ def _stretches(
     pair, partition, offset = commits
     if not len(pair):
         return None
-    later = _later(partition, offset, placed)
+    later = _marker_stretches(partition, offset, log_columns)
     if not len(others.rows):
         return later
     number: dict[str, int] = {}
     group_of = np.array([number.setdefault(g, len(number)) for g, _ in pairs], np.int64)
     mine = np.array([number.setdefault(g, len(number)) for g in others.groups], np.int64)
-    at = placed.partition[others.rows], placed.offset[others.rows]
+    at = log_columns.partition[others.rows], log_columns.offset[others.rows]
     found = number_stretches(
         RecordPositions(group_of[pair], partition, offset), RecordPositions(mine, *at)
     )
@@ -311,15 +339,17 @@ def _stretches(
     return np.where(later > 0, int(found.max()) + later, found)
 
 
-def _later(
-    partition: NDArray[np.int64], offset: NDArray[np.int64], placed: Placed
+def _marker_stretches(
+    partition: NDArray[np.int64], offset: NDArray[np.int64], log_columns: LogColumns
 ) -> NDArray[np.int64] | None:
-    """A number above 0 for each place behind the last row of its log partition, 0 for the others;
-    None if there is no such place.
+    """Return a number above 0 for each position after its log partition's last row, else 0.
+
+    Returns:
+        int64[n]; None if there is no such position.
     """
-    ends = np.append(np.flatnonzero(placed.partition[1:] != placed.partition[:-1]),
-                     len(placed.partition) - 1)  # fmt: skip
-    last = placed.offset[ends][np.searchsorted(placed.partition[ends], partition)]
+    ends = np.append(np.flatnonzero(log_columns.partition[1:] != log_columns.partition[:-1]),
+                     len(log_columns.partition) - 1)  # fmt: skip
+    last = log_columns.offset[ends][np.searchsorted(log_columns.partition[ends], partition)]
     behind = np.flatnonzero(offset > last)
     if not len(behind):
         return None
@@ -327,3 +357,71 @@ def _later(
     places = np.stack([partition[behind], offset[behind]])
     out[behind] = np.unique(places, axis=1, return_inverse=True)[1].ravel() + 1
     return out
+
+
+@dataclass(frozen=True)
+class CommitsTable:
+    """Table ``commits``, an option: a row for each commit that took effect."""
+
+    out: str
+    run_id: str
+
+    def writer(self) -> CommitsWriter:
+        """Return the writer of one task."""
+        return CommitsWriter(TableWriters(self.out, self.run_id, task_name()))
+
+
+class CommitsWriter:
+    """Writes batches of commits into the task's file, from columns to columns."""
+
+    def __init__(self, writers: TableWriters) -> None:
+        self._writers = writers
+
+    def __enter__(self) -> CommitsWriter:  # noqa: PYI034 - typing.Self is of Python 3.11
+        self._writers.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._writers.__exit__(kind, value, trace)
+
+    def add(self, found: OffsetCommits, number: NDArray[np.int64], commits: Commits) -> None:
+        """Write commits that took effect; ``number`` are their numbers in ``found``."""
+        import pyarrow as pa
+
+        if not len(number):
+            return
+        names = [pa.array([pair[i] for pair in found.pairs], pa.string()) for i in (0, 1)]
+        pair, gone = pa.array(commits.pair), ~commits.real
+        code = found.topic_id[number]
+        ids = pa.array(found.topic_ids, pa.string())
+        columns = {
+            "run_id": pa.repeat(pa.scalar(self._writers.run_id), len(number)),
+            "group": names[0].take(pair), "topic": names[1].take(pair),
+            "partition": pa.array(commits.partition),
+            "log_partition": pa.array(commits.log_partition.astype(np.int32)),
+            "log_offset": pa.array(commits.log_offset), "time_ms": pa.array(commits.time_ms),
+            "offset": pa.array(commits.offset, mask=gone),
+            "leader_epoch": _non_negative(found.leader_epoch[number]),
+            "commit_ms": _non_negative(found.commit_timestamp[number]),
+            "topic_id": ids.take(pa.array(np.maximum(code, 0), mask=code < 0)),
+            "transactional": pa.array(commits.transactional),
+        }  # fmt: skip
+        wanted = schema("commits")
+        table = pa.Table.from_arrays([columns[n] for n in wanted.names], schema=wanted)
+        self._writers.add_table("commits", table)
+
+    def receipts(self) -> list[str]:
+        """Return the files that were written, as JSON."""
+        return [json.dumps(asdict(r)) for r in self._writers.finish()]
+
+
+def _non_negative(numbers: NDArray[np.signedinteger[Any]]) -> Any:
+    """Return the numbers as an Arrow array in which negative ones are null."""
+    import pyarrow as pa
+
+    return pa.array(numbers, mask=numbers < 0)

@@ -1,25 +1,36 @@
-"""What the decode job gives: one table with a `Kind` for each row, since a task has one output."""
+"""Rows of the decode job: one table with a `DecodedKind` in each row, as a task has one output."""
 
 from __future__ import annotations
 
+import json
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.history.commits import Runs
-from partage.jobs.replay.packed_runs import packed_runs
-from partage.jobs.replay.placed import Placed
+from partage.history.commit_kernels import RUN
+from partage.history.commits import RunColumns, Runs
+from partage.jobs.replay.records import LogColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["OUT_COLUMNS", "Kind", "batch_of_records", "batch_of_rows", "batch_of_runs"]
+    from partage.jobs.replay.group_records import BlockRows
+
+__all__ = [
+    "OUT_COLUMNS",
+    "DecodedKind",
+    "batch_of_records",
+    "batch_of_rows",
+    "batch_of_runs",
+    "pack_runs",
+    "unpack_runs",
+]
 
 
-class Kind(IntEnum):
-    """What a row of the decode job is."""
+class DecodedKind(IntEnum):
+    """The kind of a row, which decides about the columns that it uses."""
 
     GROUP_RECORD = 0
     COMMIT_RUNS = 1
@@ -40,6 +51,7 @@ OUT_COLUMNS: dict[str, str] = {
     "timestamp_ms": "bigint",
     "part": "string",
     "text": "string",
+    "record": "int",
     "key": "binary",
     "value": "binary",
 }
@@ -55,7 +67,7 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Columns of the decode job; those that are not given are null."""
+    """Return a batch with all columns; those that are not given are null."""
     import pyarrow as pa
 
     arrays = [columns.get(name, pa.nulls(count, kind)) for name, kind in _types().items()]
@@ -63,34 +75,141 @@ def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 
 
 def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Rows one by one: of bad records, tallies."""
+    """Return rows from dicts: damaged records and tallies."""
     import pyarrow as pa
 
     columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
     return _batch(columns, len(rows))
 
 
-def batch_of_records(placed: Placed, rows: NDArray[np.int64], groups: list[str]) -> pa.RecordBatch:
-    """Group records by the column: ``rows`` of the placed ones, and the group of each."""
+def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatch:
+    """Return group records: position, time and number in its block; the first one has the block."""
     import pyarrow as pa
 
-    taken = pa.array(rows)
-    key, value = (cells.take(taken).cast(pa.binary()).combine_chunks() for cells in placed.cells)
+    rows = found.rows
     columns = {
-        "kind": pa.array(np.full(len(rows), int(Kind.GROUP_RECORD), np.int32)),
-        "group": pa.array(groups, pa.string()), "key": key, "value": value,
-        "log_partition": pa.array(placed.partition[rows]),
-        "log_offset": pa.array(placed.offset[rows]),
-        "timestamp_ms": pa.array(placed.timestamp_ms[rows]),
+        "kind": pa.array(np.full(len(rows), int(DecodedKind.GROUP_RECORD), np.int32)),
+        "group": pa.array(found.groups, pa.string()),
+        "record": pa.array(found.numbers.astype(np.int32)),
+        "value": pa.array(found.blocks, pa.binary()),
+        "log_partition": pa.array(log_columns.partition[rows]),
+        "log_offset": pa.array(log_columns.offset[rows]),
+        "timestamp_ms": pa.array(log_columns.timestamp_ms[rows]),
     }  # fmt: skip
     return _batch(columns, len(rows))
 
 
 def batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Runs of commits, many in a row; ``pairs[pair]`` are group and topic."""
+    """Return runs of commits, many in a row; ``pairs[pair]`` are group and topic."""
     import pyarrow as pa
 
-    columns = packed_runs(made, pairs)
+    columns = pack_runs(made, pairs)
     count = len(columns["group"])
-    kind = pa.array(np.full(count, int(Kind.COMMIT_RUNS), np.int32))
+    kind = pa.array(np.full(count, int(DecodedKind.COMMIT_RUNS), np.int32))
     return _batch({**columns, "kind": kind}, count)
+
+
+#: Numbers of a run: where it belongs, where it begins, and what `RUN` has of it.
+_PLACES = ("topic", "partition", "log_partition", "log_offset")
+_WIDTH = len(_PLACES) + len(RUN) - 2
+_NUMBER = np.dtype("<i8")
+
+
+def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
+    """Return columns of `OUT_COLUMNS` for runs of commits, many runs in a row.
+
+    A row has the runs of one group between two of its records, as far as one task has read them;
+    commits
+    of one marker get a row of their own. ``value`` has their numbers, little-endian int64, run
+    after
+    run; ``topic`` has the names of their topics, a JSON list.
+
+    Args:
+        made: the runs.
+        pairs: ``pairs[pair]`` are group and topic.
+    """
+    import pyarrow as pa
+
+    groups, topics = _NameCodes(), [_NameCodes() for _ in range(len(pairs))]
+    group_of = np.array([groups.code(group) for group, _ in pairs], np.int64)
+    topic_of = np.array([topics[groups.code(g)].code(t) for g, t in pairs], np.int64)
+    rank = np.empty(len(pairs), np.int64)
+    rank[sorted(range(len(pairs)), key=lambda i: pairs[i][1])] = np.arange(len(pairs))
+    group = group_of[made.pair]
+    order = np.lexsort((
+        made.minute_ms, made.partition, rank[made.pair], made.log_offset, made.log_partition, group,
+    ))  # fmt: skip
+    numbers = _numbers(made, topic_of[made.pair])[order]
+    group, stretch, partition = group[order], made.stretch[order], made.log_partition[order]
+    new = (group[1:] != group[:-1]) | (stretch[1:] != stretch[:-1])
+    first = np.append(0, np.flatnonzero(new | (partition[1:] != partition[:-1])) + 1)
+    bounds = np.append(first, len(order)) * _WIDTH * _NUMBER.itemsize
+    texts = [json.dumps(names.list) for names in topics[: len(groups.list)]]
+    which = pa.array(group[first])
+    buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(numbers)]
+    return {
+        "group": pa.array(groups.list, pa.string()).take(which),
+        "topic": pa.array(texts, pa.string()).take(which),
+        "topic_partition": pa.array(numbers[first, 1].astype(np.int32)),
+        "log_partition": pa.array(numbers[first, 2]), "log_offset": pa.array(numbers[first, 3]),
+        "minute_ms": pa.array(numbers[first, 4]),
+        "value": pa.Array.from_buffers(pa.binary(), len(first), buffers),
+    }  # fmt: skip
+
+
+def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return int64[n, _WIDTH]: 0 for what has no meaning, -1 for a missing gap."""
+    there = made.commits > 0
+    columns: tuple[NDArray[Any], ...] = (
+        topic, made.partition, made.log_partition, made.log_offset, made.minute_ms,
+        made.first_ms, made.last_ms, np.where(there, made.first_offset, 0),
+        np.where(there, made.last_offset, 0), made.commits, made.transactional, made.tombstones,
+        np.where(made.commits < 2, -1, made.largest_gap_ms),
+    )  # fmt: skip
+    out = np.empty((len(topic), _WIDTH), _NUMBER)
+    for i, column in enumerate(columns):
+        out[:, i] = column
+    return out
+
+
+class _NameCodes:
+    """Codes of names, in order of appearance."""
+
+    def __init__(self) -> None:
+        self._code: dict[str, int] = {}
+
+    def code(self, name: str) -> int:
+        return self._code.setdefault(name, len(self._code))
+
+    @property
+    def list(self) -> list[str]:
+        return [*self._code]
+
+
+def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
+    """Return all runs of some rows, and the number of runs in each; ``stretch`` is 0 everywhere.
+
+    Args:
+        rows: as `pack_runs` made them.
+    """
+    sizes = np.array([len(cell) for cell in rows.column("value").to_pylist()], np.int64)
+    many = sizes // (_WIDTH * _NUMBER.itemsize)
+    whole = b"".join(rows.column("value").to_pylist())
+    numbers = np.frombuffer(whole, _NUMBER).reshape(-1, _WIDTH).T.astype(np.int64)
+    names, topic = _topics(rows.column("topic"), many, numbers[0])
+    table = np.zeros((len(RUN), numbers.shape[1]), np.int64)
+    table[2:] = numbers[len(_PLACES) :]
+    return RunColumns(names, topic, numbers[1], numbers[2:4], table), many
+
+
+def _topics(
+    cells: pa.Array, many: NDArray[np.int64], local: NDArray[np.int64]
+) -> tuple[list[str], NDArray[np.int64]]:
+    """Return distinct topic names, and the index of each run's topic."""
+    coded: Any = cells.dictionary_encode()
+    codes = _NameCodes()
+    lists = [[codes.code(t) for t in json.loads(text)] for text in coded.dictionary.to_pylist()]
+    flat = np.array([code for one in lists for code in one], np.int64)
+    begins = np.append(0, np.cumsum([len(one) for one in lists]))[:-1].astype(np.int64)
+    begin = begins[coded.indices.to_numpy()] if len(cells) else begins
+    return codes.list, flat[np.repeat(begin, many) + local] if len(local) else local

@@ -17,7 +17,7 @@ from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtra
 from partage.tables.statuses import FAILED
 
 if TYPE_CHECKING:
-    from partage.jobs.replay.stages import Done
+    from partage.jobs.replay.replay import JobResults
 
 __all__ = ["WHOLE_RUN", "GroupFailure", "mark_failed"]
 
@@ -38,17 +38,17 @@ class GroupFailure:
 
     @classmethod
     def of(cls, group: str, error: Exception) -> GroupFailure:
-        """Return the failure that an exception stands for; call it where it is caught."""
+        """Return the failure for an exception; call it where the exception is caught."""
         lines = "".join(traceback.format_exception(error))
         why = f"{type(error).__name__}: {error}"
         return cls(group, why[:_LONGEST_WHY], lines[-_LONGEST_TRACEBACK:])
 
     def cells(self) -> dict[str, str]:
-        """Return the cells of table ``groups`` that tell the failure."""
+        """Return the cells of table ``groups`` that describe the failure."""
         return {"status": FAILED, "why": self.why, "traceback": self.traceback}
 
 
-def mark_failed(out: Path, done: Done) -> None:
+def mark_failed(out: Path, done: JobResults) -> None:
     """Write failures of the replay job into the rows of table ``groups`` and into the totals.
 
     The histories job wrote those rows before the replay began.
@@ -63,20 +63,20 @@ def mark_failed(out: Path, done: Done) -> None:
     for name in failed:
         done.lives.groups.pop(name, None)
         done.lives.disagreements.pop(name, None)
-    done.groups[:] = [_marked(text, failed) for text in done.groups]
+    done.groups[:] = [_mark_totals(text, failed) for text in done.groups]
     receipts = enumerate(done.receipts)
     for i in [i for i, one in receipts if one.table == "groups"]:
         one = done.receipts[i]
-        done.receipts[i] = replace(one, bytes=_rewritten(out / one.path, failed))
+        done.receipts[i] = replace(one, bytes=_rewrite(out / one.path, failed))
 
 
-def _marked(text: str, failed: Mapping[str, GroupFailure]) -> str:
+def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
     totals: dict[str, Any] = json.loads(text)
     failure = failed.get(totals["group"])
     return text if failure is None else json.dumps(totals | failure.cells())
 
 
-def _rewritten(path: Path, failed: Mapping[str, GroupFailure]) -> int:
+def _rewrite(path: Path, failed: Mapping[str, GroupFailure]) -> int:
     """Rewrite a file of table ``groups``; return its size in bytes."""
     import pyarrow as pa
     from pyarrow import parquet

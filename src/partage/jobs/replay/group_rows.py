@@ -1,4 +1,4 @@
-"""One group's rows: from its records and commits in log order to the rows of the tables."""
+"""One group's table rows, from its records and commits in log order."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from partage.history.ownership import OwnershipIntervals
 from partage.history.pauses import Pause
 from partage.history.problems import unsupported_reason
 from partage.history.records import GroupRecord, LogPosition
-from partage.jobs.replay.arriving import Arrived
-from partage.jobs.replay.minute_rows import commit_columns
-from partage.jobs.replay.surroundings import Surroundings
+from partage.jobs.replay.capture import LogContext
+from partage.jobs.replay.group_input import GroupInput
 from partage.jobs.replay.table_rows import (
     RebalanceRows,
     event_row,
@@ -31,34 +30,36 @@ from partage.jobs.replay.totals import GroupTotals
 from partage.simulation.commit_evidence import CommitRate
 
 if TYPE_CHECKING:
-    from partage.jobs.replay.write import RowWriter
+    import pyarrow as pa
 
-__all__ = ["GroupRows", "Listener"]
+    from partage.jobs.replay.output import RowWriter
+
+__all__ = ["GroupRows", "Listener", "commit_columns"]
 
 
 class Listener(Protocol):
-    """Whoever lives a group again."""
+    """Receives a group's rebalances and pauses, to simulate them later."""
 
     def generation(self, found: Generation) -> None:
-        """A rebalance, in the order of the log."""
+        """Take a rebalance, in log order."""
 
     def pause(self, found: Pause) -> None:
-        """A pause, some time after its rebalance."""
+        """Take a pause, some time after its rebalance."""
 
 
 class GroupRows:
-    """Feed rows of the decode job in the order of the log, then `finish`; tables go to
-    ``writers``.
+    """Turns one group's records and runs of commits into rows of tables.
 
-    In rows of ``rebalances`` the columns about agreement stay empty: `jobs.replay.simulations`
-    fills them in.
+    Call `feed` with rows of the decode job in log order, then `finish`. In rows of ``rebalances``
+    the
+    columns about agreement stay empty: `jobs.replay.simulations` fills them in.
 
     Args:
         name: of the group.
         clusters: the metadata over time.
         writers: of the tables.
-        around: what stands beside the records.
-        listener: told of rebalances and pauses as they are known, to live them again.
+        around: facts beside the records.
+        listener: receives rebalances and pauses, to simulate them.
     """
 
     def __init__(
@@ -66,14 +67,14 @@ class GroupRows:
         name: str,
         clusters: ClusterHistory,
         writers: RowWriter,
-        around: Surroundings | None = None,
+        around: LogContext | None = None,
         listener: Listener | None = None,
     ) -> None:
         self.name = name
         self._listener = listener
         self._clusters = clusters
         self._writers = writers
-        known = around or Surroundings()
+        known = around or LogContext()
         self._span = known.span
         self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
         self._ownership = OwnershipIntervals(self._history.topics.id_of, known.span)
@@ -85,19 +86,19 @@ class GroupRows:
 
     @property
     def rates(self) -> dict[tuple[str, int], float]:
-        """(topic, partition) -> records a second, by the commits so far."""
+        """Records per second by (topic, partition), from the commits so far."""
         rates = {key: one.per_second for key, one in self._traffic.items()}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
-    def feed(self, some: Arrived) -> None:
-        """Rows in log order: group records, and runs of commits that no record cuts."""
+    def feed(self, some: GroupInput) -> None:
+        """Add rows in log order: group records, and runs of commits between them."""
         if len(some.runs):
             self._commits(some.runs, some.records)
         for record in some.records:
             self.record(record)
 
     def finish(self) -> dict[str, Any]:
-        """Write what is still open; the group's totals."""
+        """Write the rows that are still open; return the group's totals."""
         self._all(self._history.finish())
         for interval in self._ownership.finish():
             self._write("ownership", interval_row(interval))
@@ -118,16 +119,16 @@ class GroupRows:
         self._writers.add(table, {"group": self.name, **row})
 
     def _commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Runs, and the records that stand between them."""
+        """Add runs, and the records between them."""
         self._totals.commit_place(LogPosition(*runs.positions[:, 0].tolist()))
         ends, before = self._ends(runs), 0
         stretches, minutes = self._folding.feed(runs)
-        told = -1
+        last = -1
         for number, stretch in stretches:
-            if number > told:
+            if number > last:
                 for record in islice(records, number - before):
                     self.record(record)
-                before = told = number
+                before = last = number
                 for place in ends.get(number, ()):
                     self._all(self._history.moves_until(place))
             self._all(self._history.stretch(stretch))
@@ -137,7 +138,7 @@ class GroupRows:
 
     @staticmethod
     def _ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """The last places of each stretch, one a log partition."""
+        """Return the last positions of each stretch, one a log partition."""
         stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
         out: dict[int, list[LogPosition]] = {}
@@ -154,7 +155,7 @@ class GroupRows:
             self._writers.add_columns("commit_rates", columns, len(minutes))
 
     def record(self, record: GroupRecord) -> None:
-        """One group record."""
+        """Add a group record."""
         self._totals.record(record.kind, record.position, record.timestamp_ms)
         self._all(self._history.feed(record))
 
@@ -181,7 +182,7 @@ class GroupRows:
             self._generation(found)
 
     def _believed(self, found: Pause) -> Pause:
-        """Without the times of a wrong clock: they would make it last for years."""
+        """Return a pause without a wrong clock's times, which would make it last for years."""
         if self._span is None:
             return found
         first, last = self._span
@@ -192,7 +193,7 @@ class GroupRows:
         return found._replace(last_ms=before, first_ms=after)
 
     def _events(self, events: Iterable[Event]) -> None:
-        """Rows of table ``events``, numbered by the record that they are of."""
+        """Write rows of table ``events``, numbered within their record."""
         for event in events:
             place, position = self._positions
             position = position + 1 if event.position == place else 0
@@ -211,3 +212,22 @@ class GroupRows:
         at = {"incarnation": found.incarnation, "generation": found.number}
         for i, member in enumerate(found.first.members):
             self._write("members", {**at, "position": i, **member_row(member, found.first)})
+
+
+def commit_columns(minutes: MinuteColumns, group: str) -> dict[str, pa.Array]:
+    """Return the columns of table ``commit_rates`` for whole minutes, without the run id."""
+    import pyarrow as pa
+
+    series = minutes.column("series")
+    names = pa.array([topic for topic, _ in minutes.series], pa.string())
+    numbers = np.array([partition for _, partition in minutes.series], np.int32)
+    without, gap = minutes.column("commits") == 0, minutes.column("gap")
+    columns = {
+        "group": pa.repeat(pa.scalar(group), len(minutes)), "topic": names.take(pa.array(series)),
+        "partition": pa.array(numbers[series]),
+        "first_offset": pa.array(minutes.column("first_offset"), mask=without),
+        "last_offset": pa.array(minutes.column("last_offset"), mask=without),
+        "largest_gap_ms": pa.array(gap, mask=gap < 0),
+    }  # fmt: skip
+    same = ("minute_ms", "commits", "transactional", "tombstones")
+    return columns | {name: pa.array(minutes.column(name)) for name in same}

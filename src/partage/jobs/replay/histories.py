@@ -1,9 +1,9 @@
-"""Second job: each group's history rebuilt, where its records come together.
+"""Second job of a replay: each group's history is rebuilt where its rows meet.
 
-Group records and runs of commits are repartitioned by group and sorted by place in the log;
-a worker meets one group after the other, finds the boundaries itself, and keeps an open
-group over the borders of Arrow batches. It writes its tables itself and returns receipts; what
-is to be lived again is kept on disk (`kept`) for the third job.
+Blocks of group records and runs of commits are repartitioned by group and sorted by log position. A
+worker reads one group after the other, finds the boundaries itself, and keeps an open group over
+the borders of Arrow batches. It writes its tables itself and returns receipts; what is to be
+simulated goes to spill files (`spill_files`) for the third job.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from partage.history.clusters import ClusterHistory
 from partage.history.commits import MINUTE_MS
-from partage.jobs.replay.arriving import Arrived, arriving
-from partage.jobs.replay.decoded_rows import Kind
+from partage.jobs.replay.capture import LogContext
+from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
+from partage.jobs.replay.group_input import GroupInput, read_group_inputs
 from partage.jobs.replay.group_rows import GroupRows
-from partage.jobs.replay.kept import Keeper
+from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.selection import Selection
-from partage.jobs.replay.surroundings import Surroundings
-from partage.jobs.replay.telling import Telling
-from partage.jobs.replay.write import TableWriters, task_name
-from partage.jobs.spark.shipping import warm
+from partage.jobs.replay.spill_files import RebalanceCollector, SpillWriter
+from partage.jobs.spark.shipping import load_kernels
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +35,7 @@ __all__ = ["RECEIPT_DDL", "bad_records_job", "clusters_of", "histories_job", "re
 
 RECEIPT_DDL = "what string, text string"
 
-#: Rebalances whose times are remembered for what is told of them later.
+#: Rebalances whose times are remembered for later rows about them.
 _MOST_TIMES = 4_096
 #: A group's records and runs in log order; of one place (a marker), by what the first run is of.
 _ORDER = (
@@ -52,19 +51,21 @@ def histories_job(
     out: str,
     run_id: str,
     tasks: int,
-    around: Surroundings | None = None,
+    around: LogContext | None = None,
     many: bool = False,
 ) -> DataFrame:
-    """Receipts of files; a line of totals, and where its history is kept, for each group."""
-    groups = decoded.where(f"kind in ({int(Kind.GROUP_RECORD)}, {int(Kind.COMMIT_RUNS)})")
+    """Return receipts of files, and for each group its totals and where its history is."""
+    groups = decoded.where(
+        f"kind in ({int(DecodedKind.GROUP_RECORD)}, {int(DecodedKind.COMMIT_RUNS)})"
+    )
     ordered = groups.repartition(tasks, "group").sortWithinPartitions(*_ORDER)
     work = partial(_task, states, selection, around=around, many=many, out=out, run_id=run_id)
     return ordered.mapInArrow(work, RECEIPT_DDL)
 
 
 def bad_records_job(decoded: DataFrame, *, out: str, run_id: str, tasks: int) -> DataFrame:
-    """Receipts of table ``bad_records``; nothing is computed yet."""
-    bad = decoded.where(f"kind = {int(Kind.BAD_RECORD)}")
+    """Return receipts of table ``bad_records``; nothing is computed yet."""
+    bad = decoded.where(f"kind = {int(DecodedKind.BAD_RECORD)}")
     ordered = bad.repartition(tasks, "log_partition").sortWithinPartitions(
         "log_partition", "log_offset"
     )
@@ -76,20 +77,23 @@ def _task(
     selection: Selection,
     batches: Iterable[pa.RecordBatch],
     *,
-    around: Surroundings | None,
+    around: LogContext | None,
     many: bool,
     out: str,
     run_id: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: rows of many groups in order, receipts out."""
+    """Rebuild, in a worker, the histories of groups whose rows come in order."""
     if many:
-        warm()
+        load_kernels()
     clusters = clusters_of(states.value)
     lines: list[tuple[str, str]] = []
-    with TableWriters(out, run_id, task_name()) as writers, Keeper(out, run_id, task_name()) as k:
+    with (
+        TableWriters(out, run_id, task_name()) as writers,
+        SpillWriter(out, run_id, task_name()) as k,
+    ):
         group: _Group | None = None
         clocks_right = around.clocks if around is not None else None
-        for found in arriving(batches, clocks_right):
+        for found in read_group_inputs(batches, clocks_right):
             if group is None or found.group != group.rows.name:
                 if group is not None:
                     lines += group.finish()
@@ -102,38 +106,38 @@ def _task(
 
 
 class _Group:
-    """One group: its tables, all but ``rebalances``, whose rows go on to the third job."""
+    """One group's tables except ``rebalances``, whose rows go on to the third job."""
 
     def __init__(
         self,
         name: str,
         clusters: ClusterHistory,
         selection: Selection,
-        out: tuple[TableWriters, Keeper],
-        around: Surroundings | None,
+        out: tuple[TableWriters, SpillWriter],
+        around: LogContext | None,
     ) -> None:
         self._selection, (self._writers, self._keeper) = selection, out
         timeout_ms = around.session_timeout_ms if around is not None else None
-        self._telling = Telling(clusters, timeout_ms, self._keeper)
+        self._collector = RebalanceCollector(clusters, timeout_ms, self._keeper)
         self._row: dict[str, Any] = {}
         self._failure: GroupFailure | None = None
         self._times: dict[tuple[int, int], int] = {}
-        self.rows = GroupRows(name, clusters, self, around, self._telling)
+        self.rows = GroupRows(name, clusters, self, around, self._collector)
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Take a row of a table; those of rebalances wait for the verdicts of strategies.
+        """Take a row of a table; those of rebalances wait for the strategies' verdicts.
 
         The row of table ``groups`` waits until nothing of the group can fail any more.
         """
         if table == "rebalances":
-            self._telling.row(row)
+            self._collector.row(row)
         elif table == "groups":
             self._row = dict(row)
         elif self._selection.from_ms is None or self._wanted(table, row):
             self._writers.add(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Whole minutes of commits: those about the span of time that was asked for."""
+        """Write whole minutes of commits that overlap the selected times."""
         import pyarrow as pa
 
         if self._selection.from_ms is not None:
@@ -144,7 +148,7 @@ class _Group:
         self._writers.add_columns(table, columns, count)
 
     def _wanted(self, table: str, row: Mapping[str, Any]) -> bool:
-        """Whether a row is about the span of time that was asked for."""
+        """Return whether a row is within the selected times."""
         key = (row.get("incarnation", 0), row.get("generation", 0))
         if table == "events":
             self._times.setdefault(key, row["time_ms"])
@@ -155,8 +159,8 @@ class _Group:
         time_ms = row["time_ms"] if table == "events" else self._times.get(key)
         return time_ms is None or self._selection.started(time_ms)
 
-    def feed(self, found: Arrived) -> None:
-        """Take rows of the group; after a failure they are passed over."""
+    def feed(self, found: GroupInput) -> None:
+        """Add rows of the group; after a failure they are ignored."""
         if self._failure is None:
             try:
                 self.rows.feed(found)
@@ -171,7 +175,7 @@ class _Group:
         if self._failure is None:
             try:
                 totals = self.rows.finish()
-                kept = self._telling.finish(self.rows.name, self.rows.rates)
+                kept = self._collector.finish(self.rows.name, self.rows.rates)
                 lines = [("group", json.dumps(totals)), ("kept", json.dumps(asdict(kept)))]
             except WHOLE_RUN:
                 raise
@@ -213,7 +217,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    """What a task returns: kinds and texts."""
+    """Return a task's result: what each line is, and its text."""
     import pyarrow as pa
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
@@ -221,7 +225,7 @@ def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
 
 
 def clusters_of(states: tuple[str, ...]) -> ClusterHistory:
-    """One numbering a worker process, not one a task."""
+    """Return the metadata over time, parsed once a worker process."""
     return _made_once(states)
 
 

@@ -1,4 +1,10 @@
-"""`partage replay`: from a capture to published tables. This file is the table of contents."""
+"""`partage replay`: from a capture to published tables. The table of contents.
+
+1. `open_capture` checks the input (`capture`, `records`).
+2. `run_jobs` runs the Spark jobs: `decode` decodes each record once, `histories` rebuilds each
+   group's history and writes tables, `simulations` simulates the rebalances under other policies.
+3. `publish` makes the run visible (`output`), with its summary (`summary`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,22 +22,40 @@ from uuid import uuid4
 import partage
 from partage.capture.durable import expect_local
 from partage.errors import InvalidConfigError, MissingExtraError
-from partage.jobs.replay.kept import forget
-from partage.jobs.replay.output_locks import clear_the_dead, lodged, published
+from partage.jobs.replay.capture import read_context
+from partage.jobs.replay.decode import CommitsTable, decode_job, worth_compiling
+from partage.jobs.replay.decoded_rows import DecodedKind
+from partage.jobs.replay.failed_groups import GroupFailure, mark_failed
+from partage.jobs.replay.histories import bad_records_job, histories_job
+from partage.jobs.replay.inferred_metadata import inferred_states, with_earlier_states
+from partage.jobs.replay.output import (
+    Receipt,
+    TableWriters,
+    discard,
+    is_published,
+    publish,
+    remove_dead_locks,
+    run_lock,
+)
+from partage.jobs.replay.records import expect_no_duplicates, overlapping_partitions
 from partage.jobs.replay.selection import EVERYTHING, Selection
-from partage.jobs.replay.stages import Done, ReplayRun, run_jobs
+from partage.jobs.replay.simulations import pack_tasks, simulations_job, work_units
+from partage.jobs.replay.spill_files import SpilledHistory, remove_spill_files
 from partage.jobs.replay.summary import Summary, summarised
-from partage.jobs.replay.write import Receipt, TableWriters, discard, publish
+from partage.jobs.replay.tally import Tally
+from partage.jobs.replay.totals import SimulationTotals
 from partage.jobs.spark.progress import Progress, Stages
 from partage.simulation.policies import Policy, default_policies
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import Broadcast
+    from pyspark.sql import DataFrame, SparkSession
 
     from partage.groups.api import Strategy
     from partage.jobs.replay.capture import Capture
+    from partage.jobs.replay.selection import Selection
 
-__all__ = ["replay"]
+__all__ = ["JobResults", "ReplayRun", "replay", "run_jobs"]
 
 
 def replay(
@@ -79,46 +104,50 @@ def replay(
     expect_local(out, "out")
     _expect_arrow()
     from partage.jobs.replay.capture import open_capture
-    from partage.jobs.spark.failures import jvm_watched, workers_watched
-    from partage.jobs.spark.remote import with_remote_files
+    from partage.jobs.replay.remote_capture import with_remote_files
+    from partage.jobs.spark.failures import job_errors, jvm_errors
     from partage.jobs.spark.session import session
 
     stages = Stages(progress)
     started = _now_ms()
     with stages.stage("check"):
-        chosen = _chosen(policies, strategies)
+        chosen = _parse_policies(policies, strategies)
         source = open_capture(capture, kafka=kafka)
-        where = _folder(Path(out).absolute())
+        where = _make_folder(Path(out).absolute())
         run = ReplayRun(_run_id(), where, started, chosen, selection, raw_commits)
     # Records in files are read by the workers: what Java then does is not worth compiling well.
     brief = source.table is None
-    with jvm_watched(), ExitStack() as opened:
-        _lodge(run, opened)
+    with jvm_errors(), ExitStack() as opened:
+        _lock_run(run, opened)
         with stages.stage("start Spark"):
             running = session(spark, brief=brief, master=master, conf=conf)
             started_spark = opened.enter_context(running)
             source = opened.enter_context(with_remote_files(started_spark, source))
-        with workers_watched(run.out):
+        with job_errors(run.out):
             done = run_jobs(started_spark, source, run, stages)
-        with stages.stage("publish"), workers_watched(run.out):
-            return _published(done, _head(source, run, started_spark.version), run, stages)
+        with stages.stage("publish"), job_errors(run.out):
+            return _publish(done, _run_header(source, run, started_spark.version), run, stages)
 
 
-def _lodge(run: ReplayRun, opened: ExitStack) -> None:
-    """Mark the run as being at work; clear up behind dead ones now, and behind this one at last.
+def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
+    """Lock the run; remove what dead runs left now, and what this run leaves when it ends.
+
+    The lock is taken before the session starts, so that it is released after the session's end:
+    until
+    then tasks may still write.
 
     Before the session starts, so that its end comes first: until then tasks may still write.
     """
-    opened.enter_context(lodged(run.out, run.id))
-    for dead in clear_the_dead(run.out):
-        forget(run.out, dead)
-        if not published(run.out, dead):
+    opened.enter_context(run_lock(run.out, run.id))
+    for dead in remove_dead_locks(run.out):
+        remove_spill_files(run.out, dead)
+        if not is_published(run.out, dead):
             discard(run.out, dead)
     opened.push(partial(_clear_up, run))
 
 
-def _published(done: Done, head: dict[str, Any], run: ReplayRun, stages: Stages) -> Summary:
-    """Make the run visible; its summary."""
+def _publish(done: JobResults, head: dict[str, Any], run: ReplayRun, stages: Stages) -> Summary:
+    """Publish the run; return its summary."""
     found = summarised(done)
     done.receipts.append(_run_row(run, head, found))
     summary = {**head, "seconds": dict(stages.seconds), **found}
@@ -127,30 +156,30 @@ def _published(done: Done, head: dict[str, Any], run: ReplayRun, stages: Stages)
 
 
 def _clear_up(run: ReplayRun, kind: object, *_: object) -> None:
-    """What a failed run has written is of no use to anybody; histories are of use to no one."""
+    """Remove the spill files of a run, and all that a failed run has written."""
     if kind is None:
-        forget(run.out, run.id)
+        remove_spill_files(run.out, run.id)
     else:
         _remove(run.out, run.id)
 
 
 def _remove(out: Path, run_id: str) -> None:
-    forget(out, run_id)
+    remove_spill_files(out, run_id)
     discard(out, run_id)
 
 
-def _chosen(
+def _parse_policies(
     policies: Sequence[str | Policy | Strategy] | None,
     strategies: Sequence[str | Strategy] | None,
 ) -> tuple[Policy, ...]:
-    """Known names before anything heavy starts: a misspelt one is an error at once."""
+    """Return the policies; a misspelt name is an error before anything heavy starts."""
     if policies is None and strategies is None:
         return default_policies()
     asked = [Policy.of(one) for one in [*(policies or ()), *(strategies or ())]]
     return tuple({one.name: one for one in asked}.values())
 
 
-def _folder(out: Path) -> Path:
+def _make_folder(out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
@@ -174,13 +203,13 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _head(source: Capture, run: ReplayRun, spark_version: str) -> dict[str, Any]:
+def _run_header(source: Capture, run: ReplayRun, spark_version: str) -> dict[str, Any]:
     from importlib.metadata import version
 
     return {
         "run_id": run.id,
         "capture": str(source.folder),
-        **({"selection": run.selection.told()} if not run.selection.everything else {}),
+        **({"selection": run.selection.as_json()} if not run.selection.everything else {}),
         **({"notes": list(source.notes)} if source.notes else {}),
         "started_ms": run.started_ms,
         "versions": {
@@ -194,7 +223,7 @@ def _head(source: Capture, run: ReplayRun, spark_version: str) -> dict[str, Any]
 
 
 def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
-    """The one row of table ``runs``."""
+    """Write the row of table ``runs``; return its receipt."""
     accounting = summary["accounting"]
     with TableWriters(str(run.out), run.id, "driver") as writers:
         writers.add("runs", {
@@ -205,3 +234,167 @@ def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
             "coverage": json.dumps(summary["coverage"]),
         })  # fmt: skip
         return writers.finish()[0]
+
+
+#: Tasks a core in the jobs that shuffle or simulate: enough for all cores to end at one time.
+_TASKS_A_CORE = 4
+_TASKS_OF_LIVES = 16
+
+
+@dataclass(frozen=True)
+class ReplayRun:
+    """Settings of one run: its id, output folder, start and options."""
+
+    id: str
+    out: Path
+    started_ms: int
+    policies: tuple[Policy, ...]
+    selection: Selection
+    raw_commits: bool
+
+
+@dataclass
+class JobResults:
+    """The results of the jobs.
+
+    Attributes:
+        capture: the input.
+        states: the cluster metadata that was used.
+        inferred: whether it was inferred from assignments and commits.
+        tally: of the records.
+        receipts: files that were written.
+        groups: a line of JSON for each group (`GroupTotals.summary`).
+        lives: totals of the simulations.
+        failed: group -> the exception that ended its replay.
+        session_timeout_ms: the broker's, for members that send none; None if it is not known.
+    """
+
+    capture: Capture
+    states: tuple[Mapping[str, Any], ...] = ()
+    inferred: bool = False
+    tally: Tally = field(default_factory=Tally)
+    receipts: list[Receipt] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    lives: SimulationTotals = field(default_factory=SimulationTotals)
+    failed: dict[str, GroupFailure] = field(default_factory=dict)
+    session_timeout_ms: int | None = None
+
+
+def run_jobs(spark: SparkSession, source: Capture, run: ReplayRun, stages: Stages) -> JobResults:
+    """Run all jobs of a run, one after the other.
+
+    Raises:
+        InvalidCaptureError: records are there twice.
+        InvalidConfigError: no group is called as the selection says.
+    """
+    done = JobResults(source)
+    tasks = max(4, _TASKS_A_CORE * spark.sparkContext.defaultParallelism)
+    out = str(run.out)
+    with ExitStack() as held:
+        with stages.stage("decode", spark):
+            decoded = _decode(spark, source, run, done, held)
+            if source.table is not None:
+                source.table.expect_all(done.tally)
+            done.inferred = not source.states
+            if source.states:
+                done.states = with_earlier_states(decoded, done.tally, source.states)
+            else:
+                done.states = inferred_states(decoded, done.tally)
+        stages.counted("records", done.tally.rows)
+        states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in done.states))
+        held.callback(states.destroy)
+        with stages.stage("histories", spark):
+            first_ms, last_ms, _ = done.tally.span()
+            span = None if first_ms is None or last_ms is None else (first_ms, last_ms)
+            around = read_context(source.beside or source.folder)
+            around = replace(around, span=span, clocks=done.tally.clocks())
+            done.session_timeout_ms = around.session_timeout_ms
+            job = histories_job(
+                decoded, states, run.selection, out=out, run_id=run.id, tasks=tasks,
+                around=around,
+                many=worth_compiling(done.tally.rows, spark.sparkContext.defaultParallelism),
+            )  # fmt: skip
+            kept = _receive(job, done)
+            _expect_groups(done, run.selection)
+        stages.counted("rebalances", sum(one.rebalances for one in kept))
+        if done.tally.bad:
+            with stages.stage("bad records", spark):
+                _receive(bad_records_job(decoded, out=out, run_id=run.id, tasks=tasks), done)
+        with stages.stage("replay", spark):
+            _receive(_simulate(spark, kept, run, states), done)
+            mark_failed(run.out, done)
+    return done
+
+
+def _decode(
+    spark: SparkSession, source: Capture, run: ReplayRun, done: JobResults, held: ExitStack
+) -> DataFrame:
+    """Return the decoded rows, cached as long as ``held`` lasts, and add their tallies.
+
+    Records that files have in another order than the log are sorted, and decoded once more.
+
+    Records that files have in another order than the log are sorted, and decoded once more.
+    """
+    raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
+    decoded = decode_job(spark, source, run.selection, raw=raw).persist()
+    held.callback(decoded.unpersist)
+    _add_tallies(decoded, done)
+    expect_no_duplicates(spark, source, done.tally)
+    if overlapping_partitions(done.tally):
+        decoded.unpersist()
+        decoded = decode_job(spark, source, run.selection, raw=raw, sort=True).persist()
+        held.callback(decoded.unpersist)
+        done.tally, done.receipts = Tally(), []
+        _add_tallies(decoded, done)
+    return decoded
+
+
+def _expect_groups(done: JobResults, selection: Selection) -> None:
+    """Raise if no group matches the patterns: a misspelt one must not give an empty result."""
+    if selection.groups and not done.groups:
+        when = "" if selection.to_ms is None else " before --to"
+        what = f"no group of the capture{when} is called so"
+        raise InvalidConfigError("--group", what, ", ".join(selection.groups))
+
+
+def _add_tallies(decoded: DataFrame, done: JobResults) -> None:
+    """Add the tallies of all slices, and the files of table ``commits``."""
+    counts = decoded.where(f"kind in ({int(DecodedKind.TALLY)}, {int(DecodedKind.RECEIPT)})")
+    # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
+    # of so many thousand records is a few kilobytes.
+    for row in counts.select("kind", "text").collect():
+        if row.kind == DecodedKind.TALLY:
+            done.tally.add(Tally.of_json(row.text))
+        else:
+            done.receipts.append(Receipt(**json.loads(row.text)))
+
+
+def _simulate(
+    spark: SparkSession, kept: list[SpilledHistory], run: ReplayRun, states: Broadcast[Any]
+) -> DataFrame:
+    cores = spark.sparkContext.defaultParallelism
+    with_some = [one for one in kept if one.rebalances]
+    work = work_units(with_some, policies=len(run.policies), cores=cores)
+    shared = spark.sparkContext.broadcast(pack_tasks(work, tasks=_TASKS_OF_LIVES * cores))
+    return simulations_job(
+        spark, shared, states, run.policies,
+        selection=run.selection, out=str(run.out), run_id=run.id,
+    )  # fmt: skip
+
+
+def _receive(job: DataFrame, done: JobResults) -> list[SpilledHistory]:
+    """Add what tasks returned (files, totals); return where the histories are."""
+    kept = []
+    for row in job.collect():
+        if row.what == "file":
+            done.receipts.append(Receipt(**json.loads(row.text)))
+        elif row.what == "group":
+            done.groups.append(row.text)
+        elif row.what == "lives":
+            done.lives.merge(row.text)
+        elif row.what == "failed":
+            failure = GroupFailure(**json.loads(row.text))
+            done.failed.setdefault(failure.group, failure)
+        else:
+            kept.append(SpilledHistory.of(json.loads(row.text)))
+    return kept

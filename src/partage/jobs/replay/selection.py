@@ -1,4 +1,4 @@
-"""Which part of a history a run is about: groups by a pattern, and a span of time."""
+"""The part of a history that a run is about: groups by a pattern, and a span of time."""
 
 from __future__ import annotations
 
@@ -55,25 +55,27 @@ class Selection:
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def group(self, name: str) -> bool:
-        """Whether a group is wanted."""
+        """Return whether a group is selected."""
         return not self.groups or self._pattern.match(name) is not None
 
     def within(self, time_ms: int) -> bool:
-        """Whether a time is wanted."""
+        """Return whether a time is selected."""
         return self.started(time_ms) and not self.over(time_ms)
 
     def started(self, time_ms: int) -> bool:
-        """Whether a time is not before the span."""
+        """Return whether a time is not before the span."""
         return self.from_ms is None or time_ms >= self.from_ms
 
     def over(self, time_ms: int) -> bool:
-        """Whether a time is behind the span."""
+        """Return whether a time is after the span."""
         return self.to_ms is not None and time_ms >= self.to_ms
 
     def commits(
         self, pairs: Sequence[tuple[str, str]], pair: NDArray[np.int32], time_ms: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Which commits are wanted: of which pair of group and topic, when; None means all.
+        """Return which commits, by pair of group and topic and by time, are selected; None for all.
+
+        A pause begins with the last commit before a rebalance: those before ``from_ms`` stay.
 
         A pause begins with the last commit before a rebalance: those before ``from_ms`` stay.
         """
@@ -83,8 +85,8 @@ class Selection:
         high = _HIGHEST if self.to_ms is None else min(self.to_ms, _HIGHEST)
         return wanted[pair] & (time_ms < high)
 
-    def told(self) -> dict[str, object]:
-        """For the summary; empty where nothing is left out."""
+    def as_json(self) -> dict[str, object]:
+        """Return the settings for the summary; empty if everything is selected."""
         found = {"groups": list(self.groups), "from_ms": self.from_ms, "to_ms": self.to_ms}
         return {name: value for name, value in found.items() if value not in (None, [])}
 
@@ -93,7 +95,7 @@ EVERYTHING = Selection()
 
 
 def parse_time(text: str, setting: str) -> int:
-    """Milliseconds of an ISO time (UTC where it has no offset), or of epoch milliseconds.
+    """Return the milliseconds of an ISO time (UTC where it has no offset), or epoch milliseconds.
 
     Raises:
         InvalidConfigError: it is neither.

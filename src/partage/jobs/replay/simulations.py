@@ -1,23 +1,26 @@
-"""Third job: histories lived again, by units that are independent of each other.
+"""Third job of a replay: recorded rebalances are simulated under policies, in independent units.
 
-What was rebuilt is on disk (`kept`); a task reads its units there, nothing is shuffled.
+The histories are in spill files (`spill_files`). A task reads its units there, and nothing is
+shuffled. A group of ordinary size is one unit. A large one is cut, so that no group holds the job:
+simulations of single rebalances (``per_rebalance``) into stretches, simulations of the whole
+history (``cumulative``, sequential in each) by policy.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from partage.history.agreement import Verdict, check_agreement
 from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
 from partage.jobs.replay.histories import RECEIPT_DDL, clusters_of, receipts_batch
+from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.selection import Selection
+from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.totals import SimulationTotals
-from partage.jobs.replay.units import Unit
-from partage.jobs.replay.write import TableWriters, task_name
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.metrics import SimulatedRebalance
@@ -32,16 +35,16 @@ if TYPE_CHECKING:
 
     from partage.groups.api import Strategy
 
-__all__ = ["lives_job"]
+__all__ = ["WorkUnit", "pack_tasks", "simulations_job", "work_units"]
 
 #: Rebalances of a group that are in memory at once; a larger group is read from disk as time goes
 #: on, once for each policy.
 _MOST_AT_ONCE = 2_048
 
 
-def lives_job(
+def simulations_job(
     spark: SparkSession,
-    work: Broadcast[list[list[Unit]]],
+    work: Broadcast[list[list[WorkUnit]]],
     states: Broadcast[Any],
     policies: Sequence[str | Strategy | Policy],
     *,
@@ -49,20 +52,20 @@ def lives_job(
     out: str,
     run_id: str,
 ) -> DataFrame:
-    """Receipts of files, and totals of lives; nothing is computed yet. One task a bundle."""
+    """Return receipts of files, and totals of the simulations; nothing is computed yet."""
     count = len(work.value)
     run = partial(_task, (work, states), tuple(policies), selection, (out, run_id))
     return spark.range(0, count, 1, max(1, count)).mapInArrow(run, RECEIPT_DDL)
 
 
 def _task(
-    shared: tuple[Broadcast[list[list[Unit]]], Broadcast[Any]],
+    shared: tuple[Broadcast[list[list[WorkUnit]]], Broadcast[Any]],
     policies: tuple[str | Strategy | Policy, ...],
     selection: Selection,
     where: tuple[str, str],
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: numbers of bundles in, receipts out."""
+    """Simulate, in a worker, the units of some tasks."""
     work, states = shared
     clusters = clusters_of(states.value)
     chosen = [Policy.of(one) for one in policies]
@@ -73,11 +76,11 @@ def _task(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for unit in work.value[number]:
-                    group = unit.kept.group
+                    group = unit.history.group
                     if group in failed:
                         continue
                     try:
-                        _live(unit, chosen, clusters, selection, (writers, totals))
+                        _simulate_unit(unit, chosen, clusters, selection, (writers, totals))
                     except WHOLE_RUN:
                         raise
                     except Exception as e:  # noqa: BLE001 - the other groups are published
@@ -87,17 +90,17 @@ def _task(
     yield receipts_batch([*files, *failures, ("lives", totals.to_json())])
 
 
-def _live(
-    unit: Unit,
+def _simulate_unit(
+    unit: WorkUnit,
     policies: Sequence[Policy],
     clusters: Any,
     selection: Selection,
-    told: tuple[TableWriters, SimulationTotals],
+    out: tuple[TableWriters, SimulationTotals],
 ) -> None:
-    """All that a unit asks for: rows of rebalances and replays, and what they add up to."""
-    writers, totals = told
-    group = unit.kept.group
-    world = unit.kept.surroundings(clusters)
+    """Write the rows of rebalances and replays of a unit, and add to the totals."""
+    writers, totals = out
+    group = unit.history.group
+    context = unit.history.context(clusters)
 
     def write(
         rows: Iterable[SimulatedRebalance], wanted: Container[tuple[int, int]] | None = None
@@ -107,50 +110,54 @@ def _live(
                 writers.add("replays", {"group": group, **row.row()})
 
     # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
-    small = unit.kept.rebalances <= _MOST_AT_ONCE
-    everything = tuple(unit.kept.scenes()) if unit.policies and small else None
-    read = unit.kept.scenes(unit.chunks)
-    for scene, rebalance in everything if everything is not None and unit.whole else read:
-        if not selection.started(scene.generation.timestamp_ms):
+    small = unit.history.rebalances <= _MOST_AT_ONCE
+    everything = tuple(unit.history.rebalance_rows()) if unit.policies and small else None
+    read = unit.history.rebalance_rows(unit.chunks)
+    for rebalance, row in everything if everything is not None and unit.whole else read:
+        if not selection.started(rebalance.generation.timestamp_ms):
             continue
-        found = check_agreement(scene.generation, clusters)
-        writers.add("rebalances", rebalance | _said(scene, found, world))
-        totals.add_verdict(group, scene.generation, found)
-        write(simulate_rebalance(scene, policies, world, judged=found))
+        found = check_agreement(rebalance.generation, clusters)
+        writers.add("rebalances", row | _verdict_columns(rebalance, found, context))
+        totals.add_verdict(group, rebalance.generation, found)
+        write(simulate_rebalance(rebalance, policies, context, judged=found))
     for number in unit.policies:
-        life = unit.kept.scenes() if everything is None else everything
-        wanted = _Wanted(selection)
+        life = unit.history.rebalance_rows() if everything is None else everything
+        wanted = _SpanFilter(selection)
         write(
-            simulate_cumulative(wanted.those(scene for scene, _ in life), policies[number], world),
+            simulate_cumulative(
+                wanted.those(rebalance for rebalance, _ in life), policies[number], context
+            ),
             wanted,
         )
 
 
-class _Wanted:
-    """Keys of the rebalances that the span of time has, noted while they go by."""
+class _SpanFilter:
+    """Keys of the rebalances within the selected times, noted while the history is read."""
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
         self._not: dict[tuple[int, int], None] = {}
 
-    def those(self, scenes: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
-        """All of them; those before the span are noted, the newest of them."""
-        for scene in scenes:
-            if not self._selection.started(scene.generation.timestamp_ms):
-                self._not[scene.generation.incarnation, scene.generation.number] = None
+    def those(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
+        """Yield all rebalances; note the newest ones before the span."""
+        for rebalance in rebalances:
+            if not self._selection.started(rebalance.generation.timestamp_ms):
+                self._not[rebalance.generation.incarnation, rebalance.generation.number] = None
                 if len(self._not) > 4 * _MOST_AT_ONCE:
                     del self._not[next(iter(self._not))]
-            yield scene
+            yield rebalance
 
     def __contains__(self, key: object) -> bool:
         return key not in self._not
 
 
-def _said(scene: RecordedRebalance, found: Verdict, world: SimulationContext) -> dict[str, Any]:
-    """Columns of ``rebalances`` that strategies and costs fill in.
+def _verdict_columns(
+    rebalance: RecordedRebalance, found: Verdict, context: SimulationContext
+) -> dict[str, Any]:
+    """Return the columns of ``rebalances`` that strategies and costs fill in.
 
-    How long a rebalance took is what the simulation takes for it. Of those that it cannot live
-    again the history has said it already, by the same rule.
+    The duration of a rebalance is the one that the simulation uses. For rebalances that cannot be
+    simulated the history has written it already, by the same rule.
     """
     said: dict[str, Any] = {
         "agrees": found.agrees,
@@ -158,8 +165,84 @@ def _said(scene: RecordedRebalance, found: Verdict, world: SimulationContext) ->
         "disagreement": found.why if found.agrees is False or not found.terminates else None,
         "assumed": found.assumed,
     }
-    if scene.replayable:
-        length_ms = world.costs(scene).length_ms
+    if rebalance.replayable:
+        length_ms = context.costs(rebalance).length_ms
         known = None if length_ms is None else (int(length_ms.low), int(length_ms.high))
         said["stopped_low_ms"], said["stopped_high_ms"] = known or (None, None)
     return said
+
+
+#: A group of so many rebalances is never cut.
+_ORDINARY = 32
+#: Units of equal size that each core should have at least, so that all end at about one time.
+_SHARES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUnit:
+    """A piece of work that depends on no other.
+
+    Attributes:
+        history: the group.
+        chunks: indices of its chunks whose rebalances are simulated one by one; may be empty.
+        policies: indices of the policies that are simulated over the whole history; may be empty.
+        cost: rebalances times policies, to weigh units.
+    """
+
+    history: SpilledHistory
+    chunks: tuple[int, ...]
+    policies: tuple[int, ...]
+    cost: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has all rebalances of its group, and policies."""
+        return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
+
+
+def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:
+    """Return all units; the most expensive first."""
+    total = sum(one.rebalances for one in groups)
+    share = max(_ORDINARY, total // (_SHARES * cores))
+    made: list[WorkUnit] = []
+    every = tuple(range(policies))
+    for one in groups:
+        if one.rebalances <= share:
+            whole = tuple(range(len(one.chunks)))
+            made.append(WorkUnit(one, whole, every, 2 * one.rebalances * policies))
+            continue
+        made += [WorkUnit(one, (), (p,), one.rebalances) for p in every]
+        made += _stretches(one, policies, max(1, share // max(1, policies)))
+    return sorted(made, key=lambda u: (-u.cost, u.history.group, u.chunks, u.policies))
+
+
+def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
+    """Cut the rebalances of a large group into units of some chunks."""
+    made, chunks, count = [], [], 0
+    for i, (_, _, rebalances) in enumerate(one.chunks):
+        chunks.append(i)
+        count += rebalances
+        if count >= share or i + 1 == len(one.chunks):
+            made.append(WorkUnit(one, tuple(chunks), (), count * policies))
+            chunks, count = [], 0
+    return made
+
+
+def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
+    """Pack units into tasks by cost, each into the lightest task; the most expensive task first.
+
+    >>> from dataclasses import replace
+    >>> history = SpilledHistory("g", "", (0, 0), ())
+    >>> costs = [[u.cost for u in one] for one in bundles(
+    ...     [WorkUnit(history, (), (), cost) for cost in (9, 2, 2, 1)], tasks=3)]
+    >>> costs
+    [[9], [2, 1], [2]]
+    """
+    made: list[list[WorkUnit]] = [[] for _ in range(min(tasks, len(work)))]
+    weight = [0] * len(made)
+    for one in sorted(work, key=lambda u: -u.cost):
+        lightest = weight.index(min(weight))
+        made[lightest].append(one)
+        weight[lightest] += one.cost + 1
+    order = sorted(range(len(made)), key=lambda i: -weight[i])
+    return [made[i] for i in order]

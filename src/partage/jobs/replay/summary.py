@@ -14,10 +14,10 @@ from partage.tables.statuses import CUMULATIVE, READINGS, RECORDED
 
 if TYPE_CHECKING:
     from partage.jobs.replay.capture import Capture
-    from partage.jobs.replay.stages import Done
+    from partage.jobs.replay.output import Receipt
+    from partage.jobs.replay.replay import JobResults
     from partage.jobs.replay.tally import Tally
     from partage.jobs.replay.totals import SimulationTotals
-    from partage.jobs.replay.write import Receipt
 
 __all__ = ["Summary", "account", "summarised"]
 
@@ -63,7 +63,7 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
     }
 
 
-def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return how much of the history the log still has."""
     tally = done.tally
     before = sum(g["missing_before"] for g in groups)
@@ -92,7 +92,7 @@ def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _recorded_from(done: Done) -> int | None:
+def _recorded_from(done: JobResults) -> int | None:
     """Return when the recorded metadata begins, where the log begins earlier; else None."""
     known = [s["ts_ms"] for s in done.states if not s.get("assumed")]
     assumed = not done.inferred and any(s.get("assumed") for s in done.states)
@@ -181,8 +181,8 @@ def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return dict(sorted(totals.items(), key=lambda kv: (-sum(kv[1].values()), kv[0])))
 
 
-def summarised(done: Done) -> Summary:
-    """Return the summary without the run's own times and versions."""
+def summarised(done: JobResults) -> Summary:
+    """Everything but the run's own times and versions."""
     accounting = account(done.capture.records, done.tally, done.receipts)
     known = sorted((json.loads(g) for g in done.groups), key=lambda g: g["group"])
     rows = dict.fromkeys(TABLES, 0) | {"runs": 1}

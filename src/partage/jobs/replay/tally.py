@@ -1,4 +1,4 @@
-"""Counts of records, from workers to the driver: what the accounting of a run adds up."""
+"""Counts of records, from workers to the driver: the accounting of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.history.transactions import Outcome
-from partage.jobs.replay.clocks import Clocks, Strand, clocks_of
+from partage.jobs.replay.clocks import Clocks, Strand, find_wrong_clocks
 from partage.wire.columns.commits import TOMBSTONE
 from partage.wire.group_log import RECORD_TYPES
 
@@ -25,7 +25,7 @@ MOST_PARTITIONS = 1_000_000
 
 
 class Tally:
-    """Counts of some records, or of all: what the accounting at the end of a run adds up.
+    """Counts of some records, or of all: types, damage, offsets, times.
 
     >>> a = Tally()
     >>> a.types["GROUP_METADATA v3"] += 2
@@ -59,12 +59,12 @@ class Tally:
         return sum(self.types.values())
 
     def type(self, number: int, name: str, version: int | None, records: int = 1) -> None:
-        """Records of a type that were decoded; version None is a tombstone."""
+        """Count decoded records of a type; version None is a tombstone."""
         what = "tombstone" if version is None else f"v{version}"
         self.types[f"{number} {name} {what}"] += records
 
     def commit_types(self, number: NDArray[np.int16], version: NDArray[np.int16]) -> None:
-        """Offset commits: key and value version of each."""
+        """Count offset commits by key and value version."""
         if not len(number):
             return
         width = int(version.max()) - TOMBSTONE + 1
@@ -75,19 +75,19 @@ class Tally:
             self.type(key, RECORD_TYPES[key], known, int(counted[place]))
 
     def outcomes(self, outcome: NDArray[np.int8]) -> None:
-        """Offset commits: what became of each."""
+        """Count offset commits by their transaction's outcome."""
         counted = np.bincount(outcome, minlength=len(Outcome))
         for one in Outcome:
             if counted[one]:
                 self.commits[one.name.lower()] += int(counted[one])
 
     def to_json(self) -> str:
-        """Compact JSON."""
+        """Return compact JSON."""
         return json.dumps(vars(self))
 
     @classmethod
     def of_json(cls, text: str) -> Tally:
-        """What `to_json` wrote."""
+        """Return the tally that `to_json` wrote."""
         made = cls()
         vars(made).update(json.loads(text))
         made.types, made.commits = Counter(made.types), Counter(made.commits)
@@ -97,7 +97,7 @@ class Tally:
         return made
 
     def add(self, other: Tally) -> None:
-        """The counts of other records."""
+        """Add the counts of other records."""
         self.rows += other.rows
         self.bad += other.bad
         self.types += other.types
@@ -113,7 +113,7 @@ class Tally:
             self._day(day, *of)
 
     def times(self, time_ms: NDArray[np.int64]) -> None:
-        """Timestamps of some records."""
+        """Note the timestamps of some records."""
         if not len(time_ms):
             return
         first, last = int(time_ms.min()), int(time_ms.max())
@@ -135,7 +135,7 @@ class Tally:
             del self.days[min(self.days, key=lambda one: self.days[one][0])]
 
     def span(self) -> tuple[int | None, int | None, int]:
-        """When most of it was recorded, and how many records say that they are of another time.
+        """Return first and last time of most records, and the number of records of other times.
 
         One wrong clock must not make a record of an hour one of fifty years: what lies more than a
         year apart from the day that has most records is not believed, nor what neighbours in the
@@ -164,5 +164,5 @@ class Tally:
         return *(inner if inner[0] <= inner[1] else (first, last)), max(outside, clocks.misdated)
 
     def clocks(self) -> Clocks:
-        """Which places of the log have a time that is not believed."""
-        return clocks_of(self.strands)
+        """Return the log positions whose time is not believed."""
+        return find_wrong_clocks(self.strands)

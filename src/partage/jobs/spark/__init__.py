@@ -1,3 +1,8 @@
-"""Spark itself: the session, what is sent to its nodes, progress, and errors."""
+"""Spark for all jobs: one module an idea.
+
+`session` (start and configure Spark), `shipping` (Partage and compiled kernels on the nodes),
+`progress` (stages and their tasks), `failures` (Spark's errors as ours), `tables` (tables that only
+Spark reads), `kafka` (topics through Spark's Kafka source).
+"""
 
 from __future__ import annotations

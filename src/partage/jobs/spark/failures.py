@@ -1,4 +1,4 @@
-"""What Spark says when a run fails, in our words: what happened, and what to do."""
+"""Errors of Spark, Java and Python workers, translated into ours: what happened, and what to do."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from partage.errors import (
     SparkFailedError,
 )
 
-__all__ = ["java_message", "jvm_watched", "worker_errors", "workers_watched"]
+__all__ = ["java_message", "job_errors", "jvm_errors", "worker_errors"]
 
 _AGAIN = "nothing was published; run again"
 
 
 @contextmanager
-def workers_watched(out: Path) -> Iterator[None]:
-    """Jobs and writing: a damaged page, a full disk, a worker that was killed.
+def job_errors(out: Path) -> Iterator[None]:
+    """Translate errors of jobs that read the capture and write tables.
 
     Raises:
         InvalidCaptureError: a worker could not read the capture.
         InvalidConfigError: a table cannot be written.
-        SparkFailedError: a worker ended in the middle.
+        SparkFailedError: a worker was killed.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PythonException
@@ -35,10 +35,10 @@ def workers_watched(out: Path) -> Iterator[None]:
     try:
         yield
     except PythonException as e:
-        _tell_known(str(e), out)
+        _raise_known(str(e), out)
         raise
     except Py4JJavaError as e:  # a worker's error too, where rows come one by one
-        _tell_known(_text(e), out)
+        _raise_known(_text(e), out)
         if re.search(r"Python worker exited|pyspark\.daemon", _text(e)):
             what = "a Python worker ended in the middle of the run (killed, or out of memory?)"
             raise SparkFailedError(f"{what}: {_AGAIN}") from None
@@ -50,8 +50,8 @@ def workers_watched(out: Path) -> Iterator[None]:
         raise InvalidConfigError("out", what, e.filename or str(out)) from None
 
 
-def _tell_known(trace: str, out: Path) -> None:
-    """The errors that a worker may well have; its own traceback is of no use then."""
+def _raise_known(trace: str, out: Path) -> None:
+    """Raise the error of ours that a worker's traceback contains, if it does."""
     said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", trace)
     if said is not None:
         raise InvalidCaptureError(said[1].strip()) from None
@@ -74,7 +74,7 @@ def java_message(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    """Py4J asks the JVM for the text, which may be gone."""
+    """Return an error's text; "" if the JVM that holds it is gone."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - whatever it is, there is no text
@@ -82,11 +82,11 @@ def _text(error: Exception) -> str:
 
 
 @contextmanager
-def jvm_watched() -> Iterator[None]:
-    """Around a session: its JVM may be killed, and then everything fails, its end too.
+def jvm_errors() -> Iterator[None]:
+    """Translate the errors that follow when the session's JVM is killed, closing it included.
 
     Raises:
-        SparkFailedError: nobody answers there any more.
+        SparkFailedError: the JVM no longer answers.
     """
     from py4j.protocol import Py4JNetworkError
 
@@ -99,10 +99,10 @@ def jvm_watched() -> Iterator[None]:
 
 @contextmanager
 def worker_errors() -> Iterator[None]:
-    """Around jobs whose result comes back to the driver.
+    """Translate errors of jobs whose result comes back to the driver.
 
     Raises:
-        PartageError: the one that a worker raised, with its sentence.
+        PartageError: the error that a worker raised, with its message.
         SparkFailedError: a worker was killed.
     """
     from py4j.protocol import Py4JJavaError
@@ -111,7 +111,7 @@ def worker_errors() -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as e:
-        found = _ours(str(e))
+        found = _partage_error(str(e))
         if found is not None:
             raise found from None
         if "Python worker exited" in str(e):
@@ -120,8 +120,8 @@ def worker_errors() -> Iterator[None]:
         raise
 
 
-def _ours(trace: str) -> PartageError | None:
-    """The error that the traceback ends with, if it is one of ours."""
+def _partage_error(trace: str) -> PartageError | None:
+    """Return the error of ours that a traceback ends with, or None."""
     said = re.findall(r"^partage\.errors\.(\w+): (.+)$", trace, re.MULTILINE)
     if not said:
         said = re.findall(r"partage\.errors\.(\w+): (.+)", trace)

@@ -1,16 +1,167 @@
-"""Topics of a running cluster, read by Spark's Kafka source."""
+"""Topics of a running cluster, read by Spark's Kafka source: the group log, and ordinary topics.
+
+Three traps of the group log (see `docs/spark.md`):
+
+* **Internal topics come back empty, without an error.** Spark 4 asks an admin client for offsets,
+  which leaves them out; ``useDeprecatedOffsetFetching`` (in `session.SQL_SETTINGS`) brings them
+  back. `KafkaTable.expect_all` compares what was read with the end offsets all the same.
+* **There are no transaction markers.** ``read_committed`` leaves out aborted records. The time at
+  which a transactional commit took effect is unknown; its own time is used.
+* **There is no metadata over time.** The cluster's present metadata is used for all times before.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from partage.errors import InvalidConfigError, MissingExtraError
+from partage.capture.connection import ClusterConnection, PartitionRequest
+from partage.capture.properties import Properties
+from partage.capture.secrets import hide, secrets_in
+from partage.capture.security import connection_settings
+from partage.capture.states import state_of
+from partage.capture.unpacking import checksum
+from partage.errors import (
+    InvalidCaptureError,
+    InvalidConfigError,
+    MissingExtraError,
+    NotAuthorizedError,
+)
+from partage.jobs.spark.tables import SparkTable, first_line
+from partage.wire.batches import batches_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["partition_counts", "topic_records"]
+    from partage.jobs.replay.tally import Tally
+
+__all__ = ["PREFIX", "KafkaTable", "open_kafka", "partition_counts", "topic_records"]
+
+PREFIX = "kafka://"
+TOPIC = "__consumer_offsets"
+_CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+
+
+@dataclass(frozen=True)
+class KafkaTable(SparkTable):
+    """The group log of a running cluster, between two offsets of each partition.
+
+    Attributes:
+        bootstrap: ``host:port,...``.
+        properties: of the Kafka client, with secrets; not in the ``repr``.
+        starts, ends: log partition -> first offset, and the one after the last.
+        states: the cluster's present metadata.
+    """
+
+    bootstrap: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    starts: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    states: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the five columns of its records.
+
+        Raises:
+            InvalidCaptureError: this Spark has no Kafka connector, or the connector fails.
+        """
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        options = {
+            "kafka.bootstrap.servers": self.bootstrap,
+            "kafka.isolation.level": "read_committed",
+            "assign": json.dumps({TOPIC: sorted(self.ends)}),
+            "startingOffsets": _offsets(self.starts),
+            "endingOffsets": _offsets(self.ends),
+        }
+        options |= {f"kafka.{name}": value for name, value in self.properties.items()}
+        try:
+            found = spark.read.format("kafka").options(**options).load()
+        except (PySparkException, Py4JJavaError) as e:
+            said = hide(first_line(e), secrets_in(self.properties))
+            raise InvalidCaptureError(
+                f"{self.name}: Spark cannot read it ({said[:200]}); does it have the connector? "
+                f"--conf spark.jars.packages={_CONNECTOR}, or its jars by --conf spark.jars=..."
+            ) from None
+        return found.selectExpr(
+            "partition", "offset", "unix_millis(timestamp) as timestamp_ms", "key", "value"
+        )
+
+    def expect_all(self, tally: Tally) -> None:
+        """Raise unless everything between the start and end offsets was read.
+
+        A partition may have fewer records than offsets (compaction, markers, aborted records). Of a
+        partition without any record the first batches are fetched without Spark.
+
+        Raises:
+            InvalidCaptureError: a partition came back empty, or has records beyond its end.
+        """
+        wrong = []
+        for p, end in sorted(self.ends.items()):
+            read = tally.ranges.get(p, [])
+            if any(first < self.starts[p] or last >= end for first, last, _ in read):
+                wrong.append(f"partition {p} has records outside of what was asked")
+            elif not read and end > self.starts[p] and self._has_records(p):
+                wrong.append(f"partition {p} came back empty, and it has offsets up to {end}")
+        if wrong:
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            raise InvalidCaptureError(
+                f"{self.name}: {wrong[0]}{more}; Spark leaves internal topics out unless "
+                "spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true"
+            )
+
+    def _has_records(self, partition: int) -> bool:
+        """Return whether a partition's first batches hold a record that was not aborted."""
+        settings = connection_settings(Properties(self.properties))
+        with ClusterConnection(self.bootstrap, settings) as connection:
+            described = connection.metadata([TOPIC]).topics[0]
+            leader = {p.partition_index: p.leader_id for p in described.partitions}[partition]
+            found, _ = connection.fetch(
+                {leader: [PartitionRequest(partition, self.starts[partition])]}, TOPIC,
+                wait_ms=1_000, partition_bytes=1 << 20, most_bytes=1 << 20,
+            )  # fmt: skip
+        batches = [b for one in found for b in batches_of(one.records, crc32c=checksum())]
+        return any(not b.control and not b.transactional and b.records for b in batches)
+
+
+def _offsets(by_partition: Mapping[int, int]) -> str:
+    return json.dumps({TOPIC: {str(p): at for p, at in sorted(by_partition.items())}})
+
+
+def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> KafkaTable:
+    """Fetch the offsets and metadata of a cluster's group log.
+
+    Args:
+        where: ``kafka://host:port[,host:port...]``.
+        properties: of the Kafka client.
+
+    Raises:
+        InvalidCaptureError: a malformed address, or the topic is missing or empty.
+        ClusterUnreachableError: no broker answers.
+        NotAuthorizedError: the account may not read the topic.
+        MissingExtraError: the extra ``capture`` is not installed.
+    """
+    bootstrap = where.removeprefix(PREFIX).strip("/")
+    if not bootstrap or "/" in bootstrap or ":" not in bootstrap:
+        raise InvalidCaptureError(f"{where}: must be kafka://host:port, with commas for more")
+    given = dict(properties or {})
+    settings = connection_settings(Properties(given))
+    with ClusterConnection(bootstrap, settings) as connection:
+        described = connection.metadata()
+        state = {**state_of(described, ts_ms=0, controller=None), "assumed": True}
+        topic = connection.metadata([TOPIC]).topics[0]
+        if topic.error_code == 29:  # TOPIC_AUTHORIZATION_FAILED
+            raise NotAuthorizedError(f"topic {TOPIC}", "READ and DESCRIBE")
+        if topic.error_code:
+            raise InvalidCaptureError(f"{where}: the cluster has no topic {TOPIC}")
+        numbers = sorted(p.partition_index for p in topic.partitions)
+        starts, ends = connection.bounds(TOPIC, numbers)
+    if all(ends[p] <= starts[p] for p in numbers):
+        raise InvalidCaptureError(f"{where}: {TOPIC} is empty: no group has committed yet")
+    return KafkaTable(where, "kafka", (), bootstrap, given, starts, ends, (state,))
 
 
 def partition_counts(

@@ -1,4 +1,4 @@
-"""Progress of a stage: Spark's own count of tasks, asked a few times a second."""
+"""Progress of a run's stages, by Spark's own counts of tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["COUNTS", "Progress", "Stages"]
 
 #: (stage, done, total): tasks of a stage; total is 0 while it is not known, and (1, 1) ends it.
-#: Besides stages there are `COUNTS`, told once with what was counted.
+#: Besides stages there are `COUNTS`, each reported once with its total.
 Progress = Callable[[str, int, int], None]
 
 COUNTS = ("records", "rebalances")
@@ -28,8 +28,8 @@ class Stages:
     """Names, times and progress of the stages of a run.
 
     Attributes:
-        seconds: stage -> how long it took, in the order run.
-        counts: what is known by now: ``records`` decoded, ``rebalances`` found.
+        seconds: stage -> its duration, in the order run.
+        counts: totals known so far: ``records`` decoded, ``rebalances`` found.
     """
 
     def __init__(self, progress: Progress | None) -> None:
@@ -38,17 +38,17 @@ class Stages:
         self.counts: dict[str, int] = {}
 
     def counted(self, what: str, number: int) -> None:
-        """Something is known now; told as a stage of that name that is over."""
+        """Report a total that is now known, as a finished stage of that name."""
         self.counts[what] = number
         self._progress(what, number, number)
 
     def reached(self, name: str, done: int, total: int) -> None:
-        """So many parts of a stage that Spark does not count are done."""
+        """Report finished parts of a stage whose parts Spark does not count."""
         self._progress(name, done, total)
 
     @contextmanager
     def stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:
-        """One stage; with ``spark``, the tasks of the jobs that start in it are counted."""
+        """Time a stage; with ``spark``, report the tasks of the jobs that start in it."""
         began = monotonic()
         self._progress(name, 0, 0)
         over = Event()
@@ -56,7 +56,7 @@ class Stages:
         if spark is not None:
             group = f"partage {name}"
             spark.sparkContext.setJobGroup(group, f"Partage: {name}", interruptOnCancel=True)
-            if self._progress is not _silent:  # to ask takes the JVM a percent of a core
+            if self._progress is not _silent:  # polling takes a percent of a core
                 thread = Thread(target=self._watch, args=(name, spark, group, over), daemon=True)
                 thread.start()
         try:
@@ -70,25 +70,25 @@ class Stages:
             if thread is not None:
                 thread.join()
             if spark is not None:
-                for name_of in _JOB_GROUP:  # the user's own jobs are none of ours
+                for name_of in _JOB_GROUP:  # later jobs of the user's session are not ours
                     spark.sparkContext.setLocalProperty(name_of, None)  # type: ignore[arg-type]  # clears it
             self.seconds[name] = round(monotonic() - began, 3)
         self._progress(name, 1, 1)
 
     def _watch(self, name: str, spark: SparkSession, group: str, over: Event) -> None:
-        told = (0, 0)
-        # A JVM that is gone is told of by the call that waits for it, not by this thread: what
-        # Py4J raises here then depends on where it is caught (an AttributeError at times).
+        reported = (0, 0)
+        # The thread that waits for the job reports a dead JVM. What Py4J raises here depends on
+        # where it is caught (an AttributeError at times).
         with suppress(Exception):
             while not over.wait(_SECONDS_BETWEEN):
                 done, total = _tasks(spark, group)
-                if total and (done, total) != told:
-                    told = (done, total)
+                if total and (done, total) != reported:
+                    reported = (done, total)
                     self._progress(name, done, total)
 
 
 def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
-    """Tasks completed, and all, of a group's jobs."""
+    """Return finished tasks and all tasks of a job group."""
     tracker = spark.sparkContext.statusTracker()
     done = total = 0
     for job in tracker.getJobIdsForGroup(group):
@@ -102,4 +102,4 @@ def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
 
 
 def _silent(stage: str, done: int, total: int) -> None:
-    """Nobody wants to know."""
+    """Ignore progress."""

@@ -1,10 +1,11 @@
-"""The Spark session: in this process unless the user brings one; quiet; checked first."""
+"""The Spark session: the user's, the active one, or one that is started and stopped here."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,14 +24,13 @@ from partage.errors import (
     PartageError,
 )
 from partage.jobs.spark.failures import java_message
-from partage.jobs.spark.masters import expect_reachable
-from partage.jobs.spark.shipping import shipped
+from partage.jobs.spark.shipping import ship_package
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["JAVA_NEEDED", "SQL_SETTINGS", "session"]
+__all__ = ["JAVA_NEEDED", "SQL_SETTINGS", "expect_reachable", "session"]
 
 #: The oldest Java that Spark 4 runs on.
 JAVA_NEEDED = 17
@@ -54,8 +54,8 @@ _START_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 
-#: Where everything runs on this machine, nobody else need reach it.
-_HERE_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+#: Settings of a local master: no other machine needs to reach the driver.
+_LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 DEFAULT_MASTER = "local[*]"
 
@@ -68,22 +68,22 @@ def session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """A session with our settings; one that we started is stopped at the end.
+    """Yield a session with our settings; stop it at the end if it was started here.
 
     Args:
-        given: the user's own; without it the active one is taken, or one is started.
-        brief: Java has little to do: its second compiler would take longer than it saves
-            (measured: 9 instead of 19 seconds of processor time for the sample, 13 instead of 24
+        given: the user's own; without it the active one is used, or one is started.
+        brief: Java has little to compile: its second compiler would take longer than it saves
+            (measured: 9 instead of 19 seconds of CPU time for the sample, 13 instead of 24
             for 10 M records in files).
-        master: Spark's master, ``local[*]`` (this process) if not given. Elsewhere the
-            executors get this very Partage sent.
-        conf: more settings of Spark; they go before ours.
+        master: Spark's master, ``local[*]`` (this process) by default. Executors elsewhere get
+            this very Partage sent.
+        conf: more settings of Spark; they override ours.
 
     Raises:
         MissingExtraError: PySpark is not installed.
         MissingJavaError: there is no Java, or it is too old.
-        InvalidConfigError: the session given is one of Spark Connect, one is there already
-            and has another master, or Spark does not start with this master or setting.
+        InvalidConfigError: the session given is one of Spark Connect, a running session has another
+            master, or Spark does not start with this master or setting.
     """
     try:
         from pyspark.sql import SparkSession
@@ -95,15 +95,15 @@ def session(
         _expect_master(found, master)
     asked = dict(conf or {})
     with ExitStack() as opened:
-        start = partial(_started, brief=brief, master=master or DEFAULT_MASTER, conf=asked)
+        start = partial(_start, brief=brief, master=master or DEFAULT_MASTER, conf=asked)
         spark = found or opened.enter_context(start())
         opened.enter_context(_settings(spark, asked))
-        shipped(spark.sparkContext)
+        ship_package(spark.sparkContext)
         yield spark
 
 
 def _expect_classic(spark: SparkSession) -> None:
-    """Progress, job groups and broadcasts need the session's own JVM."""
+    """Raise for Spark Connect: progress, job groups and broadcasts need the session's own JVM."""
     try:
         spark.sparkContext  # noqa: B018 - Spark Connect raises here
     except Exception as e:
@@ -120,7 +120,7 @@ def _expect_master(spark: SparkSession, master: str | None) -> None:
 
 @contextmanager
 def _settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
-    """Our settings of queries, for as long as a run lasts; what was asked for goes before."""
+    """Apply our settings of queries, overridden by the user's, for the time of a run."""
     wanted = SQL_SETTINGS | {k: v for k, v in asked.items() if k.startswith("spark.sql.")}
     wanted = {k: v for k, v in wanted.items() if spark.conf.isModifiable(k)}
     before = {name: spark.conf.get(name, None) for name in wanted}
@@ -137,7 +137,7 @@ def _settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _started(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """Start a session of ours, and stop it at the end."""
     from pyspark.sql import SparkSession
 
@@ -162,7 +162,7 @@ def _started(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[S
 
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Variables of this process, for as long as a session lasts."""
+    """Set variables of this process for the time of a session."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -176,10 +176,11 @@ def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkContext:
-    """A context whose JVM talks into a file.
+    """Return a new context whose JVM writes its messages to a file.
 
-    What Spark and its workers say there (greetings, pipes that break when a session ends) is
-    of interest only where it does not start.
+    What Spark and its workers print (greetings, broken pipes when a session ends) only matters if
+    Spark
+    does not start.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
@@ -187,7 +188,7 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
     from pyspark.java_gateway import launch_gateway
 
     conf = SparkConf().setMaster(master).setAppName("partage")
-    here = _HERE_SETTINGS if master.startswith("local") else {}
+    here = _LOCAL_SETTINGS if master.startswith("local") else {}
     conf.setAll([*_START_SETTINGS.items(), *here.items(), *SQL_SETTINGS.items(), *asked.items()])
     options = ["-XX:TieredStopAtLevel=1"] if brief else []
     if "spark.driver.extraJavaOptions" in asked:
@@ -205,9 +206,9 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
     with TemporaryFile() as log:
         try:
             gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]  # py4j has no types
-            return _quiet(SparkContext(conf=conf, gateway=gateway))
+            return _silence(SparkContext(conf=conf, gateway=gateway))
         except KeyboardInterrupt as e:
-            _end_launched(e)
+            _kill_launching_jvm(e)
             raise
         except (PySparkException, Py4JError, OSError) as e:
             log.seek(0)
@@ -235,18 +236,19 @@ def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageE
     return MissingJavaError(f"Spark cannot be started: {why}")
 
 
-def _quiet(context: SparkContext) -> SparkContext:
-    """Where the JVM was killed, the server of accumulators prints a traceback; we tell it."""
+def _silence(context: SparkContext) -> SparkContext:
+    """Suppress the traceback that the accumulator server prints when the JVM is killed."""
     server = context._accumulatorServer  # noqa: SLF001 - there is no public way
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # silenced on purpose
     return context
 
 
-def _end_launched(error: BaseException) -> None:
-    """The JVM that was starting when somebody pressed Ctrl-C.
+def _kill_launching_jvm(error: BaseException) -> None:
+    """Kill the JVM that was starting when the user pressed Ctrl-C.
 
-    PySpark removes the file that the JVM wants to write its port into, and the JVM then waits
-    for ever. Its `Popen` is in PySpark's frame, and nowhere else.
+    PySpark removes the file that the JVM would write its port into, and the JVM then waits forever.
+    Only
+    PySpark's stack frame has its `Popen`.
     """
     trace = error.__traceback__
     while trace is not None:
@@ -258,7 +260,7 @@ def _end_launched(error: BaseException) -> None:
 
 
 def _expect_java() -> None:
-    """One sentence instead of a gateway's stack trace."""
+    """Raise, with one sentence in place of a stack trace, if there is no usable Java."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     install = f"install Java {JAVA_NEEDED} (a JRE is enough) and put it on the PATH or in JAVA_HOME"
@@ -266,12 +268,50 @@ def _expect_java() -> None:
         where = f"JAVA_HOME is {home}, without bin/java" if home else "there is no java on the PATH"
         raise MissingJavaError(f"Spark needs Java {JAVA_NEEDED}, and {where}: {install}")
     try:
-        told = subprocess.run(  # noqa: S603 - the java that Spark itself would start
+        version = subprocess.run(  # noqa: S603 - the java that Spark itself would start
             [java, "-version"], capture_output=True, text=True, timeout=60, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as e:
         raise MissingJavaError(f"{java} cannot be started ({e}): {install}") from None
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', version)
     major = int(match[2] or 0) if match and match[1] == "1" else int(match[1]) if match else 0
     if 0 < major < JAVA_NEEDED:
         raise MissingJavaError(f"Spark needs Java {JAVA_NEEDED}, {java} is Java {major}: {install}")
+
+
+_STANDALONE = re.compile(r"spark://(.+)")
+_SECONDS = 5.0
+
+
+def expect_reachable(master: str) -> None:
+    """Raise unless a host of a standalone master accepts connections; other masters pass.
+
+    Args:
+        master: as Spark takes it; ``spark://HOST:PORT[,HOST:PORT...]`` is checked.
+
+    Raises:
+        InvalidConfigError: an address is malformed, or no host of them can be reached.
+    """
+    match = _STANDALONE.fullmatch(master)
+    if match is None:
+        return
+    failures = []
+    for address in match[1].split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not (host and port.isdigit() and 0 < int(port) < 65_536):
+            raise InvalidConfigError("--master", "must be spark://HOST:PORT", master)
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS):
+                return
+        except OSError as e:
+            failures.append(f"{address}: {_reason(e)}")
+    what = f"cannot be reached ({'; '.join(failures)}); check host and port of the master"
+    raise InvalidConfigError("--master", what, master)
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "unknown host"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_SECONDS:.0f} s"
+    return str(error.strerror or error)

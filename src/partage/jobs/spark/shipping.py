@@ -1,4 +1,4 @@
-"""Partage on the nodes of a cluster: the package sent along, kernels made once a node."""
+"""Partage on the nodes of a cluster: the package is sent, and kernels are compiled once a node."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ import partage
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["freeze_imports", "in_this_process", "shipped", "warm"]
+__all__ = ["freeze_imports", "is_local", "load_kernels", "ship_package"]
 
 #: What no node needs: the sample is for the demo, templates and commands are the driver's.
 _LEFT_OUT = ("sample", "report", "cli")
 
 
-def shipped(context: SparkContext) -> bool:
-    """Send this very Partage to the executors, unless they are in this process.
+def ship_package(context: SparkContext) -> bool:
+    """Send this Partage to executors in other processes; return whether there are any.
 
-    Nodes need Python with numpy, pyarrow and numba (the extra ``spark``), and both the capture
-    and the output folder under the same path; Partage itself they get from here, so that all of
-    them run one version. Returns whether it was sent.
+    Nodes need Python with numpy, pyarrow and numba (the extra ``spark``), and both the capture and
+    the
+    output folder under the same path. Partage itself is sent, so that all nodes run one version.
     """
-    if in_this_process(str(context.master)):
+    if is_local(str(context.master)):
         return False
     context.addPyFile(str(_archive()))
     return True
@@ -42,22 +42,22 @@ def shipped(context: SparkContext) -> bool:
 
 @lru_cache(maxsize=1)
 def _archive() -> Path:
-    """The package as a file that stays until this process ends: executors may ask for it late."""
+    """Return the package as a file that stays until this process ends: executors fetch it late."""
     folder = Path(tempfile.mkdtemp(prefix="partage-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return _zipped(folder / "partage-shipped.zip")
+    return _zip_package(folder / "partage-shipped.zip")
 
 
-def in_this_process(master: str) -> bool:
-    """Whether executors are threads here.
+def is_local(master: str) -> bool:
+    """Return whether executors are threads of this process.
 
-    >>> in_this_process("local[*]"), in_this_process("local-cluster[2,1,2048]")
+    >>> is_local("local[*]"), is_local("local-cluster[2,1,2048]")
     (True, False)
     """
     return master.partition("[")[0] == "local"
 
 
-def _zipped(path: Path) -> Path:
+def _zip_package(path: Path) -> Path:
     root = Path(partage.__file__).parent
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(root.rglob("*")):
@@ -68,8 +68,8 @@ def _zipped(path: Path) -> Path:
     return path
 
 
-def warm() -> None:
-    """Load the kernels of both jobs; the first worker of a node makes them, the others wait."""
+def load_kernels() -> None:
+    """Load the kernels of both jobs; the first worker of a node compiles them, the others wait."""
     from partage.history.commit_kernels import (
         close_minutes,
         fold_minutes,
@@ -85,7 +85,7 @@ def warm() -> None:
         fold_minutes, fold_stretches, close_minutes,
     )  # fmt: skip
     if not all(one.ready for one in needed):
-        with _one_at_a_time():
+        with _node_lock():
             for one in needed:
                 one.compile()
     freeze_imports()
@@ -106,8 +106,8 @@ def _freeze(_numba: bool) -> None:  # noqa: FBT001 - the argument is the cache's
 
 
 @contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """A lock of this node and user; none where there are no locks."""
+def _node_lock() -> Iterator[None]:
+    """Hold a lock of this node and user, if the system has file locks."""
     path = Path(tempfile.gettempdir()) / f"partage-kernels-{os.getuid()}.lock"
     with contextlib.ExitStack() as held:
         with contextlib.suppress(ImportError, OSError):

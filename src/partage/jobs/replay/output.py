@@ -1,26 +1,35 @@
-"""The tables on disk, and how a run is published.
+"""The output folder: tables on disk, publication of a run, and the locks of running runs.
 
 ```
 OUT/tables/<table>/<run_id>/part-*.parquet    written by workers, under names nobody reads yet
-OUT/runs/<run_id>/manifest.json               which files are a run's tables; written last
+OUT/runs/<run_id>/manifest.json               the files that are a run's tables; written last
 OUT/runs/<run_id>/summary.json
 OUT/manifest.json, OUT/summary.json           the newest published run, replaced atomically
+OUT/running/<run_id>.json                     lock of a running run: host, process, its start
 ```
 
 A task that Spark runs twice writes two files; only the one it returned is in the manifest,
 and the other is removed. A run that fails leaves no manifest, so no reader sees it.
+
+A run locks its file as long as the process lives. If the process is surely dead, the run was
+killed:
+its tables were never published, and the next run removes them. A file of another host whose lock
+proves nothing is left alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from partage.runs.published_run import FORMAT, MANIFEST, SUMMARY
@@ -29,13 +38,23 @@ from partage.tables.schemas import TABLES, schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Receipt", "RowWriter", "TableWriters", "discard", "publish", "task_name"]
+__all__ = [
+    "Receipt",
+    "RowWriter",
+    "TableWriters",
+    "discard",
+    "is_published",
+    "publish",
+    "remove_dead_locks",
+    "run_lock",
+    "task_name",
+]
 
 _BUFFER_ROWS = 20_000
 
 
 def task_name() -> str:
-    """The Spark task that runs this, for names of files; "0" outside of Spark."""
+    """Return a name for files of the current Spark task; "0" outside of Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -56,14 +75,14 @@ class RowWriter(Protocol):
     """Takes rows of tables; columns that are not given are null."""
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """One row, without its run id."""
+        """Write a row, without its run id."""
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """So many rows by the column, as Arrow's arrays, without their run id."""
+        """Write so many rows from Arrow arrays, without their run id."""
 
 
 class TableWriters:
-    """Rows into Parquet files, one a table, opened when the first row comes.
+    """Writes rows into Parquet files, one a table, opened with the first row.
 
     Args:
         out: the output folder.
@@ -100,18 +119,18 @@ class TableWriters:
             writer.close()
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """One row, without its run id; columns that are not given are null."""
+        """Write a row, without its run id; columns that are not given are null."""
         rows = self._rows.setdefault(table, [])
         rows.append(row)
         if len(rows) >= _BUFFER_ROWS:
             self._flush(table)
 
     def add_table(self, table: str, rows: pa.Table) -> None:
-        """Many rows at once, of the table's own schema, run id included."""
+        """Write many rows of the table's own schema, run id included."""
         self._write(table, rows)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """So many rows by the column, as Arrow's arrays, without their run id."""
+        """Write so many rows from Arrow arrays, without their run id."""
         import pyarrow as pa
 
         wanted, given = schema(table), {"run_id": pa.repeat(pa.scalar(self.run_id), count)}
@@ -123,7 +142,7 @@ class TableWriters:
             self._flush_tables(table)
 
     def finish(self) -> list[Receipt]:
-        """Close the files and say what was written."""
+        """Close the files and return their receipts."""
         for table in list(self._rows):
             self._flush(table)
         for table in list(self._tables):
@@ -145,7 +164,7 @@ class TableWriters:
             self._write(table, _table(table, rows, self.run_id))
 
     def _flush_tables(self, table: str) -> None:
-        """What came in small pieces is one row group."""
+        """Write small tables as one row group."""
         import pyarrow as pa
 
         self._write(table, pa.concat_tables(self._tables.pop(table)).combine_chunks())
@@ -181,7 +200,7 @@ def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Tab
 def publish(
     out: Path, run_id: str, receipts: Iterable[Receipt], summary: Mapping[str, Any]
 ) -> None:
-    """Make a run visible: every table has a file, leftovers go, the manifest comes last."""
+    """Make a run visible: add empty tables, remove files without a receipt, write the manifest."""
     files = list(receipts)
     with TableWriters(str(out), run_id, "driver") as writers:
         for table in TABLES:
@@ -202,8 +221,8 @@ def publish(
     mine = out / "runs" / run_id
     mine.mkdir(parents=True, exist_ok=True)
     for folder in (mine, out):
-        _atomically(folder / SUMMARY, summary)
-        _atomically(folder / MANIFEST, manifest)
+        _write_atomically(folder / SUMMARY, summary)
+        _write_atomically(folder / MANIFEST, manifest)
 
 
 def _empty(out: Path, path: str, table: str) -> Receipt:
@@ -212,7 +231,7 @@ def _empty(out: Path, path: str, table: str) -> Receipt:
     return Receipt(table, path, 0, (out / path).stat().st_size)
 
 
-def _atomically(path: Path, value: Mapping[str, Any]) -> None:
+def _write_atomically(path: Path, value: Mapping[str, Any]) -> None:
     text = json.dumps(value, ensure_ascii=False, indent=1)
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
     with temporary.open("w", encoding="utf-8") as file:
@@ -223,6 +242,92 @@ def _atomically(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def discard(out: Path, run_id: str) -> None:
-    """Remove what a run wrote that will not be published."""
+    """Remove the tables of a run that will not be published."""
     for table in TABLES:
         shutil.rmtree(out / "tables" / table / run_id, ignore_errors=True)
+
+
+_FOLDER = "running"
+
+
+@contextmanager
+def run_lock(out: Path, run_id: str) -> Iterator[None]:
+    """Hold the lock of a run while it works."""
+    path = out / _FOLDER / f"{run_id}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        locked = _lock(file)
+        json.dump({**_own_process(), "locked": locked}, file)
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()  # the last one out
+
+
+def remove_dead_locks(out: Path) -> list[str]:
+    """Remove the locks of dead processes; return their run ids, published or not."""
+    gone = []
+    for path in sorted((out / _FOLDER).glob("*.json")):
+        if _is_dead(path):
+            gone.append(path.stem)
+            path.unlink(missing_ok=True)
+    return gone
+
+
+def is_published(out: Path, run_id: str) -> bool:
+    """Return whether a run has a manifest, so that readers may use its tables."""
+    return (out / "runs" / run_id / "manifest.json").is_file()
+
+
+def _is_dead(path: Path) -> bool:
+    """Return whether the run of a lock file is surely dead."""
+    try:
+        with path.open("r+", encoding="utf-8") as file:
+            text = file.read()
+            free = _lock(file)
+    except OSError:
+        return False
+    try:
+        owner = json.loads(text)
+    except ValueError:
+        return free  # killed while it wrote this: a live process holds the lock
+    if owner.get("host") == socket.gethostname():
+        return bool(_start_time(owner.get("pid")) != owner.get("began"))
+    return bool(owner.get("locked")) and free
+
+
+def _lock(file: IO[Any]) -> bool:
+    """Lock a file; return False if another process holds the lock, or there are no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _own_process() -> dict[str, Any]:
+    pid = os.getpid()
+    return {"host": socket.gethostname(), "pid": pid, "began": _start_time(pid)}
+
+
+def _start_time(pid: object) -> str | None:
+    """Return the start time of a process of this host; None if there is none."""
+    if not isinstance(pid, int):
+        return None
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return stat.rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return "alive"
+    return "alive"

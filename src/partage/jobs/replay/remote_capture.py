@@ -1,4 +1,4 @@
-"""A capture at an address: its small files, copied to this machine through Hadoop's file systems.
+"""A capture at an address: its small files are copied here through Hadoop's file systems.
 
 The records stay where they are: Spark reads them. The driver needs the metadata, the transaction
 markers, the settings of the broker and the manifest as files.
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from partage.capture.manifest import MANIFEST, Manifest
 from partage.capture.secrets import hide, secrets_in
 from partage.errors import InvalidCaptureError
-from partage.jobs.replay.capture import Capture, read_beside
+from partage.jobs.replay.capture import Capture, read_metadata
 from partage.jobs.spark.failures import java_message
-from partage.jobs.spark.spark_tables import SparkTable, first_line, is_address
+from partage.jobs.spark.tables import SparkTable, first_line, is_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +33,9 @@ _OTHERS = {_BATCHES, "topics.parquet"}
 
 @contextmanager
 def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture]:
-    """Yield the capture with the files beside its records, if it is at an address; copies of them
-    exist as long as the block lasts.
+    """Yield the capture with the files beside its records, if it is at an address.
+
+    Copies of them exist as long as the block lasts.
 
     Args:
         spark: a session; its Hadoop configuration opens the address.
@@ -65,7 +66,7 @@ def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture
                 "and credentials with --conf"
             ) from None
         try:
-            states, batches, notes = read_beside(local)
+            states, batches, notes = read_metadata(local)
             found = replace(
                 capture, table=records, states=states, batches=batches, notes=notes, beside=local
             )

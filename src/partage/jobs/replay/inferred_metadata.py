@@ -1,4 +1,4 @@
-"""Cluster metadata inferred from a log, for the time in which nobody recorded it.
+"""Cluster metadata inferred from a log, for times without recorded metadata.
 
 A topic has at least as many partitions as the highest number that was assigned or committed.
 Without `cluster.jsonl` there is one state for the whole log, without racks and replicas. Where
@@ -9,13 +9,13 @@ records of that time show; brokers and replicas are those of the first recorded 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from partage.errors import WireFormatError
-from partage.history.records import parse_classic_state
-from partage.jobs.replay.decoded_rows import Kind
+from partage.history.records import GroupRecord, MemberState, parse_classic_state
+from partage.jobs.replay.decoded_rows import DecodedKind
+from partage.jobs.replay.group_records import BlockReader
 from partage.jobs.replay.tally import MOST_PARTITIONS
-from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,14 +34,15 @@ _MOST_CELLS = 1_000_000
 #: is -1 where members subscribed to the topic and their assignment has no partition of it, and
 #: -2 where a member's metadata names the topic, before anything was assigned.
 _SUBSCRIBED = -2
-Seen = tuple[str, int, int]
+ShownPartition = tuple[str, int, int]
 
 
 def inferred_states(decoded: DataFrame, tally: Tally) -> tuple[Mapping[str, Any], ...]:
     """Return one assumed state, older than the first record."""
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
-    given = decoded.where(f"kind = {int(Kind.GROUP_RECORD)}").select("key", "value")
-    found = given.mapInArrow(_task, "topic string, highest int").groupBy("topic").max("highest")
+    records = decoded.where(f"kind = {int(DecodedKind.GROUP_RECORD)}")
+    found = records.mapInArrow(_highest_task, "topic string, highest int")
+    found = found.groupBy("topic").max("highest")
     for row in found.toDF("topic", "highest").collect():
         counts[row.topic] = max(counts.get(row.topic, 0), row.highest + 1)
     for topic_id in [i for i in tally.topic_ids if i in counts]:
@@ -69,10 +70,9 @@ def with_earlier_states(
     until_ms = min(later[0]["ts_ms"], last_ms + 1)
     if until_ms <= first_ms:
         return states
-    records = decoded.where(f"kind = {int(Kind.GROUP_RECORD)} and timestamp_ms < {until_ms}")
-    found = records.select("key", "value", "timestamp_ms").mapInArrow(
-        _seen_task, "topic string, highest int, time_ms long"
-    )
+    records = decoded.where(f"kind = {int(DecodedKind.GROUP_RECORD)}")
+    task = partial(_seen_task, until_ms)
+    found = records.mapInArrow(task, "topic string, highest int, time_ms long")
     first = found.groupBy("topic", "highest").min("time_ms").toDF("topic", "highest", "time_ms")
     seen = [(row.topic, row.highest, row.time_ms) for row in first.collect()]
     if not seen:
@@ -84,7 +84,7 @@ def with_earlier_states(
 
 
 def states_before(
-    seen: Iterable[Seen],
+    seen: Iterable[ShownPartition],
     first_ms: int,
     recorded: Mapping[str, Any],
     *,
@@ -155,7 +155,7 @@ def _assumed(
 def state_of(
     counts: Mapping[str, int], ts_ms: int, ids: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """A line of ``cluster.jsonl`` that knows partition counts, and ids as far as commits tell.
+    """Return a line of ``cluster.jsonl`` with partition counts, and ids where commits show them.
 
     >>> state_of({"t": 2}, 5)["topics"]["t"]["partitions"][1]
     {'p': 1, 'leader': -1, 'replicas': []}
@@ -170,52 +170,52 @@ def state_of(
     return {"ts_ms": ts_ms, "brokers": [], "topics": topics}
 
 
-def _task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield, in a worker, topics with the highest partition assigned."""
     import pyarrow as pa
 
     highest: dict[str, int] = {}
-    for batch in batches:
-        for row in batch.to_pylist():
-            for topic, number in assigned_counts(row["key"], row["value"]):
-                highest[topic] = max(highest.get(topic, -1), number)
+    for record in _records(batches):
+        for topic, number in assigned_counts(record):
+            highest[topic] = max(highest.get(topic, -1), number)
     columns = [pa.array(list(highest), pa.string()), pa.array(list(highest.values()), pa.int32())]
     yield pa.RecordBatch.from_arrays(columns, names=["topic", "highest"])
 
 
-def _seen_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _seen_task(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield, in a worker, what records before a time show, and when they first show it."""
     import pyarrow as pa
 
     first: dict[tuple[str, int], int] = {}
-    for batch in batches:
-        for row in batch.to_pylist():
-            time_ms = row["timestamp_ms"]
-            for one in seen_in(row["key"], row["value"]):
-                first[one] = min(first.get(one, time_ms), time_ms)
+    for record in _records(batches):
+        for seen in shown_partitions(record) if record.timestamp_ms < until_ms else ():
+            first[seen] = min(first.get(seen, record.timestamp_ms), record.timestamp_ms)
     rows = [(topic, highest, time_ms) for (topic, highest), time_ms in first.items()]
     types = (pa.string(), pa.int32(), pa.int64())
     columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
     yield pa.RecordBatch.from_arrays(columns, names=["topic", "highest", "time_ms"])
 
 
-def seen_in(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, int]]:
-    """Yield topics with the highest partition assigned or claimed; see `Seen` below 0."""
-    if value is None or key is None or key[:2] not in (*_ASSIGNS, *_SUBSCRIBES):
+def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
+    """Yield the group records of rows in the order of the decode job."""
+    reader = BlockReader()
+    for batch in batches:
+        for make in reader.records(batch):
+            yield make()
+
+
+def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
+    """Yield topics with the highest partition assigned or claimed; see `ShownPartition` below 0."""
+    if record.type in _SUBSCRIBES:
+        names = (record.value or {}).get("subscribedTopicNames") or ()
+        yield from ((name, _SUBSCRIBED) for name in names)
         return
-    try:
-        record = decode_record(key, value)
-    except WireFormatError:
-        return
-    if key[:2] in _SUBSCRIBES:
-        yield from (
-            (name, _SUBSCRIBED) for name in (record.value or {}).get("subscribedTopicNames") or ()
-        )
-        return
-    if key[:2] != _CLASSIC:
-        yield from assigned_counts(key, value)
+    if record.type != _CLASSIC:
+        yield from assigned_counts(record)
         return
     highest: dict[str, int] = {}
-    members = parse_classic_state(record.value or {}).members
-    # Before the leader has assigned anything, what nobody has says nothing of the topics.
+    members = _members(record)
+    # Before the leader has assigned anything, unassigned partitions say nothing of the topics.
     decided = any(member.assigned for member in members)
     for member in members:
         sent = member.subscription
@@ -227,32 +227,34 @@ def seen_in(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, int]]
     yield from highest.items()
 
 
-def assigned_counts(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, int]]:
+def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
     """Yield topics and the highest partition assigned.
 
     Topics are by name in a classic group's record, by id in targets of consumer and share groups.
     """
-    if value is None or key is None or key[:2] not in _ASSIGNS:
-        return
-    try:
-        record = decode_record(key, value)
-    except WireFormatError:
-        return
-    if key[:2] != _CLASSIC:  # topics by id: of what name, commits may tell
+    if record.type in _TARGETS:
         for row in (record.value or {}).get("topicPartitions", ()):
             if row["partitions"] and 0 <= max(row["partitions"]) < _MOST:
                 yield row["topicId"], max(row["partitions"])
-        return
-    for member in parse_classic_state(record.value or {}).members:
+    for member in _members(record) if record.type == _CLASSIC else ():
         for topic, numbers in member.assigned:
             if numbers and 0 <= max(numbers) < _MOST:
                 yield topic, max(numbers)
 
 
-_CLASSIC = b"\0\2"
-#: Key types of members' metadata: of consumer and share groups.
-_SUBSCRIBES = (b"\0\5", b"\0\12")
-#: Key types of records that assign partitions: classic groups, targets of consumers and shares.
-_ASSIGNS = (_CLASSIC, b"\0\7", b"\0\15")
-#: A number above is damage.
+def _members(record: GroupRecord) -> tuple[MemberState, ...]:
+    """Return the members of a classic group's record."""
+    if record.state is not None:
+        return record.state.members
+    return () if record.value is None else parse_classic_state(record.value).members
+
+
+_CLASSIC = "GROUP_METADATA"
+#: Types of members' metadata: of consumer and share groups.
+_SUBSCRIBES = ("CONSUMER_GROUP_MEMBER_METADATA", "SHARE_GROUP_MEMBER_METADATA")
+#: Types of members' target assignments: of consumer and share groups.
+_TARGETS = (
+    "CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER", "SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER",
+)  # fmt: skip
+#: A partition number from here on is damage.
 _MOST = MOST_PARTITIONS

@@ -41,7 +41,7 @@ class SparkTable:
     paths: tuple[str, ...] = ()
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """The five columns of its records.
+        """Return the five columns of its records.
 
         Raises:
             InvalidCaptureError: Spark cannot read it, or a column is missing or of a wrong type.
@@ -69,7 +69,7 @@ class SparkTable:
         return found.selectExpr(*(f"cast({n} as {_TYPES[n]}) as {n}" for n in _COLUMNS))
 
     def expect_all(self, tally: Tally) -> None:
-        """Whether all was read: a table is what Spark says that it is."""
+        """Accept what was read: a table has what Spark returns."""
 
 
 def first_line(error: Exception) -> str:
@@ -95,7 +95,7 @@ def is_address(text: str) -> bool:
 
 
 def spark_table(source: str | Path) -> SparkTable | None:
-    """What Spark must read itself; None for what is read as Parquet files, and for no such path.
+    """Return the table that only Spark reads; None for Parquet files, and for a missing path.
 
     >>> spark_table("lake.kafka.offsets"), spark_table("s3a://lake/offsets").format
     (SparkTable(name='lake.kafka.offsets', format='', paths=()), 'parquet')

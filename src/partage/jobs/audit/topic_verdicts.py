@@ -1,4 +1,4 @@
-"""In a worker: the pairs of one topic become what is told of it."""
+"""Verdict on a topic, in a worker, from its (key, partition) pairs: its writers and split keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partage.errors import InvalidKeysError
-from partage.jobs.audit.pairs import MOST_PAIRS, NOWHERE, kept, marks
+from partage.jobs.audit.topic_records import MOST_PAIRS, NOWHERE, in_sample, sample_hashes
 from partage.keys.audit import (
     Family,
     KeyPairs,
@@ -27,7 +27,7 @@ from partage.keys.placing import MOST_PARTITIONS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["JUDGED_DDL", "at_level", "judge_topics", "key_pairs", "known_families", "place"]
+__all__ = ["JUDGED_DDL", "at_level", "judge_topics", "key_pairs", "known_families", "partitions_of"]
 
 #: Pairs of a topic by which its joins are judged.
 MOST_JOINED = 20_000
@@ -47,13 +47,13 @@ _TRIED_KEYS = 5_000
 def judge_topics(
     counts: dict[str, tuple[int, ...]], wanted: frozenset[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: rows of several topics in order, one row a topic out."""
+    """Judge, in a worker, topics whose rows come in order; yield one row a topic."""
     for topic, rows in _by_topic(batches):
         if topic == NOWHERE:
             yield _row(topic, str(sum(rows["records"].to_pylist())), None)
             continue
         found, pairs = _topic(topic, rows, counts.get(topic))
-        kept_pairs = _packed(_fewer(pairs, MOST_JOINED)) if topic in wanted else None
+        kept_pairs = _pack(_thin_out(pairs, MOST_JOINED)) if topic in wanted else None
         yield _row(topic, json.dumps(found), kept_pairs)
 
 
@@ -65,7 +65,7 @@ def _row(topic: str, found: str, pairs: bytes | None) -> pa.RecordBatch:
 
 
 def _by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
-    """Topics over the borders of batches."""
+    """Yield each topic's rows, which may be cut by batches."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -95,8 +95,8 @@ def _topic(
     pairs, level = _merged(keyed)
     seen = key_pairs(pairs)
     highest = max([*rows["partition"].to_pylist(), 0])
-    verdict = who_wrote(seen, _counts(known, highest, pairs), known_families(), place)
-    now = known[-1] if known else _least(verdict, highest)
+    verdict = who_wrote(seen, _counts(known, highest, pairs), known_families(), partitions_of)
+    now = known[-1] if known else _least_count(verdict, highest)
     split = split_keys(seen, verdict)
     where = keyless["partition"].to_numpy()
     at = keyless["first_ms"].to_numpy()
@@ -123,7 +123,7 @@ def _topic(
 
 
 def _records(rows: pa.Table) -> tuple[int, int]:
-    """All records of a topic, and those of them without a key, whether sampled or not."""
+    """Return a topic's records, and those without a key, whether in the sample or not."""
     from pyarrow import compute
 
     keyless = rows["records"].filter(compute.is_null(rows["key"]))
@@ -131,10 +131,11 @@ def _records(rows: pa.Table) -> tuple[int, int]:
 
 
 def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tuple[int, ...]:
-    """Partition counts that the writers may have gone by.
+    """Return partition counts that the writers may have used.
 
-    Where nobody knows them, the last partitions may have no key: some counts above what was seen
-    are tried too. So many are tried on a part of the keys, and what fits there on all of them.
+    Without metadata the last partitions may have no key: some counts above the highest partition
+    are
+    tried too, on a part of the keys, and what fits there on all of them.
     """
     if known:
         return known if highest < max(known) else (*known, highest + 1)
@@ -145,7 +146,7 @@ def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tup
     while len(some) > _TRIED_KEYS:
         level += 1
         some = at_level(pairs, level)
-    verdict = _tried(key_pairs(some), seen, more)
+    verdict = _try_counts(key_pairs(some), seen, more)
     # Counts with a common divisor put many a key into the same partition: beyond what was seen
     # there is one at most, and nearly all must be explained.
     fit = {w.partitions for w in verdict.writers}
@@ -155,27 +156,27 @@ def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tup
     return tuple(sorted({seen, *fit}))
 
 
-def _tried(some: KeyPairs, seen: int, more: range) -> TopicVerdict:
-    """Writers of some pairs, at any count up to some above what was seen.
+def _try_counts(some: KeyPairs, seen: int, more: range) -> TopicVerdict:
+    """Return the writers of some pairs, at any count up to some above the highest partition.
 
-    Of many partitions the families come first, then the counts of those: not all with each other.
+    For many partitions the families are found first, then their counts: not all combinations.
     """
     if seen <= _TRIED_COUNTS:
-        return who_wrote(some, range(1, more.stop), known_families(), place)
-    first = who_wrote(some, more, known_families(), place)
+        return who_wrote(some, range(1, more.stop), known_families(), partitions_of)
+    first = who_wrote(some, more, known_families(), partitions_of)
     if not first.families:
         return first
     counts = (*range(2, min(seen, _MOST_COUNTS)), *more)
-    return who_wrote(some, counts, first.families, place)
+    return who_wrote(some, counts, first.families, partitions_of)
 
 
-def _least(verdict: TopicVerdict, highest: int) -> int:
-    """The partitions that a topic has at least: those seen, or those that its writer went by."""
+def _least_count(verdict: TopicVerdict, highest: int) -> int:
+    """Return the least partition count: by the highest partition, and by the writers."""
     return max([highest + 1, *(w.partitions for w in verdict.writers)])
 
 
 def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
-    """One row a pair, with the keys that every worker has kept."""
+    """Return one row a pair, of the keys that every worker's sample has."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -186,12 +187,12 @@ def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
     merged = keyed.group_by(["key", "partition"], use_threads=False).aggregate(sums)
     merged = merged.rename_columns(["key", "partition", "records", "first_ms", "last_ms"])
     merged = merged.append_column("level", pa.array(np.full(len(merged), level, np.int32)))
-    merged = _fewer(merged, MOST_PAIRS)
+    merged = _thin_out(merged, MOST_PAIRS)
     return merged, max([level, *merged["level"].to_pylist()[:1]])
 
 
-def _fewer(pairs: pa.Table, most: int) -> pa.Table:
-    """At most so many pairs, of the keys that every topic keeps."""
+def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
+    """Return at most so many pairs, of the keys that every topic's sample has."""
     import pyarrow as pa
 
     level = max([0, *pairs["level"].to_pylist()[:1]])
@@ -203,23 +204,23 @@ def _fewer(pairs: pa.Table, most: int) -> pa.Table:
 
 
 def at_level(pairs: pa.Table, level: int) -> pa.Table:
-    """The pairs of one in 2**level keys; any two tables keep the same ones."""
+    """Return the pairs of one in 2**level keys; any two tables keep the same keys."""
     import pyarrow as pa
 
     if not level:
         return pairs
-    return pairs.filter(pa.array(kept(marks(pairs["key"].combine_chunks()), level)))
+    return pairs.filter(pa.array(in_sample(sample_hashes(pairs["key"].combine_chunks()), level)))
 
 
 def key_pairs(pairs: pa.Table) -> KeyPairs:
-    """A table of pairs as the audit's columns."""
+    """Return a table of pairs as the audit's columns."""
     numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
     return KeyPairs(
         pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
     )
 
 
-def _packed(pairs: pa.Table) -> bytes:
+def _pack(pairs: pa.Table) -> bytes:
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -242,15 +243,15 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def known_families() -> list[Family]:
-    """One a process: they are found by running every partitioner on probes."""
+    """Return the families of partitioners, found once a process by running all on probes."""
     from partage.keys import by_key
 
     names = [name for name in by_key() if name != _WINDOWED]
-    return families(names, place, windowed=["murmur2"])
+    return families(names, partitions_of, windowed=["murmur2"])
 
 
-def place(name: str, keys: Sequence[bytes], partitions: int) -> Any:
-    """Partitions of keys, -1 where a partitioner of strings meets bytes that are none."""
+def partitions_of(name: str, keys: Sequence[bytes], partitions: int) -> Any:
+    """Return partitions of keys, -1 where a partitioner of strings gets bytes that are no text."""
     from partage.keys import partition_for
 
     # The keys are there, so some producer was allowed to send them, however long they are.

@@ -1,6 +1,6 @@
-"""Topics that a group reads together, from a capture's group records.
+"""Topics that a group reads together, from a capture's group records: candidates for a join.
 
-They may be meant to join. Of streams groups the log says so itself.
+The topology of a streams group says which topics it joins.
 """
 
 from __future__ import annotations
@@ -17,50 +17,54 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["Together", "read_together"]
+__all__ = ["CoSubscription", "read_co_subscriptions"]
 
 #: Record types that name the topics of a group: by the number before their key.
 _CLASSIC, _CONSUMER, _TOPOLOGY = 2, 5, 23
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
-    """Who reads some topics together.
+class CoSubscription:
+    """The groups that read some topics together.
 
     Attributes:
         groups: their ids, sorted.
-        joined: whether one of them joins the topics, by the topology that it sent (KIP-1071).
+        joined: whether one of them joins the topics, by its topology (KIP-1071).
     """
 
     groups: tuple[str, ...]
     joined: bool
 
 
-def read_together(spark: SparkSession, capture: str | Path) -> dict[tuple[str, ...], Together]:
-    """Sets of two or more topics (sorted), by the groups that subscribed to them at once.
+def read_co_subscriptions(
+    spark: SparkSession, capture: str | Path
+) -> dict[tuple[str, ...], CoSubscription]:
+    """Return sets of two or more topics (sorted) with the groups that subscribed to them at once.
 
     Raises:
         InvalidCaptureError: ``consumer_offsets.parquet`` cannot be read.
     """
     from partage.jobs.replay.capture import open_records
-    from partage.jobs.replay.slices import tasks_of
+    from partage.jobs.replay.records import count_tasks
 
     slices = open_records(capture)
     ddl = "group string, topics array<string>, joined boolean"
     work = partial(_task, slices)
-    tasks = tasks_of(slices, spark.sparkContext.defaultParallelism)
+    tasks = count_tasks(slices, spark.sparkContext.defaultParallelism)
     rows = spark.range(0, len(slices), 1, tasks).mapInArrow(work, ddl).collect()
     found: dict[tuple[str, ...], set[tuple[str, bool]]] = {}
     for row in rows:
         found.setdefault(tuple(row.topics), set()).add((row.group, row.joined))
     return {
-        topics: Together(tuple(sorted({g for g, _ in some})), any(joined for _, joined in some))
+        topics: CoSubscription(
+            tuple(sorted({g for g, _ in some})), any(joined for _, joined in some)
+        )
         for topics, some in sorted(found.items())
     }
 
 
 def _task(slices: tuple[Any, ...], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: of 97 % of records not even the key is decoded."""
+    """Yield, in a worker, the topic sets of some slices; offset commits are not even decoded."""
     import pyarrow as pa
 
     from partage.jobs.replay.capture import read_slice
@@ -93,7 +97,7 @@ def _group_records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None
 
 
 def _sets(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, tuple[str, ...], bool]]:
-    """(group, topics, joined) of a record; damaged ones are the replay's to report."""
+    """Yield (group, topics, joined) of a record; damaged records are the replay's to report."""
     from partage.wire.group_log import decode_record
 
     try:

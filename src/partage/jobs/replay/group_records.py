@@ -1,0 +1,399 @@
+"""Group records: decoded once where they are read, and sent to the histories job in blocks.
+
+Records of classic groups, most of them, are decoded by the column if that pays. The schema engine
+decodes the others, and every record that is not plain: errors are always the engine's.
+
+A block has records of one group and one log partition, in log order. Classic records are columns
+(`wire.columns.classic_groups`), cut down to the bytes that the columns point into; all other
+records are
+decoded values. The first row of a block carries it, and each row has the number of its record in
+the
+block, so that rows still sort among runs of commits.
+
+A block is a list of byte strings, each after its length (8 bytes, little-endian): first the other
+records, then the columns of some classic records, then those of the next ones.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import WireFormatError
+from partage.history.records import ClassicState, ClassicStates, GroupRecord, LogPosition
+from partage.jobs.replay.decoded_rows import DecodedKind
+from partage.jobs.replay.records import LogColumns, RawRecord
+from partage.jobs.replay.selection import Selection
+from partage.jobs.replay.tally import Tally
+from partage.wire.columns.classic_groups import (
+    ClassicColumns,
+    Payloads,
+    Texts,
+    classic_columns,
+    pays,
+)
+from partage.wire.columns.classic_kernels import MEMBER, PAYLOAD, RECORD
+from partage.wire.columns.commits import OffsetCommits
+from partage.wire.group_log import RECORD_TYPES, DecodedRecord, decode_key, decode_record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BlockReader", "BlockRows", "bad_row", "group_records", "pack_block"]
+
+_Longs = NDArray[np.int64]
+_CLASSIC = 2
+#: Bytes of values in a block, unless it is of one record: what is decoded fits into a cache.
+_BLOCK_BYTES = 1 << 19
+#: A record type and the name of a group; or why a key says neither.
+_Named = tuple[int, str] | WireFormatError
+
+
+class BlockRows(NamedTuple):
+    """Records of groups for the histories job, block after block.
+
+    Attributes:
+        rows: int64[n]: rows of the log_columns columns.
+        groups: the group of each.
+        numbers: int64[n]: the number of each in its block; 0 begins a block.
+        blocks: the block at its first record, else None.
+        bad: rows of damaged records.
+    """
+
+    rows: _Longs
+    groups: list[str]
+    numbers: _Longs
+    blocks: list[bytes | None]
+    bad: list[dict[str, Any]]
+
+
+def group_records(
+    log_columns: LogColumns, found: OffsetCommits, tally: Tally, selection: Selection
+) -> BlockRows:
+    """Decode the rows that are no commits; count them, and damaged commits, in ``tally``."""
+    decoder = _Decoder(log_columns, tally)
+    damaged = dict(found.errors)
+    rows, groups, numbers, blocks = [], [], [], []
+    for group, block in decoder.cut(found.others, damaged):
+        decoded = decoder.decode(block, damaged)
+        if not selection.group(group):
+            continue
+        good = np.array([row for row in block.tolist() if row not in damaged], np.int64)
+        chosen = good[[not selection.over(t) for t in log_columns.timestamp_ms[good].tolist()]]
+        if len(chosen):
+            rows.append(chosen)
+            groups += [group] * len(chosen)
+            numbers.append(np.arange(len(chosen)))
+            blocks += [pack_block(chosen, *decoded), *[None] * (len(chosen) - 1)]
+    bad = []
+    for row, error in sorted(damaged.items()):
+        named = decoder.named(row)
+        part, name = ("key", None) if isinstance(named, WireFormatError) else ("value", named[1])
+        bad.append(bad_row(log_columns.raw(row), part, str(error), name))
+    tally.bad += len(damaged)
+    none = [np.zeros(0, np.int64)]
+    return BlockRows(np.concatenate(none + rows), groups, np.concatenate(none + numbers), blocks,
+                     bad)  # fmt: skip
+
+
+def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str, Any]:
+    """Return the row of a damaged record: the part of it that is damaged, and the reason."""
+    return {
+        "kind": DecodedKind.BAD_RECORD, "group": group, "part": part, "text": why,
+        "log_partition": raw.partition, "log_offset": raw.offset,
+        "timestamp_ms": raw.timestamp_ms, "key": raw.key, "value": raw.value,
+    }  # fmt: skip
+
+
+class _Decoder:
+    """Decodes and counts group records; each distinct key is decoded once."""
+
+    def __init__(self, log_columns: LogColumns, tally: Tally) -> None:
+        self._columns, self._tally = log_columns, tally
+        self._known: dict[bytes | None, _Named] = {}
+        self._by_column = False
+
+    def named(self, row: int) -> _Named:
+        """Return record type and group of a row's key, or the error of a damaged key."""
+        key = self._columns.key[row]
+        known = self._known.get(key)
+        if known is None:
+            try:
+                number, names = decode_key(key)
+                known = number, str(names["groupId"] if "groupId" in names else names["group"])
+            except WireFormatError as error:
+                known = error.with_traceback(None)
+            self._known[key] = known
+        return known
+
+    def _is_classic(self, row: int) -> bool:
+        named = self.named(row)
+        return not isinstance(named, WireFormatError) and named[0] == _CLASSIC
+
+    def cut(
+        self, rows: _Longs, damaged: dict[int, WireFormatError]
+    ) -> Iterator[tuple[str, _Longs]]:
+        """Yield group and rows of each block; add rows with damaged keys to ``damaged``.
+
+        A block has rows of one group and log partition, in log order.
+        """
+        by_group: dict[str, list[int]] = {}
+        classic = 0
+        for row in rows.tolist():
+            named = self.named(row)
+            if isinstance(named, WireFormatError):
+                damaged[row] = named
+            else:
+                by_group.setdefault(named[1], []).append(row)
+                classic += named[0] == _CLASSIC
+        self._by_column = classic > 0 and pays(rows=classic)
+        first, end = self._columns.value.bounds(np.arange(len(self._columns.value)))
+        for group, some in by_group.items():
+            chosen = np.array(some, np.int64)
+            partition = self._columns.partition[chosen]
+            size = np.cumsum((end - first)[chosen]) // _BLOCK_BYTES
+            new = (partition[1:] != partition[:-1]) | (size[1:] != size[:-1])
+            for block in np.split(chosen, np.flatnonzero(new) + 1):
+                yield group, block
+
+    def decode(
+        self, rows: _Longs, damaged: dict[int, WireFormatError]
+    ) -> tuple[list[ClassicColumns], dict[int, DecodedRecord]]:
+        """Return classic records by the column, and all others; add errors to ``damaged``."""
+        columns: list[ClassicColumns] = []
+        others = rows.tolist()
+        if self._by_column:
+            there = self._columns.value.is_valid()
+            classic = [r for r in others if there[r] and self._is_classic(r)]
+            columns = list(classic_columns(self._columns.value, np.array(classic, np.int64)))
+            plain: set[int] = set()
+            for found in columns:
+                plain.update(found.column("row").tolist())
+                versions, counts = np.unique(found.column("version"), return_counts=True)
+                for version, count in zip(versions.tolist(), counts.tolist(), strict=True):
+                    self._tally.type(_CLASSIC, RECORD_TYPES[_CLASSIC], version, count)
+            others = [row for row in others if row not in plain]
+        decoded: dict[int, DecodedRecord] = {}
+        for row in others:
+            try:
+                record = decode_record(self._columns.key[row], self._columns.value[row])
+            except WireFormatError as error:
+                damaged[row] = error
+            else:
+                decoded[row] = record
+                self._tally.type(record.key_version, record.type, record.value_version)
+        return columns, decoded
+
+
+#: Columns of a payload's head that are places in the bytes.
+_PLACES = [PAYLOAD.index("user_at"), PAYLOAD.index("rack_at")]
+#: Layout of marshal, which every supported Python reads.
+_MARSHAL = 4
+#: What is packed of columns, in this order: dtype and width of each array.
+_PAYLOAD_ARRAYS = (
+    (np.int64, 2), (np.int64, 2), (np.int64, len(PAYLOAD)), (np.int32, 0), (np.int64, 3),
+    (np.int32, 0),
+)  # fmt: skip
+_ARRAYS = (
+    (np.int64, len(RECORD)), (np.int32, 0), (np.int64, len(MEMBER)), (np.int64, 2), (np.int64, 2),
+    *_PAYLOAD_ARRAYS, *_PAYLOAD_ARRAYS, (np.uint8, 0),
+)  # fmt: skip
+
+
+def pack_block(
+    rows: _Longs, columns: Sequence[ClassicColumns], others: Mapping[int, DecodedRecord]
+) -> bytes:
+    """Return a block as bytes.
+
+    Args:
+        rows: int64[n], ascending: the row of each record of the block, whose index here is the
+            record's number in the block.
+        columns: classic records by row; those of other rows are left out.
+        others: row -> record that the schema engine decoded.
+    """
+    # Plain values for a worker of the same job: marshal keeps tuples and bytes, and is quickest.
+    decoded = [
+        (number, others[row].type, dict(others[row].key), others[row].value)
+        for number, row in enumerate(rows.tolist())
+        if row in others
+    ]
+    return _join([marshal.dumps(decoded, _MARSHAL), *(_pack(one, rows) for one in columns)])
+
+
+class BlockReader:
+    """Makes the group records of rows, in the order in which blocks were cut."""
+
+    def __init__(self) -> None:
+        self._states = ClassicStates()
+        self._block: _Block | None = None
+
+    def records(self, rows: pa.RecordBatch) -> list[Callable[[], GroupRecord]]:
+        """Return a function for each row of `Kind.GROUP_RECORD` that makes its record.
+
+        Call them in order; some may be left out. A block may go on in the next batch.
+        """
+        names = ("value", "record", "group", "log_partition", "log_offset", "timestamp_ms")
+        made: list[Callable[[], GroupRecord]] = []
+        for raw, number, group, partition, offset, time_ms in zip(
+            *(rows.column(name).to_pylist() for name in names), strict=True
+        ):
+            if raw is not None:
+                self._block = _Block(raw, self._states)
+            if self._block is None:
+                raise RuntimeError("a group record without its block")
+            place = LogPosition(partition, offset)
+            made.append(partial(self._block.record, number, group, place, time_ms))
+        return made
+
+
+class _Block:
+    """A block, unpacked when its first record is requested.
+
+    Args:
+        raw: as `pack_block` returned it.
+        states: makes states of classic groups, and keeps what it has made for later blocks.
+    """
+
+    def __init__(self, raw: bytes, states: ClassicStates) -> None:
+        self._raw: bytes | None = raw
+        self._others: dict[int, tuple[str, dict[str, Any], dict[str, Any] | None]] = {}
+        self._classic = self._states(states)
+        self._next: tuple[int, ClassicState] | None = None
+
+    def _states(self, states: ClassicStates) -> Iterator[tuple[int, ClassicState]]:
+        first, *columns = _split(self._raw or b"")
+        self._raw = None
+        self._others = {n: (kind, key, value) for n, kind, key, value in marshal.loads(first)}  # noqa: S302 - a worker of this job wrote it
+        for raw in columns:
+            yield from states.of(_unpack(raw))
+
+    def record(self, number: int, group: str, place: LogPosition, time_ms: int) -> GroupRecord:
+        """Return a record; its number must not be lower than that of an earlier call."""
+        if self._raw is not None:
+            self._next = next(self._classic, None)
+        while self._next is not None and self._next[0] < number:
+            self._next = next(self._classic, None)
+        if self._next is not None and self._next[0] == number:
+            key = {"group": group}
+            return GroupRecord(place, time_ms, "GROUP_METADATA", key, None, self._next[1])
+        kind, key, value = self._others[number]
+        return GroupRecord(place, time_ms, kind, key, value)
+
+
+class _Regions(NamedTuple):
+    """Parts of the records' bytes that columns point into, and where they are moved to.
+
+        bytes of the records    ....[member a]......[member b][leader]....
+        after the move          [member a][member b][leader]
+
+    Attributes:
+        start, end: int64[r], ascending: bytes of the records.
+        moved: int64[r]: first byte of each region once all of them are one after the other.
+    """
+
+    start: _Longs
+    end: _Longs
+    moved: _Longs
+
+    @classmethod
+    def of(cls, members: _Longs, others: Sequence[_Longs]) -> _Regions:
+        """Return the distinct members' bytes, and strings that are outside of them.
+
+        Args:
+            members: int64[m, 2]: first byte and size of each distinct member.
+            others: the same of strings and payloads.
+        """
+        start, end = _sorted(members)
+        places = np.concatenate(others)
+        if len(start):
+            at = np.maximum(np.searchsorted(start, places[:, 0], "right") - 1, 0)
+            inside = (start[at] <= places[:, 0]) & (places.sum(axis=1) <= end[at])
+            places = places[~inside]
+        outside = _sorted(np.unique(places, axis=0))
+        start, end = (np.concatenate(both) for both in zip((start, end), outside, strict=True))
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+        return cls(start, end, np.cumsum(end - start) - (end - start))
+
+    def move(self, at: _Longs) -> _Longs:
+        """Return the new positions of bytes; the result means nothing for bytes in no region."""
+        if not len(self.start):
+            return np.zeros_like(at)
+        region = np.maximum(np.searchsorted(self.start, at, "right") - 1, 0)
+        return self.moved[region] + at - self.start[region]
+
+    def cut(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the bytes of all regions."""
+        pairs = zip(self.start.tolist(), self.end.tolist(), strict=True)
+        return np.concatenate([data[:0], *(data[at:end] for at, end in pairs)])
+
+
+def _sorted(places: _Longs) -> tuple[_Longs, _Longs]:
+    """Return first bytes and ends of the places that are not empty, ascending."""
+    places = places[places[:, 1] > 0]
+    places = places[np.argsort(places[:, 0], kind="stable")]
+    return places[:, 0], places.sum(axis=1)
+
+
+def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
+    """Return the columns of the records at these rows as bytes."""
+    number = np.minimum(np.searchsorted(rows, found.column("row")), len(rows) - 1)
+    chosen = rows[number] == found.column("row")
+    records = found.records[chosen]
+    records[:, 0] = number[chosen]
+    payloads = found.subscriptions, found.assignments
+    texts = [
+        found.texts.positions,
+        *(t.positions for one in payloads for t in (one.sent, one.names)),
+    ]
+    regions = _Regions.of(found.whole.positions, texts)
+
+    def moved(places: _Longs) -> _Longs:
+        return np.stack([regions.move(places[:, 0]), places[:, 1]], axis=1)
+
+    arrays: list[NDArray[Any]] = [records, found.listed, found.members,
+    moved(found.whole.positions),
+                                  moved(found.texts.positions)]  # fmt: skip
+    for one in payloads:
+        heads = one.heads.copy()
+        heads[:, _PLACES] = regions.move(heads[:, _PLACES].ravel()).reshape(-1, len(_PLACES))
+        arrays += [moved(one.sent.positions), moved(one.names.positions), heads, one.topics,
+        one.pairs,
+                   one.numbers]  # fmt: skip
+    return _join([one.tobytes() for one in (*arrays, regions.cut(found.whole.data))])
+
+
+def _unpack(raw: bytes) -> ClassicColumns:
+    """Return packed columns; each record's row is its number in the block."""
+    records, listed, members, whole, texts, *rest, data = (
+        np.frombuffer(part, dtype).reshape((-1, width) if width else -1)
+        for part, (dtype, width) in zip(_split(raw), _ARRAYS, strict=True)
+    )
+    half = len(_PAYLOAD_ARRAYS)
+    subscriptions, assignments = (
+        Payloads(Texts(data, sent), heads, Texts(data, names), topics, pairs, numbers)
+        for sent, names, heads, topics, pairs, numbers in (rest[:half], rest[half:])
+    )
+    return ClassicColumns(
+        records, listed, members, Texts(data, whole), Texts(data, texts), subscriptions,
+        assignments, np.zeros(0, np.int64),
+    )  # fmt: skip
+
+
+def _join(parts: Sequence[bytes]) -> bytes:
+    """Return byte strings one after the other, each behind its length."""
+    return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
+
+
+def _split(raw: bytes) -> Iterator[bytes]:
+    """Yield the byte strings that were joined."""
+    at = 0
+    while at < len(raw):
+        end = at + 8 + int.from_bytes(raw[at : at + 8], "little")
+        yield raw[at + 8 : end]
+        at = end

@@ -1,0 +1,457 @@
+"""Records of a capture: slices for the workers, pyarrow's reading, and columns in log order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.capture.manifest import aside
+from partage.errors import InvalidCaptureError
+from partage.wire.columns import BinaryColumn, CodedColumn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from partage.jobs.replay.capture import Capture
+    from partage.jobs.replay.tally import Tally
+
+__all__ = [
+    "CAPTURE_CONTENTS",
+    "RECORD_COLUMNS",
+    "LogColumns",
+    "RawRecord",
+    "Slice",
+    "binary_column",
+    "count_tasks",
+    "cut_slices",
+    "expect_no_duplicates",
+    "in_order",
+    "is_of_type",
+    "log_columns",
+    "open_parquet",
+    "overlapping_partitions",
+    "read_slice",
+    "record_rows",
+    "sorted_records",
+    "widen",
+]
+
+CAPTURE_CONTENTS = (
+    "a capture holds consumer_offsets.parquet and cluster.jsonl (see docs/capture.md)"
+)
+#: Rows that a worker holds at a time, some 60 MB; the more, the fewer runs its commits make.
+BATCH_ROWS = 262_144
+#: A slice has so many rows, depending on how many there are: a task shall be worth its start.
+FEWEST_ROWS, MOST_ROWS = 50_000, 1_000_000
+_SLICES = 16
+#: Tasks a core, where there are so many rows: all cores shall end at about one time.
+_TASKS_A_CORE = 4
+#: A row group is cut into at most so many slices, since each of them reads it from its start.
+_MOST_CUTS = 4
+
+RECORD_COLUMNS = {
+    "partition": "int",
+    "offset": "int",
+    "timestamp_ms": "int",
+    "key": "binary",
+    "value": "binary",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some rows of one row group of one file.
+
+    Attributes:
+        partition: the log partition, where the folder's name says it (``partition=3``) and
+            the file has no such column; else None.
+    """
+
+    path: str
+    row_group: int
+    first: int
+    rows: int
+    partition: int | None = None
+
+
+def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
+    """Return the number of tasks that read some slices, one after the other.
+
+    A file of a thousand tiny row groups has a thousand slices; a task each would be a thousand
+    starts of a Python worker's work for nothing.
+
+    >>> tiny = [Slice("a.parquet", group, 0, 97) for group in range(974)]
+    >>> tasks_of(tiny, 2), tasks_of(tiny[:3], 2)
+    (2, 2)
+    >>> large = [Slice("a.parquet", group, 0, 250_000) for group in range(400)]
+    >>> tasks_of(large[:16], 2), tasks_of(large, 2)
+    (8, 100)
+    """
+    rows = sum(one.rows for one in slices)
+    worth = max(parallelism, -(-rows // FEWEST_ROWS))  # each core has something, at any rate
+    wanted = max(_TASKS_A_CORE * parallelism, -(-rows // MOST_ROWS))
+    return max(1, min(len(slices), worth, wanted))
+
+
+def cut_slices(files: list[Path], *, slice_rows: int | None = None) -> tuple[Slice, ...]:
+    """Check the columns of some files, and return their rows in slices; no record is read.
+
+    Raises:
+        InvalidCaptureError: a file cannot be read, or a column is missing or of a wrong type.
+    """
+    groups = [group for file in files for group in _row_groups(file)]
+    total = sum(group.rows for group in groups)
+    wanted = slice_rows or min(max(total // _SLICES, FEWEST_ROWS), MOST_ROWS)
+    return tuple(piece for group in groups for piece in _cut_row_group(group, wanted))
+
+
+def _cut_row_group(group: Slice, wanted: int) -> Iterator[Slice]:
+    # Each piece is read from the row group's beginning: what is little too large stays whole.
+    step = group.rows if group.rows < 2 * wanted else max(wanted, -(-group.rows // _MOST_CUTS))
+    for first in range(0, group.rows, max(1, step)):
+        rows = min(step, group.rows - first)
+        yield Slice(group.path, group.row_group, first, rows, group.partition)
+
+
+def _row_groups(path: Path) -> Iterator[Slice]:
+    partition = _partition_in(path)
+    columns = dict(RECORD_COLUMNS)
+    if partition is not None:
+        del columns["partition"]
+    file = open_parquet(path, columns)
+    if "partition" in file.schema_arrow.names:
+        partition = None
+    for group in range(file.metadata.num_row_groups):
+        yield Slice(str(path), group, 0, file.metadata.row_group(group).num_rows, partition)
+
+
+def _partition_in(path: Path) -> int | None:
+    """Return the log partition in a partitioned folder's name, as Hive and Spark write it."""
+    for part in path.parent.parts[::-1]:
+        name, equals, value = part.partition("=")
+        if name == "partition" and equals and value.isascii() and value.isdigit():
+            return int(value)
+    return None
+
+
+def _current_path(path: Path) -> Path:
+    """Return the present path of a file: a capture that continues merges its parts."""
+    return aside(path) if not path.exists() and aside(path).exists() else path
+
+
+def open_parquet(path: Path, columns: Mapping[str, str]) -> Any:
+    """Open a Parquet file and check its columns."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(_current_path(path), page_checksum_verification=True)
+        found = file.schema_arrow
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
+        reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+        raise InvalidCaptureError(
+            f"{path}: not a readable Parquet file ({reason}); record it again"
+        ) from None
+    for name, kind in columns.items():
+        if name not in found.names:
+            raise InvalidCaptureError(
+                f"{path}: column {name} is missing (found: {', '.join(found.names)}); "
+                f"{CAPTURE_CONTENTS}"
+            )
+        have = found.field(name).type
+        if not is_of_type(have, kind):
+            raise InvalidCaptureError(
+                f"{path}: column {name} must be {_WORDS[kind]}, is {have}; {CAPTURE_CONTENTS}"
+            )
+    return file
+
+
+_WORDS = {"int": "an integer", "binary": "binary", "bool": "bool", "text": "a string"}
+
+
+def is_of_type(found: Any, kind: str) -> bool:
+    """Return whether an Arrow type is an integer (of any width), binary, bool or text."""
+    from pyarrow import types
+
+    if types.is_dictionary(found):
+        found = found.value_type
+    if kind == "int":
+        return bool(types.is_integer(found))
+    if kind == "binary":
+        return bool(types.is_binary(found) or types.is_large_binary(found))
+    if kind == "bool":
+        return bool(types.is_boolean(found))
+    return bool(types.is_string(found) or types.is_large_string(found) or types.is_null(found))
+
+
+def read_slice(
+    piece: Slice, *, batch_rows: int = BATCH_ROWS, coded: bool = False
+) -> Iterator[pa.Table]:
+    """Yield the rows of a slice, some at a time, with the five columns as int64 and binary.
+
+    Args:
+        piece: where they are.
+        batch_rows: as many at a time at most.
+        coded: keys as a dictionary, as the file mostly has them: few differ.
+
+    Raises:
+        InvalidCaptureError: the file cannot be read there (damaged pages), or has a partition
+            that is no int32.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    names = list(RECORD_COLUMNS)
+    stored = names if piece.partition is None else names[1:]
+    at, end = 0, piece.first + piece.rows
+    try:
+        with parquet.ParquetFile(
+            _current_path(Path(piece.path)),
+            page_checksum_verification=True,
+            read_dictionary=["key"] * coded,
+        ) as file:
+            for batch in file.iter_batches(batch_rows, [piece.row_group], stored):
+                low, high = max(piece.first - at, 0), min(end - at, batch.num_rows)
+                at += batch.num_rows
+                if low < high:
+                    table = pa.Table.from_batches([batch.slice(low, high - low)])
+                    if piece.partition is not None:
+                        numbers = pa.repeat(piece.partition, table.num_rows)
+                        table = table.append_column("partition", numbers)
+                    yield widen(table)
+                if at >= end:
+                    break
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
+        raise InvalidCaptureError(
+            f"{piece.path}: row group {piece.row_group} cannot be read ({e}); record it again"
+        ) from None
+
+
+def widen(table: pa.Table) -> pa.Table:
+    """Return the five columns as int64 and binary; keys may stay a dictionary.
+
+    Raises:
+        pyarrow.ArrowInvalid: a partition is no int32.
+    """
+    import pyarrow as pa
+
+    key = table.schema.field("key").type
+    coded = pa.types.is_dictionary(key) and key.value_type == pa.binary()
+    kinds = [pa.int64(), pa.int64(), pa.int64(), key if coded else pa.binary(), pa.binary()]
+    wanted = pa.schema(list(zip(RECORD_COLUMNS, kinds, strict=True)))
+    # Kafka's partitions are int32, and so are those of our tables: an error here, not there.
+    narrow = pa.schema([wanted.field(0).with_type(pa.int32()), *list(wanted)[1:]])
+    return table.select(list(RECORD_COLUMNS)).cast(narrow).cast(wanted)
+
+
+_DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value binary"
+
+
+def record_rows(spark: SparkSession, capture: Capture) -> DataFrame:
+    """Return the five columns of a capture's records as Spark's rows, in any order."""
+    if capture.table is not None:
+        return capture.table.rows(spark)
+    tasks = count_tasks(capture.slices, spark.sparkContext.defaultParallelism)
+    numbers = spark.range(0, len(capture.slices), 1, tasks)
+    return numbers.mapInArrow(partial(_read, capture.slices), _DDL)
+
+
+def sorted_records(spark: SparkSession, capture: Capture) -> DataFrame:
+    """Return the same rows, each log partition sorted in one piece.
+
+    Commits are reduced where they are read. If the files of a capture have a log partition's
+    records in
+    any order, as after Spark's own `repartition`, they are sorted before.
+
+    Commits are reduced where they are read. Where the files of a capture have a log partition's
+    records in any order, as after Spark's own `repartition`, they have to be put in order before.
+    """
+    rows = record_rows(spark, capture)
+    tasks = max(4, 2 * spark.sparkContext.defaultParallelism)
+    return rows.repartition(tasks, "partition").sortWithinPartitions("partition", "offset")
+
+
+def _read(slices: tuple[Slice, ...], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            for table in read_slice(slices[number]):
+                yield from table.select(list(RECORD_COLUMNS)).to_batches()
+
+
+def overlapping_partitions(tally: Tally) -> list[int]:
+    """Return the log partitions whose batches overlap: only there a record can be twice.
+
+    >>> from partage.jobs.replay.tally import Tally
+    >>> tally = Tally()
+    >>> tally.ranges = {0: [[0, 9, 10], [10, 19, 10]], 1: [[0, 9, 10], [5, 9, 2]]}
+    >>> overlapping(tally)
+    [1]
+    """
+    out = []
+    for p, ranges in sorted(tally.ranges.items()):
+        highest = None
+        for first, last, _ in sorted(ranges):
+            if highest is not None and first <= highest:
+                out.append(p)
+                break
+            highest = last if highest is None else max(highest, last)
+        else:
+            if any(count > last - first + 1 for first, last, count in ranges):
+                out.append(p)
+    return out
+
+
+def expect_no_duplicates(spark: SparkSession, capture: Capture, tally: Tally) -> None:
+    """Raise if two records have one log position; positions are read again where ranges overlap.
+
+    Raises:
+        InvalidCaptureError: some have; says which one, and whether both are the same.
+    """
+    partitions = overlapping_partitions(tally)
+    if not partitions:
+        return
+    wanted = ", ".join(map(str, partitions))
+    found = (
+        _hashed_positions(spark, capture)
+        .where(f"partition in ({wanted})")
+        .groupBy("partition", "offset")
+        .agg({"*": "count", "content": "approx_count_distinct"})
+        .toDF("partition", "offset", "records", "contents")
+        .where("records > 1")
+    )
+    doubles = found.count()
+    if not doubles:
+        return
+    row = found.orderBy("partition", "offset").first()
+    if row is None:
+        return
+    two = row.contents > 1
+    what = (
+        "they differ: captures of two clusters are mixed; give those of one"
+        if two
+        else "they are the same: was a capture given twice? give it once"
+    )
+    raise InvalidCaptureError(
+        f"{capture.folder}: {doubles} places in the log have more than one record, the first is "
+        f"partition {row.partition} offset {row.offset}; {what}"
+    )
+
+
+def _hashed_positions(spark: SparkSession, capture: Capture) -> DataFrame:
+    """Return each record's position, and a hash of its key and value."""
+    rows = record_rows(spark, capture)
+    return rows.selectExpr("partition", "offset", "xxhash64(key, value) as content")
+
+
+#: The largest time in milliseconds that ECMAScript has, in the year 275760; a later one is damage.
+_LATEST_MS = 8_640_000_000_000_000
+
+
+class RawRecord(NamedTuple):
+    """A record as read."""
+
+    partition: int | None
+    offset: int | None
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+
+
+class LogColumns(NamedTuple):
+    """Columns of rows with a position and a time, sorted by (partition, offset).
+
+    ``cells`` are key and value as Arrow has them, of which rows can be taken.
+    """
+
+    partition: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    timestamp_ms: NDArray[np.int64]
+    key: BinaryColumn | CodedColumn
+    value: BinaryColumn
+    cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
+
+    def raw(self, row: int) -> RawRecord:
+        """Return one record as it was read."""
+        place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
+        return RawRecord(*place, self.key[row], self.value[row])
+
+
+def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]]]:
+    """Return rows in log order; and, with the reason, those without a position or a time."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    names = ("partition", "offset", "timestamp_ms")
+    good, lost = table, []
+    if any(table[name].null_count for name in names):
+        whole = pa.array(np.ones(table.num_rows, bool))
+        for name in names:
+            whole = compute.and_(whole, compute.is_valid(table[name]).combine_chunks())
+        good = table.filter(whole)
+        for row in table.filter(compute.invert(whole)).to_pylist():
+            null = next(name for name in names if row[name] is None)
+            lost.append((_raw(row), f"column {null} is null"))
+    good, untimely = _split_by_time(good)
+    lost += untimely
+    partition, offset, timestamp_ms = (good[name].to_numpy() for name in names)
+    if not in_order(partition, offset):
+        order = np.lexsort((offset, partition))
+        partition, offset, timestamp_ms = partition[order], offset[order], timestamp_ms[order]
+        good = good.take(order)
+    cells = good["key"], good["value"]
+    columns = _coded(cells[0]), binary_column(cells[1])
+    return LogColumns(partition, offset, timestamp_ms, *columns, cells), lost
+
+
+def _split_by_time(table: pa.Table) -> tuple[pa.Table, list[tuple[RawRecord, str]]]:
+    """Set apart rows with an impossible time, whose differences would overflow."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    ends = compute.min_max(table["timestamp_ms"]).as_py()
+    if table.num_rows == 0 or (ends["min"] >= -_LATEST_MS and ends["max"] <= _LATEST_MS):
+        return table, []
+    time_ms = table["timestamp_ms"].to_numpy()
+    good = (time_ms >= -_LATEST_MS) & (time_ms <= _LATEST_MS)
+    bad = table.filter(pa.array(~good)).to_pylist()
+    why = "column timestamp_ms is no time: {timestamp_ms}"
+    return table.filter(pa.array(good)), [(_raw(row), why.format(**row)) for row in bad]
+
+
+def _raw(row: dict[str, Any]) -> RawRecord:
+    return RawRecord(**{name: row[name] for name in RawRecord._fields})
+
+
+def in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    """Return whether rows are sorted by two columns, as those of a log mostly are."""
+    up, same = first[1:] > first[:-1], first[1:] == first[:-1]
+    return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
+
+
+def _coded(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
+    """Return keys as a wire column, dictionary-encoded if they are."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(cells.type) or not len(cells):
+        return binary_column(cells)
+    whole = cells.unify_dictionaries().combine_chunks()
+    code = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    if whole.dictionary.null_count:  # a dictionary may have a null too
+        gone = whole.dictionary.is_null().to_numpy(zero_copy_only=False)
+        code = np.where((code >= 0) & gone[code], np.int32(-1), code)
+    return CodedColumn(binary_column(pa.chunked_array([whole.dictionary])), code)
+
+
+def binary_column(cells: pa.ChunkedArray) -> BinaryColumn:
+    """Return binary cells as a wire column: a view of Arrow's buffers."""
+    if not len(cells):
+        return BinaryColumn.of([])
+    whole = cells.combine_chunks()
+    return BinaryColumn.from_buffers(whole.buffers(), length=len(whole), offset=whole.offset)

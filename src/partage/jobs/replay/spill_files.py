@@ -1,0 +1,241 @@
+"""Histories between two jobs: a group's rebalances in spill files, to be read in chunks.
+
+The histories job writes a rebalance when its row of table ``rebalances`` is complete: some hundred
+rebalances after its record, when commits have shown how long it took, and members that left have
+rejoined. So some hundred rebalances are in memory, however long the history is.
+
+The simulations job reads a chunk of a group's rebalances, or all chunks one after the other. Spill
+files are blobs of plain values (`history.state_store`) in a folder of the run that is removed at
+its end: nothing in that folder is executed, no matter what wrote to it.
+
+```
+OUT/running/<run_id>/part-*.spill    chunks of rebalances, and for each group what they share
+```
+"""
+
+from __future__ import annotations
+
+import shutil
+from array import array
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+from partage.history.clusters import ClusterHistory
+from partage.history.events import Generation
+from partage.history.pauses import Pause
+from partage.history.state_store import pack_state, unpack_state
+from partage.simulation.commit_evidence import CommitEvidence, Rates, weights_of
+from partage.simulation.context import SimulationContext
+from partage.simulation.costs import usual_length
+from partage.simulation.metrics import Bounds, CachedJudge
+from partage.simulation.recorded_rebalances import (
+    Absence,
+    RecordedRebalance,
+    RecordedRebalanceBuilder,
+)
+
+__all__ = [
+    "RebalanceCollector",
+    "SpillWriter",
+    "SpilledHistory",
+    "remove_spill_files",
+    "spill_folder",
+]
+
+#: Rebalances that are read at a time.
+_CHUNK = 64
+
+#: What a rebalance has in it besides a history's own values.
+_CLASSES = (Absence, Bounds, CommitEvidence, RecordedRebalance)
+
+#: A rebalance, and its row of table ``rebalances`` as far as the history knows it.
+SpilledRebalance = tuple[RecordedRebalance, dict[str, Any]]
+
+
+def spill_folder(out: str | Path, run_id: str) -> Path:
+    """Return the folder of a run's spill files."""
+    return Path(out) / "running" / run_id
+
+
+@dataclass(frozen=True, slots=True)
+class SpilledHistory:
+    """Where a group's history is in a spill file.
+
+    Attributes:
+        path: of the file.
+        world: first byte and length of what its rebalances share.
+        chunks: first byte, length, and rebalances of each.
+    """
+
+    group: str
+    path: str
+    world: tuple[int, int]
+    chunks: tuple[tuple[int, int, int], ...]
+
+    @property
+    def rebalances(self) -> int:
+        """Number of rebalances of the group."""
+        return sum(chunk[2] for chunk in self.chunks)
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> SpilledHistory:
+        """Return the history from its fields, as JSON has them."""
+        chunks = tuple((c[0], c[1], c[2]) for c in value["chunks"])
+        return cls(value["group"], value["path"], tuple(value["world"]), chunks)
+
+    def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
+        """Yield its rebalances in order, or those of some chunks."""
+        for i in range(len(self.chunks)) if chunks is None else chunks:
+            yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
+
+    def context(self, clusters: ClusterHistory) -> SimulationContext:
+        """Return what all of its rebalances share."""
+        evidence, usual_ms = _read(self.path, *self.world)
+        weights = weights_of(evidence.rates, clusters.index)
+        return SimulationContext(clusters, CachedJudge(), evidence, usual_ms, weights)
+
+
+def _read(path: str, first: int, length: int) -> Any:
+    with Path(path).open("rb") as file:
+        file.seek(first)
+        return unpack_state(file.read(length), _CLASSES)
+
+
+class SpillWriter:
+    """Writes the histories of one task's groups, one after the other."""
+
+    def __init__(self, out: str, run_id: str, task: str) -> None:
+        folder = spill_folder(out, run_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"part-{task}-{uuid4().hex[:8]}.spill"
+        self._file = self._path.open("wb")
+        self._pending: list[SpilledRebalance] = []
+        self._chunks: list[tuple[int, int, int]] = []
+
+    def __enter__(self) -> SpillWriter:  # noqa: PYI034 - typing.Self is of Python 3.11
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def add(self, rebalance: SpilledRebalance) -> None:
+        """Add a rebalance of the current group."""
+        self._pending.append(rebalance)
+        if len(self._pending) >= _CHUNK:
+            self._chunk()
+
+    def keep(self, group: str, evidence: CommitEvidence, usual_ms: Bounds | None) -> SpilledHistory:
+        """Finish the current group; return where its history is.
+
+        Args:
+            group: its name.
+            evidence: rates and intervals; pauses are with the rebalances.
+            usual_ms: how long its rebalances take as a rule.
+        """
+        if self._pending:
+            self._chunk()
+        chunks, self._chunks = tuple(self._chunks), []
+        world = self._write((evidence, usual_ms))
+        self._file.flush()
+        return SpilledHistory(group, str(self._path), world, chunks)
+
+    def drop(self) -> None:
+        """Discard the current group; its part of the file stays unread."""
+        self._pending, self._chunks = [], []
+
+    def _chunk(self) -> None:
+        self._chunks.append((*self._write(self._pending), len(self._pending)))
+        self._pending = []
+
+    def _write(self, value: object) -> tuple[int, int]:
+        first = self._file.tell()
+        return first, self._file.write(pack_state(value, _CLASSES, level=1))
+
+
+def remove_spill_files(out: str | Path, run_id: str) -> None:
+    """Remove a run's spill files."""
+    shutil.rmtree(spill_folder(out, run_id), ignore_errors=True)
+
+
+#: So many rebalances later a rebalance is made: rows of ``rebalances`` wait for as many.
+_BEHIND = 256
+_Key = tuple[int, int]
+
+
+class RebalanceCollector:
+    """Collects a group's rebalances with their pauses and rows, and spills complete ones.
+
+    Args:
+        clusters: the metadata over time.
+        timeout_ms: the broker's session timeout, for members that send none; None if not known.
+        keeper: the spill file.
+    """
+
+    def __init__(
+        self, clusters: ClusterHistory, timeout_ms: int | None, keeper: SpillWriter
+    ) -> None:
+        self._keeper = keeper
+        self._maker = RecordedRebalanceBuilder(clusters, timeout_ms, behind=_BEHIND)
+        self._bare = SimulationContext(clusters)
+        self._rebalances: deque[RecordedRebalance] = deque()
+        self._rows: deque[dict[str, Any]] = deque()
+        self._pauses: dict[_Key, list[Pause]] = {}
+        self._written: _Key = (-1, -1)
+        self._intervals: dict[tuple[str, int], int] = {}
+        self._low, self._high = array("d"), array("d")
+
+    def generation(self, found: Generation) -> None:
+        """Take a rebalance, in log order."""
+        self._rebalances.extend(self._maker.feed(found))
+        self._tell()
+
+    def pause(self, found: Pause) -> None:
+        """Take a pause; one of a rebalance that is already written is ignored."""
+        if found.resolution_ms is not None:
+            self._intervals[found.topic, found.partition] = found.resolution_ms
+        key = (found.incarnation, found.generation)
+        if key >= self._written:
+            self._pauses.setdefault(key, []).append(found)
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """Take a row of table ``rebalances``, in log order."""
+        self._rows.append(dict(row))
+        self._tell()
+
+    def finish(self, group: str, rates: Rates) -> SpilledHistory:
+        """Write what is left; return where the history is."""
+        self._rebalances.extend(self._maker.finish())
+        self._tell()
+        lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
+        return self._keeper.keep(
+            group, CommitEvidence({}, rates, self._intervals), usual_length(lengths)
+        )
+
+    def _tell(self) -> None:
+        for rebalance, row in self._whole():
+            length = self._bare.length(rebalance) if rebalance.pauses else None
+            if length is not None:
+                self._low.append(length.low)
+                self._high.append(length.high)
+            self._keeper.add((rebalance, row))
+
+    def _whole(self) -> Iterator[tuple[RecordedRebalance, dict[str, Any]]]:
+        while self._rebalances and self._rows:
+            rebalance, row = self._rebalances.popleft(), self._rows.popleft()
+            key = (rebalance.generation.incarnation, rebalance.generation.number)
+            if (
+                key != self._written
+            ):  # a generation that was taken over has the number of its origin
+                self._pauses.pop(self._written, None)
+                self._written = key
+            yield replace(rebalance, pauses=tuple(self._pauses.get(key, ()))), row
