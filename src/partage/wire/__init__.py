@@ -16,3 +16,19 @@ compared with the remaining bytes.
 """
 
 from __future__ import annotations
+
+from partage.wire.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from partage.wire.group_log import decode_record
+
+__all__ = [
+    "decode_assignment",
+    "decode_record",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_subscription",
+]
