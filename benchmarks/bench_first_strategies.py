@@ -13,7 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from jvm import JvmOracle
+from tests.support.jvm import JvmOracle
+
 from partage.groups.registry import find
 from partage.model import Cluster, Group, Problem
 

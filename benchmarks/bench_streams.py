@@ -24,10 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import numpy as np
 import pytest
+from tests.support import jvm, stream_problems
+from tests.support.jvm import JvmOracle
 
-import jvm
-import stream_problems
-from jvm import JvmOracle
 from partage.streams import AssignmentConfigs, ClientState, ProcessId, TaskId, TaskProblem
 
 

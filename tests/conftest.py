@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.brokers import brokers
+from tests.support.brokers import brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.brokers import Brokers
+    from tests.support.brokers import Brokers
 
 # One fixed sequence in `make test` (a red run must be red for everybody), fresh ones in the heavy tiers.
 settings.register_profile(

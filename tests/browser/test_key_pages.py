@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.browser import chromium
+from tests.support.published import NASTY
 
-from browser import chromium
 from partage.report.key_pages import TopicText, write_audit_page, write_keys_page
-from published import NASTY
 
 pytest.importorskip("jinja2")
 sync_api = pytest.importorskip(

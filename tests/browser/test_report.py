@@ -10,11 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.support.browser import chromium
+from tests.support.published import NASTY, group, rebalance
+from tests.support.synthetic_runs import BEGIN, POLICIES, published_run, synthetic
 
-from browser import chromium
 from partage.report.html import publish_page
-from published import NASTY, group, rebalance
-from synthetic_runs import BEGIN, POLICIES, published_run, synthetic
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("jinja2")

@@ -14,7 +14,7 @@ from tests.clients.members import Host
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.brokers import Broker
+    from tests.support.brokers import Broker
 
     from chaos.party import Party
     from chaos.world import World

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafka import KafkaProducer
 from tests.clients.faust_workers import Worker
 from tests.clients.test_faust import PARTITIONS, share
-from tests.processes import Closes
+from tests.support.processes import Closes
 
 from chaos.whereabouts import Whereabouts, look
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from tests.brokers import Brokers
+    from tests.support.brokers import Brokers
 
 OURS = ("faust", "stock", "faust:copartitioned")
 _PATIENCE = 240.0

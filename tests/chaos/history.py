@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 from tests.clients.records import generation_of
-from tests.processes import Closes
+from tests.support.processes import Closes
 
 from partage.errors import PartageError
 from partage.history.agreement import check_agreement

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
-from tests.processes import Closes
+from tests.support.processes import Closes
 
 if TYPE_CHECKING:
     from kafka.producer.future import FutureRecordMetadata

@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.brokers import brokers
 from tests.clients.members import AIOKAFKA, KAFKA_PYTHON
+from tests.support.brokers import brokers
 
 from chaos import faults
 from chaos.faust_history import given, given_otherwise
@@ -32,7 +32,7 @@ from chaos.world import World
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.brokers import Brokers
+    from tests.support.brokers import Brokers
 
 pytestmark = pytest.mark.jvm
 

@@ -7,7 +7,7 @@ import random
 import time
 
 import pytest
-from tests.brokers import brokers
+from tests.support.brokers import brokers
 
 from chaos.faust_history import given, given_otherwise
 from chaos.fausts import OURS, PARTITIONS, Fausts

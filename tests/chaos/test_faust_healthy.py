@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from tests.brokers import brokers
+from tests.support.brokers import brokers
 
 from chaos.fausts import Fausts
 

@@ -15,7 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.clients.members import Host
-from tests.processes import Closes
+from tests.support.processes import Closes
 
 from chaos import faults
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Sequence
 
-    from tests.brokers import Brokers
+    from tests.support.brokers import Brokers
 
     from chaos.faults import Fault
     from chaos.party import Party

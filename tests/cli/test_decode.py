@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from tests.support.captured import DATA, SAMPLE
+from tests.support.captures import capture, records
 from typer.testing import CliRunner
 
-from captured import DATA, SAMPLE
-from captures import capture, records
 from partage.cli.app import app
 
 

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("jinja2")
 
+from tests.support.synthetic_runs import published_run, synthetic
 from typer.testing import CliRunner
 
 from partage.cli.app import app
-from synthetic_runs import published_run, synthetic
 
 
 class Blocked(importlib.abc.MetaPathFinder):

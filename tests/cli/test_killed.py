@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.support.captures import capture, records
 
-from captures import capture, records
 from partage.errors import InvalidCaptureError, InvalidConfigError, SparkFailedError
 from partage.jobs.spark.failures import job_errors, jvm_errors
 

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from captured import SAMPLE
+from tests.support.captured import SAMPLE
 
 PARTAGE = [sys.executable, "-m", "partage"]
 PROBLEM = '{"topics": {"t-é": 3}, "members": [{"id": "c1", "topics": ["t-é"]}]}'

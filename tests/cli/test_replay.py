@@ -15,15 +15,15 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 pytest.importorskip("jinja2")
 
+from tests.support.captured import SAMPLE
+from tests.support.captures import capture, records
+from tests.support.published import published, replayed, tables
 from typer.testing import CliRunner
 
-from captured import SAMPLE
-from captures import capture, records
 from partage.cli.app import app
 from partage.cli.replay import sample
 from partage.runs.published_run import PublishedRun, read_table
 from partage.tables.statuses import DONE, FAILED
-from published import published, replayed, tables
 
 
 def run(*arguments: str):

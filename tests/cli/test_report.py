@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("jinja2")
 
+from tests.support.published import NASTY
+from tests.support.synthetic_runs import published_run, synthetic
 from typer.testing import CliRunner
 
 from partage.cli.app import app
-from published import NASTY
-from synthetic_runs import published_run, synthetic
 
 
 def run(*arguments: str):

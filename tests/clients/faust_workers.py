@@ -7,8 +7,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.brokers import free_ports
-from tests.processes import ROOT, Closes, client_python
+from tests.support.brokers import free_ports
+from tests.support.processes import ROOT, Closes, client_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.jvm import ROOT, java, jvm_classpath
-from tests.processes import Closes, client_python
+from tests.support.jvm import ROOT, java, jvm_classpath
+from tests.support.processes import Closes, client_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

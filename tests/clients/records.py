@@ -20,7 +20,7 @@ from partage.wire.group_log import decode_record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.jvm import JvmOracle
+    from tests.support.jvm import JvmOracle
 
     from partage.wire.consumer_protocol import ConsumerAssignment, ConsumerSubscription
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from tests.clients.members import AIOKAFKA, KAFKA_PYTHON, every, wait
 from tests.clients.records import written
-from tests.processes import ROOT, Closes, built
+from tests.support.processes import ROOT, Closes, built
 
 pytestmark = [pytest.mark.jvm, pytest.mark.soak]
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 
 from tests.clients.faust_workers import FAUST
-from tests.processes import ROOT, client_python
+from tests.support.processes import ROOT, client_python
 
 
 def _lived(kind: str) -> dict[str, dict]:

@@ -6,9 +6,9 @@ import itertools
 import time
 
 import pytest
-from tests.brokers import brokers
 from tests.clients.members import AIOKAFKA, KAFKA_PYTHON, Host, every, settle, wait
 from tests.clients.records import written
+from tests.support.brokers import brokers
 
 pytestmark = [pytest.mark.jvm, pytest.mark.soak]
 

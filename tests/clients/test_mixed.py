@@ -7,7 +7,7 @@ import itertools
 import pytest
 from tests.clients.members import AIOKAFKA, KAFKA_PYTHON, every, settle
 from tests.clients.records import written
-from tests.jvm import JvmOracle
+from tests.support.jvm import JvmOracle
 
 from partage.wire.sticky_userdata import encode_sticky_user_data
 

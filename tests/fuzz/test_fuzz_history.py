@@ -5,11 +5,11 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.captured import SAMPLE
+from tests.support.simulated_histories import SimulatedHistory
 
-from captured import SAMPLE
 from partage.errors import WireFormatError
 from partage.wire.group_log import decode_record
-from simulated_histories import SimulatedHistory
 
 if TYPE_CHECKING:
     from partage.history.events import Generation

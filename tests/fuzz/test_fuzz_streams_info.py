@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.support.streams_made import made_assignment, made_draft, made_subscription
+from tests.support.streams_samples import assignment_of, subscription_of
+from tests.support.wire_damage import damaged, peak_of, random_bytes
 
 from partage.errors import WireFormatError
 from partage.legacy.kip441_messages import (
@@ -19,9 +22,6 @@ from partage.wire.streams.subscription_info import (
     decode_subscription_info,
     encode_subscription_info,
 )
-from streams_made import made_assignment, made_draft, made_subscription
-from streams_samples import assignment_of, subscription_of
-from wire_damage import damaged, peak_of, random_bytes
 
 # An object for each of a few bytes is all that a payload may cost; the engine's frames besides.
 KILO, ALLOWED_TIMES, MEASURED_EVERY = 4_096, 100, 50

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.support.wire_damage import damaged, payloads_of, peak_of, random_bytes
 
 from partage.errors import WireFormatError
 from partage.wire import consumer_protocol
 from partage.wire.group_log import KEYS, decode_record, is_canonical, record_type
 from partage.wire.record_json import to_json
 from partage.wire.sticky_userdata import decode_sticky_user_data
-from wire_damage import damaged, payloads_of, peak_of, random_bytes
 
 KILO = 1024
 ALLOWED_TIMES = 100

@@ -7,8 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-from captured import SAMPLE
+from tests.support.captured import SAMPLE
 
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from captured import lines
+from tests.support.captured import lines
+
 from partage.report.advice import advice_for, merged, savable
 from partage.report.client_settings import base_policy
 from partage.report.data import read_run

@@ -6,8 +6,8 @@ from functools import cache
 
 import pyarrow as pa
 import pytest
+from tests.support.captures import expanded, records
 
-from captures import expanded, records
 from partage import kernels
 from partage.history.commit_kernels import RUN
 from partage.history.records import GroupRecord, LogPosition, parse_classic_state

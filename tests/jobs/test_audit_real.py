@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.captured import SAMPLE
 
-from captured import SAMPLE
 from partage.jobs.audit.audit import audit_topics
 from partage.jobs.audit.topic_verdicts import known_families, partitions_of
 from partage.keys.audit import KeyPairs, who_wrote, writers

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import compute, parquet
+from tests.support.captured import SAMPLE
+from tests.support.captures import capture, records
+from tests.support.rebuilt import rebalances
 from typer.testing import CliRunner
 
-from captured import SAMPLE
-from captures import capture, records
 from partage.cli.app import app
 from partage.runs.published_run import PublishedRun, read_table
 from partage.wire.group_log import decode_record
-from rebuilt import rebalances
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from tests.support.captured import SAMPLE
 
-from captured import SAMPLE
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.capture import Slice, open_capture, read_slice
 

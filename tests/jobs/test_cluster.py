@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.captures import capture, records, rows_of
 
-from captures import capture, records, rows_of
 from partage.jobs.replay.replay import replay
 from partage.tables.schemas import TABLES
 

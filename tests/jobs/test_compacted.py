@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 from rich.text import Text
+from tests.support.captures import capture, records
 
-from captures import capture, records
 from partage.jobs.replay.replay import replay
 from partage.report.data import read_run
 from partage.report.html import render

@@ -9,8 +9,9 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+from tests.support.captures import capture, records  # noqa: E402
+
 import partage as pg  # noqa: E402
-from captures import capture, records  # noqa: E402
 from partage.errors import InvalidCaptureError, SparkFailedError  # noqa: E402
 from partage.history.transactions import Transactions  # noqa: E402
 from partage.jobs.audit import topic_records as key_pairs  # noqa: E402

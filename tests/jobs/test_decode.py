@@ -7,8 +7,8 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from tests.support.captures import engine_records, expanded, records, sent_records
 
-from captures import engine_records, expanded, records, sent_records
 from partage import kernels
 from partage.errors import WireFormatError
 from partage.history.transactions import Transactions

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.captures import capture, records, rows_of
 
-from captures import capture, records, rows_of
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.output import remove_dead_locks, run_lock
 from partage.jobs.replay.replay import replay

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from captures import capture, records
+from tests.support.captures import capture, records
+
 from partage.jobs.replay.replay import replay
 from partage.runs.published_run import read_table
 

@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.support.wire_samples import ROOT
 
 from partage.capture.manifest import Manifest, Part
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.capture import open_capture, read_context
 from partage.jobs.replay.remote_capture import with_remote_files
-from wire_samples import ROOT
 
 pytestmark = pytest.mark.spark
 

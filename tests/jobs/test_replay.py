@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.captured import DATA, SAMPLE, lines, parsed
+from tests.support.captures import capture, records, rows_of
 
-from captured import DATA, SAMPLE, lines, parsed
-from captures import capture, records, rows_of
 from partage.errors import (
     AccountingError,
     InvalidCaptureError,

@@ -9,11 +9,12 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from tests.support.published import replayed
+
 from partage.jobs.replay import summary
 from partage.jobs.replay.output import TableWriters
 from partage.jobs.replay.totals import SimulationTotals
 from partage.tables.statuses import CUMULATIVE, FAILED, NOT_YET, PER_REBALANCE, RECORDED
-from published import replayed
 
 
 def totals_of(folder: Path, *rows: dict) -> SimulationTotals:

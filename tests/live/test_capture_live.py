@@ -14,8 +14,8 @@ import time
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tests.brokers import brokers, free_ports
 from tests.live.old_broker import old_broker
+from tests.support.brokers import brokers, free_ports
 
 from partage.capture.connection import ClusterConnection
 from partage.capture.live import LiveCapture

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.brokers import free_ports
 from tests.clients.members import KAFKA_PYTHON, Host, every, settle, wait
-from tests.jvm import java
-from tests.streams_group_live import script, stage
-from tests.streams_live import NAME, TOPICS
+from tests.support.brokers import free_ports
+from tests.support.jvm import java
+from tests.support.streams_group_live import script, stage
+from tests.support.streams_live import NAME, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.brokers import brokers, free_ports
+from tests.support.brokers import brokers, free_ports
 
 pytestmark = [pytest.mark.soak, pytest.mark.jvm]
 

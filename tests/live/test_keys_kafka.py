@@ -14,8 +14,8 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from tests.brokers import Brokers
 from tests.live.test_replay_kafka import JARS
+from tests.support.brokers import Brokers
 
 from partage import partition_for
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.brokers import brokers
+from tests.support.brokers import brokers
 
 pytestmark = pytest.mark.jvm
 

@@ -9,7 +9,7 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
-from tests.brokers import brokers
+from tests.support.brokers import brokers
 
 from partage.capture.connection import ClusterConnection
 from partage.capture.manifest import Manifest

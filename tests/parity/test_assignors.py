@@ -6,8 +6,8 @@ import json
 import random
 
 import pytest
+from tests.support.jvm import JvmOracle
 
-from jvm import JvmOracle
 from parity.problems import nasty_problem, shrunk
 from partage.errors import UnsupportedProblemError
 from partage.groups.registry import find

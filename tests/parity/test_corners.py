@@ -10,8 +10,8 @@ import random
 from itertools import permutations
 
 import pytest
+from tests.support.jvm import JvmOracle
 
-from jvm import JvmOracle
 from parity.problems import crowded, tangled
 from parity.sticky_problems import haunted, uprooted
 from parity.test_assignors import ours as plain

@@ -6,8 +6,8 @@ import json
 import random
 
 import pytest
+from tests.support.jvm import JvmOracle
 
-from jvm import JvmOracle
 from parity.problems import crowded, names, tangled
 from partage.errors import InconsistentGroupProtocolError
 from partage.groups.negotiation import Negotiation

@@ -6,9 +6,9 @@ import random
 import uuid
 
 import pytest
+from tests.support.jvm import TARGET, JvmOracle, jvm_classpath
 
 import partage as pg
-from jvm import TARGET, JvmOracle, jvm_classpath
 from parity.partitioner_calls import (
     CALLS_AT_ONCE,
     COUNTS,

@@ -10,9 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.jvm import skip
 
 import partage as pg
-from jvm import skip
 from parity.partitioner_calls import COUNTS, LENGTHS
 from partage.keys import start
 from partage.keys.clients.franz_go import repinned

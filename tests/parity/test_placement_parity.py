@@ -6,10 +6,10 @@ import json
 import random
 
 import pytest
+from tests.support.jvm import TARGET, JvmOracle
+from tests.support.placements import answer
 
-from jvm import TARGET, JvmOracle
 from partage.kernels import form
-from placements import answer
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
 

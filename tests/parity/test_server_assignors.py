@@ -6,8 +6,8 @@ import json
 import random
 
 import pytest
+from tests.support.jvm import JvmOracle
 
-from jvm import JvmOracle
 from parity.server_problems import nasty_server_problem, next_round, shrunk
 from partage.groups.registry import find
 from partage.groups.server.group_assignment import assignment_to_json

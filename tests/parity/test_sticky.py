@@ -8,8 +8,8 @@ import threading
 from contextlib import suppress
 
 import pytest
+from tests.support.jvm import JvmOracle
 
-from jvm import JvmOracle
 from parity.problems import _cuts
 from parity.sticky_problems import invented, lived, smaller_lines
 from partage.groups.registry import find

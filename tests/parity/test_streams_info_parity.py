@@ -7,16 +7,9 @@ import json
 import random
 
 import pytest
-
-from jvm import JvmOracle
-from partage.errors import WireFormatError
-from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.subscription_info import (
-    decode_subscription_info,
-    encode_subscription_info,
-)
-from streams_made import made_assignment, made_subscription
-from streams_samples import (
+from tests.support.jvm import JvmOracle
+from tests.support.streams_made import made_assignment, made_subscription
+from tests.support.streams_samples import (
     assignment_of,
     assignment_view,
     java_name,
@@ -24,7 +17,14 @@ from streams_samples import (
     subscription_of,
     subscription_view,
 )
-from wire_damage import damaged
+from tests.support.wire_damage import damaged
+
+from partage.errors import WireFormatError
+from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
+from partage.wire.streams.subscription_info import (
+    decode_subscription_info,
+    encode_subscription_info,
+)
 
 pytestmark = [pytest.mark.jvm, pytest.mark.parity]
 

@@ -6,8 +6,8 @@ import json
 import random
 
 import pytest
+from tests.support.jvm import JvmOracle
 
-from jvm import JvmOracle
 from partage.streams import (
     AssignmentConfigs,
     ProcessId,

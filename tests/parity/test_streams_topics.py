@@ -7,8 +7,8 @@ import random
 from collections import Counter
 
 import pytest
+from tests.support.jvm import JvmOracle
 
-from jvm import JvmOracle
 from partage.errors import InvalidTopologyError
 from partage.streams.repartition_topics import repartition_counts
 from partage.streams.topology import Subtopology

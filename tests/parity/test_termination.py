@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.skewed_problems import skewed_group
+from tests.support.stream_problems import read, server_answer
 
 import partage as pg
 from parity.stream_random import nasty_server_group, nasty_stream_problem
@@ -21,8 +23,6 @@ from partage.groups.registry import find, strategies
 from partage.model import Problem
 from partage.streams import TaskPlan, TaskProblem
 from partage.streams.registry import assignors
-from skewed_problems import skewed_group
-from stream_problems import read, server_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,9 @@ import base64
 import random
 
 import pytest
+from tests.support.jvm import JvmOracle
+from tests.support.wire_damage import damaged, payloads_of, random_bytes
 
-from jvm import JvmOracle
 from partage.errors import WireFormatError
 from partage.wire import consumer_protocol, group_log
 from partage.wire.errors import (
@@ -21,7 +22,6 @@ from partage.wire.errors import (
 from partage.wire.group_log import KEYS
 from partage.wire.record_json import plain_json
 from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data
-from wire_damage import damaged, payloads_of, random_bytes
 
 pytestmark = [pytest.mark.jvm, pytest.mark.parity]
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.processes import ROOT, JsonLines, built
+from tests.support.processes import ROOT, JsonLines, built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.processes import ROOT, JsonLines, client_python
+from tests.support.processes import ROOT, JsonLines, client_python
 
 __all__ = ["ROOT", "FaustOracle", "faust_python"]
 

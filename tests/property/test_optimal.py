@@ -10,12 +10,7 @@ from math import inf
 
 import numpy as np
 import pytest
-
-import partage as pg
-from partage import judge, solve
-from partage.errors import CertificateError
-from partage.groups.optimal.settings import PREFIX
-from small_problems import (
+from tests.support.small_problems import (
     Topics,
     brute_force,
     by_counts,
@@ -27,6 +22,11 @@ from small_problems import (
     rows_of,
     small_problem,
 )
+
+import partage as pg
+from partage import judge, solve
+from partage.errors import CertificateError
+from partage.groups.optimal.settings import PREFIX
 
 PROBLEMS = int(os.environ.get("PARTAGE_OPTIMAL_N", "250"))
 # Eight partitions and five members have 390,625 plans: `make parity` tries those of every problem.

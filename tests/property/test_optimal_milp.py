@@ -13,10 +13,10 @@ import random
 import highspy
 import numpy as np
 import pytest
+from tests.support.small_problems import by_counts, eligible, keepers, rows_of
 
 import partage as pg
 from partage import judge
-from small_problems import by_counts, eligible, keepers, rows_of
 
 pytestmark = pytest.mark.parity
 

@@ -8,6 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.tiny_problems import (
+    as_plan,
+    loads_of,
+    majorised,
+    moved,
+    tiny_plans,
+    tiny_problems,
+)
 
 import partage as pg
 from partage import judge, solve
@@ -15,7 +23,6 @@ from partage.api.measures import _Question, measure
 from partage.errors import CertificateError
 from partage.judge.measures import tally
 from partage.model import Problem
-from tiny_problems import as_plan, loads_of, majorised, moved, tiny_plans, tiny_problems
 
 
 def _asked(tiny):

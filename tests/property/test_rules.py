@@ -6,10 +6,10 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.tiny_problems import tiny_plans, tiny_problems
 
 import partage as pg
 from partage.judge import BreachKind
-from tiny_problems import tiny_plans, tiny_problems
 
 
 @st.composite

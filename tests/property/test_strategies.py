@@ -125,7 +125,7 @@ SCRIPT = """
             for name in ("range", "roundrobin", "fair", "failover"):
                 plans.append(pg.assign(name, group, cluster).to_json())
     from parity.stream_random import nasty_stream_problem
-    from stream_problems import ANSWERS, answer
+    from tests.support.stream_problems import ANSWERS, answer
     for _ in range(5):
         one = nasty_stream_problem(rng)
         plans += [answer(kind, one) for kind in sorted(ANSWERS)]

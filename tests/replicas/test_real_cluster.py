@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from tests.brokers import brokers
+from tests.support.brokers import brokers
 
 import partage as pg
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.captured import clusters
+from tests.support.rebuilt import rebalances, rebuilt
 
-from captured import clusters
 from partage.history.pauses import Pause
 from partage.jobs.replay.spill_files import RebalanceCollector
 from partage.simulation import cumulative as module
@@ -13,7 +14,6 @@ from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.policies import Policy
 from partage.simulation.recorded_rebalances import RecordedRebalanceBuilder, recorded_rebalances
-from rebuilt import rebalances, rebuilt
 
 #: Bounces, kills and second phases; a migrated group; static members.
 GROUPS = ["c-notify", "checkout-workers", "fulfilment-static"]

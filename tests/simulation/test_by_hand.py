@@ -10,13 +10,21 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.support.simulated_histories import (
+    SimulatedHistory,
+    cause,
+    history,
+    member,
+    metadata,
+    pauses,
+    topics,
+)
 
 from partage.history.clusters import ClusterHistory
 from partage.simulation.commit_evidence import CommitEvidence
 from partage.simulation.metrics import Bounds
 from partage.simulation.recorded_rebalances import recorded_rebalances
 from partage.tables.statuses import NOT_YET
-from simulated_histories import SimulatedHistory, cause, history, member, metadata, pauses, topics
 
 JOIN = cause("join", "b")
 LEAVE = cause("leave", "b")

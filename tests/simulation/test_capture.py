@@ -7,9 +7,10 @@ from collections import Counter
 from functools import cache
 
 import pytest
+from tests.support.captured import clusters, group_records
+from tests.support.commit_runs import commit_rates
+from tests.support.rebuilt import commit_runs, rebalances, rebuilt
 
-from captured import clusters, group_records
-from commit_runs import commit_rates
 from partage.history.clients import JAVA, identify_client
 from partage.history.pauses import Pause
 from partage.history.records import assigned_partitions
@@ -19,7 +20,6 @@ from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import Policy
 from partage.simulation.recorded_rebalances import RecordedRebalance, recorded_rebalances
-from rebuilt import commit_runs, rebalances, rebuilt
 
 
 @cache

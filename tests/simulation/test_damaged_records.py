@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from tests.support.simulated_histories import cause, history, member, topics
 
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.events import Generation
@@ -20,7 +21,6 @@ from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import Policy
 from partage.simulation.recorded_rebalances import recorded_rebalances
-from simulated_histories import cause, history, member, topics
 
 POLICIES = [Policy.parse(p) for p in ("eager/range", "cooperative/cooperative-sticky+static")]
 

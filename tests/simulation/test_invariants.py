@@ -7,6 +7,14 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.simulated_histories import (
+    SimulatedHistory,
+    cause,
+    history,
+    member,
+    pickled,
+    topics,
+)
 
 from partage.history.pauses import Pause
 from partage.simulation.commit_evidence import CommitEvidence
@@ -14,7 +22,6 @@ from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.metrics import Bounds
 from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import DEFAULT_POLICIES, Policy
-from simulated_histories import SimulatedHistory, cause, history, member, pickled, topics
 
 PARTITIONS = 7
 #: Commits so often that a pause of 2 s is a stop of exactly 2 s.

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.simulated_histories import pickled
 
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups import registry
 from partage.simulation.policies import DEFAULT_POLICIES, Policy, default_policies
-from simulated_histories import pickled
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from importlib.metadata import EntryPoint
 
 import pytest
+from tests.support.simulated_histories import SimulatedHistory, cause, history, member, topics
 
 from partage.groups import registry
 from partage.groups.base import PlainStrategy
 from partage.model import Plan, Problem
 from partage.simulation.metrics import PlanMetrics
 from partage.tables.statuses import DONE, FAILED, REFUSED
-from simulated_histories import SimulatedHistory, cause, history, member, topics
 
 
 class Breaks(PlainStrategy):

@@ -1,7 +1,7 @@
 """The simulation beside a real streams group (KIP-1071) of Kafka 4.3.1: targets and hand-overs.
 
 Recordings are in ``tests/data/streams/groups``: what the coordinator wrote down, made with
-``tests/streams_group_live.py``. The simulation is given when which member joined under which id,
+``tests/support/streams_group_live.py``. The simulation is given when which member joined under which id,
 and who was killed when.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.streams_group_lived import Record, application, wrote
+from tests.support.streams_group_lived import Record, application, wrote
 
 from partage.simulation.streams import SimulationResult, simulate
 from partage.streams.kip1071_sticky import ServerSticky
@@ -90,7 +90,7 @@ def test_a_real_group_lives_as_simulated() -> None:
     """The same with an application that lives now: three minutes of a broker, JVMs and kills."""
     import random
 
-    from tests.streams_group_live import live
+    from tests.support.streams_group_live import live
 
     recording = live(random.randrange(10_000))
     _compare(recording, wrote(recording))

@@ -1,7 +1,7 @@
 """The simulation beside a real Kafka Streams 4.3.1 application: the same sequence of plans.
 
 Recordings are in ``tests/data/streams`` (its README tells what happens in each), made with the
-stage of ``tests/streams_live.py``. Events and the lags that the leaders saw go into the simulation;
+stage of ``tests/support/streams_live.py``. Events and the lags that the leaders saw go into the simulation;
 which rebalances follow, what every client is said to have had, and every plan has to come out.
 """
 
@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.streams_lived import Decided, Listener, Rows, application, decided, observed_states
+from tests.support.streams_lived import (
+    Decided,
+    Listener,
+    Rows,
+    application,
+    decided,
+    observed_states,
+)
 
 from partage.simulation.streams import SimulatedApplication, SimulationResult, simulate
 
@@ -144,7 +151,7 @@ def test_the_recordings_are_worth_it() -> None:
 @pytest.mark.soak
 def test_a_real_application_lives_as_simulated() -> None:
     """The same with an application that lives now: some minutes of brokers, JVMs and kills."""
-    from tests.streams_live import live
+    from tests.support.streams_live import live
 
     recording = live(random.randrange(10_000))
     _compare(recording, application(recording))

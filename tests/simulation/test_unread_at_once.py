@@ -6,11 +6,11 @@ import random
 
 import numpy as np
 import pytest
+from tests.support.simulated_histories import SimulatedHistory, cause, history, member, topics
 
 from partage.simulation.costs import unread_at_once
 from partage.tables.metrics import BY_NAME
 from partage.tables.sums import empty_sums, metric_value
-from simulated_histories import SimulatedHistory, cause, history, member, topics
 
 
 def worst_moment(before, after, exists, *, eager: bool, seed: int) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from tests.support.wire_samples import ROOT
 
 from partage.capture.connection import Fetched, PartitionRequest
 from partage.capture.live import LiveCapture, Pace
@@ -16,7 +17,6 @@ from partage.capture.manifest import Manifest
 from partage.capture.writing import CaptureWriter
 from partage.errors import ClusterUnreachableError
 from partage.wire.batches import batches_of
-from wire_samples import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

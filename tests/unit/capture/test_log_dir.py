@@ -7,11 +7,11 @@ import tarfile
 
 import pyarrow.parquet as pq
 import pytest
+from tests.support.wire_samples import CAPTURE, SAMPLE
 
 from partage.capture.log_dir import capture_log_dirs
 from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError
-from wire_samples import CAPTURE, SAMPLE
 
 
 @pytest.fixture(scope="module")

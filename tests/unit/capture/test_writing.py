@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.support.wire_samples import ROOT
 
 from partage.capture import durable, writing
 from partage.capture.manifest import Manifest
@@ -24,7 +25,6 @@ from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError, InvalidConfigError
 from partage.jobs.replay.capture import open_capture
 from partage.jobs.replay.records import read_slice
-from wire_samples import ROOT
 
 SEGMENT = ROOT / "tests" / "data" / "segments" / "compressed.log"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tests.support.captured import clusters, generations, group_records
 
 import partage as pg
-from captured import clusters, generations, group_records
 from partage.groups import registry
 from partage.groups.dialects import PeerAssignorError
 from partage.groups.dialects.user_data import decode_claims, encode_claims

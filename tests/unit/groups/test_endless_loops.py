@@ -7,6 +7,9 @@ import random
 
 import numpy as np
 import pytest
+from tests.support.simulated_histories import topics
+from tests.support.skewed_problems import near_loop, skewed_group
+from tests.support.wire_samples import ROOT
 
 import partage as pg
 from partage.clients.assignor_state import AssignorState
@@ -22,10 +25,7 @@ from partage.model import Problem
 from partage.model.repeated_state import RepeatedState
 from partage.wire.consumer_protocol import encode_subscription
 from partage.wire.sticky_userdata import encode_sticky_user_data
-from simulated_histories import topics
-from skewed_problems import near_loop, skewed_group
 from unit.clients.groups_of_ours import view
-from wire_samples import ROOT
 
 BOTH = ["sticky", "cooperative-sticky"]
 

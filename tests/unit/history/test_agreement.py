@@ -6,12 +6,13 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 
-from captured import clusters, group_records
+from tests.support.captured import clusters, group_records
+from tests.support.rebuilt import rebalances
+from tests.support.simulated_histories import history, member, metadata, topics
+
 from partage.history.agreement import UNEXPLAINED, Verdict, check_agreement
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
-from rebuilt import rebalances
-from simulated_histories import history, member, metadata, topics
 
 
 @cache

@@ -6,15 +6,15 @@ import json
 from collections.abc import Callable
 
 import pytest
+from tests.support.captured import clusters, group_records
+from tests.support.rebuilt import rebalances, record
 
-from captured import clusters, group_records
 from partage.history.agreement import UNEXPLAINED, check_agreement
 from partage.history.clusters import ClusterHistory
 from partage.history.events import CurrentAssignment, Generation, LifecycleEvent, derive_events
 from partage.history.group_history import GroupHistory, HistoryItem
 from partage.history.ownership import Interval, OwnershipIntervals
 from partage.history.records import LogPosition
-from rebuilt import rebalances, record
 
 Rows = list[dict]
 

@@ -6,16 +6,16 @@ import re
 from collections import Counter
 
 import pytest
+from tests.support.captured import clusters, group_records, lines
+from tests.support.commit_runs import CommitRun, stretch_of
+from tests.support.rebuilt import rebalances
+from tests.support.simulated_histories import history, member, topics
 
-from captured import clusters, group_records, lines
-from commit_runs import CommitRun, stretch_of
 from partage.history.causes import CauseFinder
 from partage.history.events import Cause, Generation
 from partage.history.pauses import PauseTracker
 from partage.simulation.recorded_rebalances import recorded_rebalances
 from partage.tables.statuses import CAUSE_KINDS
-from rebuilt import rebalances
-from simulated_histories import history, member, topics
 
 #: A member is evicted at most this long after it was killed or frozen, stalled or left.
 _WITHIN_MS = 40_000

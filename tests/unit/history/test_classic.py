@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.captured import generations, group_records, history, lines, parsed
 
-from captured import generations, group_records, history, lines, parsed
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.events import Generation, LifecycleEvent
 from partage.history.records import ClassicState, LogPosition, assigned_partitions

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.captured import generations, group_records, parsed
+from tests.support.rebuilt import rebalances
 
-from captured import generations, group_records, parsed
 from partage.history.clients import (
     JAVA,
     LIBRDKAFKA,
@@ -12,7 +13,6 @@ from partage.history.clients import (
     identify_client,
 )
 from partage.history.records import MemberState, Subscription
-from rebuilt import rebalances
 
 KIND = {"java": JAVA, "txn": JAVA, "streams": JAVA, "confluent": LIBRDKAFKA,
         "kafka-python": PYTHON, "aiokafka": PYTHON}  # fmt: skip

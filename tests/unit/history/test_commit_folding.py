@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.support.commit_runs import CommitRun, joined, run_columns, stretch_of, with_wait
 
-from commit_runs import CommitRun, joined, run_columns, stretch_of, with_wait
 from partage import kernels
 from partage.history.commit_kernels import MINUTE
 from partage.history.commits import MINUTE_MS, CommitFolder

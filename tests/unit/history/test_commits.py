@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.support.commit_runs import CommitRun, merged
 
-from commit_runs import CommitRun, merged
 from partage import kernels
 from partage.history.commit_kernels import reduce_commits, reduce_stretches
 from partage.history.commits import (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from captured import group_records, lines
+from tests.support.captured import group_records, lines
+from tests.support.rebuilt import rebalances, rebuilt
+
 from partage.history.events import CurrentAssignment, Generation, LifecycleEvent
 from partage.history.records import assigned_partitions
-from rebuilt import rebalances, rebuilt
 
 
 def test_every_target_assignment_is_a_rebalance() -> None:

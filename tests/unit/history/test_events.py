@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from captured import clusters, generations, group_records, history, lines
+from tests.support.captured import clusters, generations, group_records, history, lines
+from tests.support.rebuilt import rebuilt
+
 from partage.history.clusters import ClusterHistory
 from partage.history.events import (
     INFERRED,
@@ -11,7 +13,6 @@ from partage.history.events import (
     derive_events,
 )
 from partage.history.ownership import OwnershipIntervals
-from rebuilt import rebuilt
 
 
 def events(group: str):

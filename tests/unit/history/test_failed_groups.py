@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 import typer
 from pyarrow import parquet
+from tests.support.captured import SAMPLE
+from tests.support.published import published
+from tests.support.published import tables as made_tables
 
-from captured import SAMPLE
 from partage.cli.replay import _judged
 from partage.history.transactions import Transactions
 from partage.jobs.replay import histories
@@ -28,8 +30,6 @@ from partage.report.data import run_of
 from partage.report.messages import notes
 from partage.runs.published_run import PublishedRun
 from partage.simulation.policies import Policy
-from published import published
-from published import tables as made_tables
 
 BROKEN = "billing"
 

@@ -8,8 +8,8 @@ from functools import cache
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from tests.support.captured import SAMPLE, clusters
 
-from captured import SAMPLE, clusters
 from partage.history.transactions import Transactions
 from partage.jobs.replay.capture import read_context
 from partage.jobs.replay.decode import decode_table

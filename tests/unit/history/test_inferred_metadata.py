@@ -6,8 +6,8 @@ import json
 
 import pyarrow as pa
 from pyarrow import parquet
+from tests.support.captured import SAMPLE, clusters
 
-from captured import SAMPLE, clusters
 from partage.history.clusters import ClusterHistory
 from partage.history.records import GroupRecord, LogPosition
 from partage.history.transactions import Transactions

@@ -6,10 +6,11 @@ from collections import Counter
 from functools import cache
 from itertools import pairwise
 
-from captured import group_records, lines
+from tests.support.captured import group_records, lines
+from tests.support.rebuilt import rebalances, rebuilt
+
 from partage.history.events import CurrentAssignment, Generation, LifecycleEvent
 from partage.history.ownership import Interval, OwnershipIntervals
-from rebuilt import rebalances, rebuilt
 
 #: Between the coordinator's record and the member's callback: a heartbeat, and a busy machine.
 _APART_MS = 2_500

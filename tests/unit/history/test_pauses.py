@@ -7,16 +7,16 @@ from functools import cache
 
 import numpy as np
 from pyarrow import parquet
+from tests.support.captured import SAMPLE, group_records
+from tests.support.commit_runs import CommitRun, stretch_of
+from tests.support.rebuilt import rebalances, rebuilt
 
-from captured import SAMPLE, group_records
-from commit_runs import CommitRun, stretch_of
 from partage.history.pauses import Pause, PauseTracker
 from partage.history.records import assigned_partitions
 from partage.history.transactions import Outcome, Transactions
 from partage.simulation.costs import stop_length
 from partage.simulation.metrics import NOTHING, Bounds
 from partage.wire.group_log import decode_record
-from rebuilt import rebalances, rebuilt
 
 
 @cache

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.simulated_histories import (
+    SimulatedHistory,
+    cause,
+    generation,
+    history,
+    member,
+    topics,
+)
 
 from partage.history.agreement import UNEXPLAINED, check_agreement
 from partage.history.events import Generation
 from partage.history.problems import unsupported_reason
 from partage.history.records import ClassicState, LogPosition, MemberState
-from simulated_histories import SimulatedHistory, cause, generation, history, member, topics
 
 
 def test_members_that_cannot_be_replayed_are_named() -> None:

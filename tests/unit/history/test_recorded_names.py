@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
+from tests.support.simulated_histories import generation, history, member, topics
 
 from partage.history.agreement import check_agreement
 from partage.history.clients import candidate_strategies
 from partage.simulation.policies import recorded_strategy
-from simulated_histories import generation, history, member, topics
 
 NAMES = ["this:that", "antigravity:fly", "os:system", "range,sticky", "java:range", "acme"]
 

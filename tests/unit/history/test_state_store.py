@@ -6,16 +6,16 @@ import random
 import zlib
 
 import pytest
+from tests.support.captured import clusters, group_records
+from tests.support.commit_runs import fed
+from tests.support.rebuilt import SESSION_MS, commit_runs, moves, rebuilt, record
 
-from captured import clusters, group_records
-from commit_runs import fed
 from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from partage.history.group_history import GroupHistory
 from partage.history.records import LogPosition
 from partage.history.state_store import VERSION, pack_state, unpack_state
-from rebuilt import SESSION_MS, commit_runs, moves, rebuilt, record
 
 
 def in_order(group: str) -> list:

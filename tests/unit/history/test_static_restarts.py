@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from captured import group_records, history
+from tests.support.captured import group_records, history
+from tests.support.simulated_histories import generation, member
+
 from partage.history.events import OWNER, CurrentAssignment, Generation
 from partage.history.ownership import Interval, OwnershipIntervals
 from partage.history.records import LogPosition
-from simulated_histories import generation, member
 
 
 def _intervals(*found) -> list[Interval]:

@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from tests.support.captured import clusters
+from tests.support.rebuilt import rebalances
 
-from captured import clusters
 from partage.history.agreement import UNEXPLAINED, check_agreement
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
@@ -31,7 +32,6 @@ from partage.wire.streams.subscription_info import (
     decode_subscription_info,
     encode_subscription_info,
 )
-from rebuilt import rebalances
 
 
 def recorded():

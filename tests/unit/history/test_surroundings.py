@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from tests.support.captured import DATA, SAMPLE
 
-from captured import DATA, SAMPLE
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.capture import LogContext, read_context
 

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from tests.support.captured import DATA, SAMPLE
 
-from captured import DATA, SAMPLE
 from partage.history.transactions import Outcome, Transactions
 
 

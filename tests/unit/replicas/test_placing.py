@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.placements import answer, vectors
 
 import partage as pg
 from partage.cli.place import place as place_command
@@ -16,7 +17,6 @@ from partage.kernels import form
 from partage.replicas import StripedPlacer, default_directory, extend
 from partage.replicas.adminutils import alternating
 from partage.replicas.draws import JavaDraws, next_int
-from placements import answer, vectors
 
 
 @pytest.mark.parametrize("how", ["compiled", "interpreted"])

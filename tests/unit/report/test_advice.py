@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.made_groups import figures, lost, made_group, made_run
 
-from made_groups import figures, lost, made_group, made_run
 from partage.report.advice import RULES, advice_for, best_policy, coverage_advice, merged, savable
 from partage.report.client_settings import base_policy, lines_of, parse_policy
 from partage.report.run import CauseShare, FigureRange, Traits

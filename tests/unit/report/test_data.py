@@ -8,12 +8,13 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from tests.support.published import NASTY, group, published, rebalance, replayed, summary, tables
+
 from partage.errors import InvalidCaptureError
 from partage.report import data
 from partage.report.messages import headline
 from partage.report.run import FigureRange
 from partage.tables.statuses import CUMULATIVE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED
-from published import NASTY, group, published, rebalance, replayed, summary, tables
 
 
 def test_sums_are_by_group_and_over_all(tmp_path) -> None:

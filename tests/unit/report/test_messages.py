@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.made_groups import figures, lost, made_group, made_run
 
-from made_groups import figures, lost, made_group, made_run
 from partage.report import messages
 from partage.report.advice import savable
 from partage.report.json_document import json_document

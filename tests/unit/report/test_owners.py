@@ -11,6 +11,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 from pyarrow import parquet
+from tests.support.published import NASTY, published, tables
 from typer.testing import CliRunner
 
 from partage.cli.command_errors import guarded
@@ -19,7 +20,6 @@ from partage.errors import InvalidConfigError
 from partage.jobs.replay.selection import parse_time
 from partage.report.owners import Holding, Owner, holdings, owners_at, ranges
 from partage.runs.published_run import PublishedRun
-from published import NASTY, published, tables
 
 
 def interval(partition: int, member: str, start: int, end: int | None, **more) -> dict:

@@ -11,13 +11,14 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("jinja2")
 
+from tests.support.published import NASTY, published, summary
+from tests.support.synthetic_runs import published_run, synthetic
+
 from partage.report.data import read_run, run_of
 from partage.report.group_details import details
 from partage.report.html import render, write_page
 from partage.runs.published_run import PublishedRun
 from partage.tables.statuses import FAILED, NOT_YET
-from published import NASTY, published, summary
-from synthetic_runs import published_run, synthetic
 
 VOID = {"wbr", "meta", "link", "input", "br", "img", "hr"}
 
@@ -152,7 +153,7 @@ def test_costs_that_are_not_known_are_called_so(page) -> None:
 
 def test_a_strategy_that_is_not_there_yet_is_named(tmp_path) -> None:
     """A strategy that a group chose and Partage lacks has its row, without figures."""
-    from published import replayed, tables
+    from tests.support.published import replayed, tables
 
     rows = tables()
     none = dict.fromkeys(("moved", "avoidable", "spread", "idle", "best_spread", "breaches"))
@@ -163,7 +164,7 @@ def test_a_strategy_that_is_not_there_yet_is_named(tmp_path) -> None:
 
 def test_a_failed_strategy_has_its_row_and_error(tmp_path) -> None:
     """A plug-in that raised an error has a row with its error as text."""
-    from published import replayed, tables
+    from tests.support.published import replayed, tables
 
     rows = tables()
     none = dict.fromkeys(("moved", "avoidable", "spread", "idle", "best_spread", "breaches"))
@@ -212,7 +213,7 @@ def test_a_run_without_anything_has_a_page(tmp_path) -> None:
 
 def test_a_time_beyond_the_calendar_is_no_error(tmp_path) -> None:
     """A timestamp of any 64 bits does not break the page."""
-    from published import rebalance, tables
+    from tests.support.published import rebalance, tables
 
     rows = tables()
     rows["rebalances"] += [

@@ -8,11 +8,12 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from tests.support.published import group, published, rebalance, replayed, tables
+from tests.support.synthetic_runs import published_run, synthetic
+
 from partage.report.data import read_run
 from partage.report.terminal import _Name, summary
 from partage.tables.statuses import FAILED, RECORDED, REFUSED
-from published import group, published, rebalance, replayed, tables
-from synthetic_runs import published_run, synthetic
 
 
 def printed(out, width: int = 100) -> str:

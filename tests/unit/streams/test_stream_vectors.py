@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.stream_problems import ANSWERS, answer, lines, server_answer
 
 from partage.errors import InvalidConfigError
 from partage.streams import TaskId
-from stream_problems import ANSWERS, answer, lines, server_answer
 
 
 def as_printed(out):

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import google_crc32c
 import pytest
+from tests.support.wire_damage import peak_of
+from tests.support.wire_samples import ROOT
 
 from partage.capture.unpacking import unpacked
 from partage.errors import WireFormatError
@@ -24,8 +26,6 @@ from partage.wire.batches import (
 )
 from partage.wire.errors import LengthError, TruncatedError, UnsupportedVersionError
 from partage.wire.metadata_log import decode_metadata_record
-from wire_damage import peak_of
-from wire_samples import ROOT
 
 COMPRESSED = ROOT / "tests" / "data" / "segments" / "compressed.log"
 crc32c = google_crc32c.value

@@ -6,6 +6,8 @@ import random
 
 import numpy as np
 import pytest
+from tests.support.wire_damage import damaged
+from tests.support.wire_samples import recorded, unbase64, vectors
 
 from partage import kernels
 from partage.errors import WireFormatError
@@ -15,8 +17,6 @@ from partage.wire.columns import classic_groups as module
 from partage.wire.columns.classic_groups import classic_columns
 from partage.wire.consumer_protocol import encode_assignment, encode_subscription
 from partage.wire.group_log import decode_value, encode_record
-from wire_damage import damaged
-from wire_samples import recorded, unbase64, vectors
 
 CLASSIC = 2
 FORMS = ["interpreted", "compiled"]

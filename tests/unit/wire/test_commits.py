@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.wire_samples import recorded, unbase64, vectors
 
 from partage import kernels
 from partage.errors import WireFormatError
@@ -16,7 +17,6 @@ from partage.wire.columns import BinaryColumn, CodedColumn
 from partage.wire.columns.commits import TOMBSTONE, decode_offset_commits
 from partage.wire.group_log import decode_record, encode_record
 from partage.wire.schema import UNKNOWN_TAGS
-from wire_samples import recorded, unbase64, vectors
 
 
 @pytest.fixture(autouse=True, params=["compiled", "interpreted"])

@@ -8,6 +8,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.wire_samples import unbase64, vectors
 
 from partage.errors import WireFormatError
 from partage.wire import consumer_protocol as protocol
@@ -17,7 +18,6 @@ from partage.wire.sticky_userdata import (
     decode_sticky_user_data,
     encode_sticky_user_data,
 )
-from wire_samples import unbase64, vectors
 
 
 def _text(data):

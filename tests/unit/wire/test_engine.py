@@ -9,6 +9,7 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.wire_samples import messages
 
 from partage.errors import WireFormatError
 from partage.java import strings, uuids
@@ -17,7 +18,6 @@ from partage.wire.errors import EncodingError, LengthError, TruncatedError, Unsu
 from partage.wire.group_log import KEYS, VALUES, decode_record, encode_record
 from partage.wire.primitives import LONGEST_STRING, Reader, Writer
 from partage.wire.schema import UNKNOWN_TAGS, default_of, parse_message
-from wire_samples import messages
 
 LAYOUTS = [(m, v) for m in messages() for v in range(m.versions.lowest, m.versions.highest + 1)]
 NAMES = [f"{m.name}-v{v}" for m, v in LAYOUTS]

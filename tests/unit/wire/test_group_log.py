@@ -7,6 +7,15 @@ import functools
 import itertools
 
 import pytest
+from tests.support.wire_samples import (
+    decoded_lines,
+    distinct_group_records,
+    recorded,
+    typed,
+    unbase64,
+    vectors,
+    without_unknown,
+)
 
 from partage.errors import WireFormatError
 from partage.wire import group_log
@@ -21,15 +30,6 @@ from partage.wire.errors import (
 from partage.wire.group_log import KEYS, VALUES
 from partage.wire.record_json import plain_json, to_json
 from partage.wire.schema import UNKNOWN_TAGS
-from wire_samples import (
-    decoded_lines,
-    distinct_group_records,
-    recorded,
-    typed,
-    unbase64,
-    vectors,
-    without_unknown,
-)
 
 
 def test_every_recorded_record_is_decoded_as_kafka_did():

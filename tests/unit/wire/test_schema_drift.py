@@ -7,9 +7,8 @@ import re
 import zipfile
 
 import pytest
-
-import jvm
-from wire_samples import layout_documents
+from tests.support import jvm
+from tests.support.wire_samples import layout_documents
 
 FOLDERS = {
     "kafka-group-coordinator-4.3.1.jar": "common/message/",

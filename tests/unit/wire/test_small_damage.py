@@ -7,12 +7,12 @@ import sys
 import threading
 
 import pytest
+from tests.support.wire_damage import payloads_of, peak_of
 
 from partage.errors import WireFormatError
 from partage.wire.consumer_protocol import decode_assignment, decode_subscription
 from partage.wire.group_log import VALUES, decode_record, encode_record
 from partage.wire.sticky_userdata import decode_sticky_user_data
-from wire_damage import payloads_of, peak_of
 
 KILO, TIMES = 1024, 100
 READERS = {

@@ -6,10 +6,10 @@ import lzma
 import re
 
 import pytest
+from tests.support.wire_samples import CAPTURE, recorded
 
 from partage.wire.group_log import decode_record
 from partage.wire.record_json import to_json
-from wire_samples import CAPTURE, recorded
 
 CLASSIC, SERVER = "views-join", 17
 

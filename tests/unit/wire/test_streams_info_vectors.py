@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.streams_samples import (
+    assignment_of,
+    assignment_view,
+    java_name,
+    subscription_of,
+    subscription_view,
+)
+from tests.support.wire_samples import unbase64, vectors
 
 from partage.errors import WireFormatError
 from partage.wire.errors import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
@@ -11,14 +19,6 @@ from partage.wire.streams.subscription_info import (
     decode_subscription_info,
     encode_subscription_info,
 )
-from streams_samples import (
-    assignment_of,
-    assignment_view,
-    java_name,
-    subscription_of,
-    subscription_view,
-)
-from wire_samples import unbase64, vectors
 
 SUBSCRIPTIONS = vectors("streams-subscription-info")
 ASSIGNMENTS = vectors("streams-assignment-info")

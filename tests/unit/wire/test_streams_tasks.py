@@ -6,6 +6,9 @@ import random
 import tracemalloc
 
 import pytest
+from tests.support.streams_made import made_subscription
+from tests.support.streams_samples import subscription_of
+from tests.support.wire_damage import damaged
 
 from partage.errors import InvalidProblemError, WireFormatError
 from partage.legacy.kip441_messages import (
@@ -34,9 +37,6 @@ from partage.wire.streams.subscription_info import (
     decode_subscription_info,
     encode_subscription_info,
 )
-from streams_made import made_subscription
-from streams_samples import subscription_of
-from wire_damage import damaged
 
 MANY = 100_000
 PROCESS = bytes(range(16))

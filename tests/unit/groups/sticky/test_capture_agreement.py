@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from captured import clusters, generations, group_records
+from tests.support.captured import clusters, generations, group_records
+
 from partage.history.agreement import check_agreement
 
 

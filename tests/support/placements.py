@@ -8,7 +8,7 @@ from pathlib import Path
 import partage as pg
 from partage.replicas import StripedPlacer
 
-VECTORS = Path(__file__).parent / "data" / "vectors" / "consumer"
+VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "consumer"
 
 
 def vectors(name):

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _SOMETHING_IS_MISSING = 3
 
 

@@ -13,7 +13,7 @@ from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation, LifecycleEvent
 from partage.history.records import LogPosition, parse_classic_state
 
-DATA = Path(__file__).parent / "data" / "capture"
+DATA = Path(__file__).parents[1] / "data" / "capture"
 SAMPLE = Path(str(resources.files("partage"))) / "sample"
 
 

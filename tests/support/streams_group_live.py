@@ -1,6 +1,6 @@
 """A real Kafka Streams application under the streams protocol (KIP-1071), lived and recorded.
 
-    python -m tests.streams_group_live tests/data/streams/groups/another.json.xz --seed 7
+    python -m tests.support.streams_group_live tests/data/streams/groups/another.json.xz --seed 7
 
 Three instances with one standby; one is killed, one is added, the killed one comes back with its
 disk, another is killed. What is recorded is what the coordinator wrote down: its records of the
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, TopicPartition
-from tests.brokers import brokers
-from tests.streams_live import INTERNAL, NAME, TOPICS, Script, Stage, _until
-from tests.streams_recording import write
+from tests.support.brokers import brokers
+from tests.support.streams_live import INTERNAL, NAME, TOPICS, Script, Stage, _until
+from tests.support.streams_recording import write
 
 from partage.wire.group_log import decode_key
 

@@ -9,8 +9,9 @@ import sys
 import tracemalloc
 import warnings
 
+from tests.support.wire_samples import distinct_group_records, unbase64, vectors
+
 from partage.errors import WireFormatError
-from wire_samples import distinct_group_records, unbase64, vectors
 
 LONGEST = 3000
 # Measurements of a peak in a forked process: the first ones refill the interpreter's free lists.

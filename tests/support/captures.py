@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import parquet
-
-from captured import SAMPLE
+from tests.support.captured import SAMPLE
 
 
 def records() -> pa.Table:

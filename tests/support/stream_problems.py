@@ -25,7 +25,7 @@ from partage.streams.task_assignment_utils import (
     optimize_rack_aware_standby_tasks,
 )
 
-VECTORS = Path(__file__).parent / "data" / "vectors" / "streams"
+VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "streams"
 
 
 def lines(kind):

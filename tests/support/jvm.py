@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.processes import ROOT, Closes, built, skip
+from tests.support.processes import ROOT, Closes, built, skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

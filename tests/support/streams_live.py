@@ -1,6 +1,6 @@
 """A real Kafka Streams application on a real broker, lived through and recorded.
 
-    python -m tests.streams_live tests/data/streams/another.json.xz --seed 7
+    python -m tests.support.streams_live tests/data/streams/another.json.xz --seed 7
 
 Three instances with one standby; one is killed, one with an empty disk is added and restores so
 slowly that it is looked at more than once, the killed one comes back, and the leader is killed.
@@ -25,14 +25,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from tests.brokers import brokers
-from tests.jvm import TARGET, java, jvm_classpath
-from tests.streams_recording import write
+from tests.support.brokers import brokers
+from tests.support.jvm import TARGET, java, jvm_classpath
+from tests.support.streams_recording import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.brokers import Brokers
+    from tests.support.brokers import Brokers
 
 NAME = "counts"
 BROKER = {"group.initial.rebalance.delay.ms": 3_000}

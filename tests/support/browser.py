@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from jvm import skip
+from tests.support.jvm import skip
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.jvm import JvmOracle, java
-from tests.processes import ROOT, built
+from tests.support.jvm import JvmOracle, java
+from tests.support.processes import ROOT, built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ import pyarrow.parquet
 from partage.wire.messages import load_message
 from partage.wire.schema import UNKNOWN_TAGS
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CAPTURE = ROOT / "tests" / "data" / "capture"
 VECTORS = ROOT / "tests" / "data" / "vectors" / "consumer"
 SAMPLE = ROOT / "src" / "partage" / "sample"

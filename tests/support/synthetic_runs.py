@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from tests.support.published import group, rebalance, replayed, summary
+
 from partage.tables.statuses import CUMULATIVE, PER_REBALANCE, RECORDED
-from published import group, rebalance, replayed, summary
 
 POLICIES = (
     "eager/range", "eager/range+static", "cooperative/cooperative-sticky", "consumer/uniform",
@@ -117,7 +118,7 @@ def _member(name, generation, position, member) -> dict:
 
 def published_run(out: Path, rows: dict[str, list[dict]]) -> Path:
     """An output folder with these rows."""
-    from published import published
+    from tests.support.published import published
 
     cover = {**summary()["coverage"], "first_ms": BEGIN, "last_ms": BEGIN + 490_000,
              "rebalances": len(rows["rebalances"]), "missing_before": 0}  # fmt: skip

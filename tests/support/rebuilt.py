@@ -6,9 +6,9 @@ from functools import cache
 
 import numpy as np
 from pyarrow import parquet
+from tests.support.captured import SAMPLE, clusters, group_records
+from tests.support.commit_runs import CommitRun, fed
 
-from captured import SAMPLE, clusters, group_records
-from commit_runs import CommitRun, fed
 from partage.history.commits import (
     Commits,
     RecordPositions,

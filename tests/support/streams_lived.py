@@ -1,4 +1,4 @@
-"""A recording of `tests/streams_live.py` as the simulation takes it, and what it must answer."""
+"""A recording of `tests/support/streams_live.py` as the simulation takes it, and what it must answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.streams_recording import subtopologies
+from tests.support.streams_recording import subtopologies
 
 from partage.simulation.streams import (
     ObservedState,

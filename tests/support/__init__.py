@@ -1,0 +1,1 @@
+"""Helpers that tests share: real processes, recorded and synthetic data, small problems."""
