@@ -153,7 +153,7 @@ def test_a_plan_of_a_large_cluster_names_its_size(monkeypatch) -> None:
         found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
         assert found.too_large_for_solver
         assert not found.lacks_solver
-        told = answer(found, "rebalance", most=None, throttle=None).told
+        told = answer(found, "rebalance", most=None, throttle=None).summary
         printed = "\n".join(map(str, _sentences(told)))
         assert "180 pairs of partition and broker, more than the 100 that HiGHS plans" in printed
         fixed = reassign(tasks.fix_racks(heavy(6, 30, 3, seed=2)))
@@ -195,7 +195,7 @@ def test_the_command_prints_what_highs_and_a_joint_choice_would_bring(monkeypatc
     monkeypatch.setattr(reassignments, "is_installed", lambda: False)
     with form("compiled"):
         found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
-    told = answer(found, "rebalance", most=None, throttle=None).told
+    told = answer(found, "rebalance", most=None, throttle=None).summary
     printed = "\n".join(map(str, _sentences(told)))
     assert told["lacks_solver"]
     assert "pip install 'partage[plan]'" in printed
