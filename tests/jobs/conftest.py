@@ -23,10 +23,10 @@ def spark() -> Iterator[object]:
 
 @pytest.fixture(scope="session")
 def replayed(spark: object, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The sample, replayed once: the folder, the summary, and what progress was told."""
+    """The sample, replayed once: the folder, the summary, and the progress reports."""
     from partage.jobs.replay.replay import replay
 
     out: Path = tmp_path_factory.mktemp("replayed") / "out"
-    told: list[tuple[str, int, int]] = []
-    summary = replay(SAMPLE, out, spark=spark, progress=lambda *step: told.append(step))
-    return SimpleNamespace(out=out, summary=summary, told=told)
+    steps: list[tuple[str, int, int]] = []
+    summary = replay(SAMPLE, out, spark=spark, progress=lambda *step: steps.append(step))
+    return SimpleNamespace(out=out, summary=summary, progress=steps)

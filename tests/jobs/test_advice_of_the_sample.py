@@ -11,19 +11,19 @@ from partage.runs.published_run import read_table
 
 
 def test_poll_timeouts_are_those_of_stalled_members(replayed) -> None:
-    """Of the groups with silent members, only those whose members stalled are told to poll."""
+    """Of the groups with silent members, only those whose members stalled get advice to poll."""
     stalled = {e["group"] for e in lines("events.jsonl") if e["what"] == "stall"}
     run = read_run(replayed.out)
-    told = {g.name for g in run.groups for a in advice_for(g) if a.rule == "late-polls"}
+    advised = {g.name for g in run.groups for a in advice_for(g) if a.rule == "late-polls"}
     silent = {r["group"] for r in read_table(replayed.out, "events").to_pylist()
               if r["event"] == "poll"}  # fmt: skip
-    assert told
-    assert told <= stalled
-    assert silent - told
+    assert advised
+    assert advised <= stalled
+    assert silent - advised
 
 
 def test_advice_can_be_followed_and_is_larger_than_the_error(replayed) -> None:
-    """No group is told to do what it does, what its clients lack, or what may be the error."""
+    """No group gets advice to do what it does, what its clients lack, or what may be the error."""
     run = read_run(replayed.out)
     advised = [(g, a) for g in run.groups for a in advice_for(g) if a.policy is not None]
     assert len(advised) >= 5

@@ -39,7 +39,7 @@ def _families(found) -> list[str]:
 
 
 def test_writers_are_named(spark: object, tmp_path: Path) -> None:
-    """Each client's hash is told by its name, and two of them in one topic by both."""
+    """Each client's hash is shown by its name, and two of them in one topic by both."""
     rows = [
         *_records("java", KEYS, "java:builtin", 12),
         *_records("c", KEYS, "librdkafka:consistent_random", 12),
@@ -112,9 +112,9 @@ def test_command(spark: object, tmp_path: Path) -> None:
     rows = [*_records("both", KEYS, "murmur2", 6),
             *_records("both", KEYS, "librdkafka:consistent", 6, at=1_000)]  # fmt: skip
     bad = str(_written(tmp_path / "bad.parquet", rows))
-    told = CliRunner().invoke(app, ["audit", bad, "--quiet"])
-    assert told.exit_code == 3, told.output
-    said = " ".join(told.output.split())
+    result = CliRunner().invoke(app, ["audit", bad, "--quiet"])
+    assert result.exit_code == 3, result.output
+    said = " ".join(result.output.split())
     assert (
         "2 writers disagree: Java, kafka-python, ... (murmur2) 1970-01-01 00:00:00.002 to "
         "00:00:00.299; confluent-kafka, ... (CRC32) 1970-01-01 00:00:01.002 to"
@@ -125,20 +125,20 @@ def test_command(spark: object, tmp_path: Path) -> None:
     assert "1e-86" in said
     few = [("few", i % 3, i, i, b"k%d" % i) for i in range(20)]
     alone = [("alone", 0, i, i, b"k%d" % i) for i in range(50)]
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["audit", str(_written(tmp_path / "f.parquet", few + alone)), "-q"]
     )
-    said = " ".join(told.output.split())
+    said = " ".join(result.output.split())
     assert "alone: of one partition, which every partitioner fits" in said
     assert "few: fewer than 30 keys" in said
     nowhere = [(None, 1, 1, 1, b"a"), ("one", None, 2, 2, b"a"), (None, None, 3, 3, None)]
     rows = [*_records("one", KEYS, "murmur2", 6), *nowhere]
     good = str(_written(tmp_path / "good.parquet", rows))
     asked = ["audit", good, "--json", "--quiet", "--out", str(tmp_path / "out")]
-    told = CliRunner().invoke(app, asked)
-    assert told.exit_code == 0, told.output
-    assert json.loads(told.stdout)["topics"][0]["explained"] == 1.0
-    assert json.loads(told.stdout)["without_a_place"] == 3
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["topics"][0]["explained"] == 1.0
+    assert json.loads(result.stdout)["without_a_place"] == 3
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["clean"]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["audit.html", "audit.json"]
     page = (tmp_path / "out" / "audit.html").read_text()
@@ -196,17 +196,17 @@ def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> Non
 
     class Reader:
         def __init__(self) -> None:
-            self.told: dict[str, str] = {}
+            self.options: dict[str, str] = {}
 
         def format(self, _: str) -> Reader:
             return self
 
         def options(self, **options: str) -> Reader:
-            self.told |= options
+            self.options |= options
             return self
 
         def option(self, name: str, value: str) -> Reader:
-            self.told[name] = value
+            self.options[name] = value
             return self
 
         def load(self) -> None:
@@ -221,8 +221,8 @@ def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> Non
     assert "geheim" not in repr(source)
     with pytest.raises(AskedError):
         audit._pairs(spark, source)
-    assert spark.read.told["kafka.security.protocol"] == "SASL_PLAINTEXT"
-    assert spark.read.told["kafka.sasl.jaas.config"].endswith('"geheim";')
+    assert spark.read.options["kafka.security.protocol"] == "SASL_PLAINTEXT"
+    assert spark.read.options["kafka.sasl.jaas.config"].endswith('"geheim";')
     # A consumer that asks for offsets would need rights on Spark's own group.
     assert asked["spark.sql.streaming.kafka.useDeprecatedOffsetFetching"] == "false"
 
@@ -252,11 +252,11 @@ def test_many_partitions_that_nobody_counted(name: str, before: int, after: int)
     counts = [before] * 700 + [after] * 700
     rows = [(k, int(pg.partition_for([k], partitions=n, partitioner=name)[0]))
             for k, n in zip(keys, counts, strict=True)]  # fmt: skip
-    told = _judged(sorted(set(rows), key=rows.index))
-    assert {w["name"] for w in told["writers"]} == {name}
-    assert {w["partitions"] for w in told["writers"]} == {before, after}
-    assert told["counts"] == [after]
-    assert told["explained"] > 0.99
+    judged = _judged(sorted(set(rows), key=rows.index))
+    assert {w["name"] for w in judged["writers"]} == {name}
+    assert {w["partitions"] for w in judged["writers"]} == {before, after}
+    assert judged["counts"] == [after]
+    assert judged["explained"] > 0.99
 
 
 def test_the_last_partition_that_there_can_be() -> None:

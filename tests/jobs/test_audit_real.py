@@ -26,7 +26,7 @@ MIRRORS = {
     "ship-join-right-store-changelog": {JAVA, CONFLUENT},
 }
 #: Nothing can be said of these, and that is what is said.
-UNTOLD = {
+UNDECIDED = {
     "audit-log": "one partition",
     "connect-cluster-a-config": "one partition",
     "ship-join-bucket-repartition": "too few keys",
@@ -45,7 +45,7 @@ def _answers() -> dict[str, set[str]]:
 
 def test_the_writers_of_all_real_topics_are_named(spark: object, tmp_path: Path) -> None:
     """Each of the recording's topics is given the hashes of the clients that wrote it, no other,
-    and no rival is left; where that cannot be known it is said why.
+    and no rival is left; where that cannot be known the reason is given.
     """
     for name in ("topics.parquet", "cluster.jsonl"):
         (tmp_path / name).symlink_to(Path(SAMPLE) / name)
@@ -53,15 +53,15 @@ def test_the_writers_of_all_real_topics_are_named(spark: object, tmp_path: Path)
     answers = _answers()
     assert set(answers) - set(found) == {"tmp.doomed"}  # deleted before it was recorded
     assert len(found) == 36
-    for topic, told in found.items():
-        names = {w["name"] for w in told.writers}
-        if topic in UNTOLD:
-            assert (told.status, names) == (UNTOLD[topic], set()), topic
+    for topic, audited in found.items():
+        names = {w["name"] for w in audited.writers}
+        if topic in UNDECIDED:
+            assert (audited.status, names) == (UNDECIDED[topic], set()), topic
             continue
         assert names == MIRRORS.get(topic, answers[topic]), topic
-        assert told.counts_known
-        assert told.broken == (len(names) > 1)
-        assert all(not w["rivals"] for w in told.writers), topic
+        assert audited.counts_known
+        assert audited.broken == (len(names) > 1)
+        assert all(not w["rivals"] for w in audited.writers), topic
     came = [w["name"] for w in found["keyed.two-writers"].writers]
     assert came == [JAVA, CONFLUENT]
 

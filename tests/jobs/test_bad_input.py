@@ -47,16 +47,16 @@ def replayed(folder: Path, out: Path) -> tuple[dict, str, dict]:
     done = partage("replay", folder, "--out", out, "--policy", "eager/range", "--quiet")
     assert done.exit_code == 0, done.output
     page = (out / "report.html").read_text()
-    told = partage("report", out, "--format", "json")
-    assert told.exit_code == 0, told.output
+    report = partage("report", out, "--format", "json")
+    assert report.exit_code == 0, report.output
     terminal = partage("report", out, "--format", "terminal")
     assert terminal.exit_code == 0, terminal.output
-    assert "Traceback" not in done.output + told.output + terminal.output
-    return PublishedRun(out).summary, page, json.loads(told.stdout)
+    assert "Traceback" not in done.output + report.output + terminal.output
+    return PublishedRun(out).summary, page, json.loads(report.stdout)
 
 
-def notes(told: dict) -> str:
-    return " ".join(told["trust"]["notes"])
+def notes(report: dict) -> str:
+    return " ".join(report["trust"]["notes"])
 
 
 def page_groups(page: str) -> list[dict]:
@@ -68,29 +68,29 @@ def page_groups(page: str) -> list[dict]:
 
 
 def test_without_metadata_and_without_batches(tmp_path: Path) -> None:
-    """Partition counts are inferred, transactions are not told apart: the page says both."""
+    """Partition counts are inferred, transactions are not distinguished: the page says both."""
     folder = capture(tmp_path / "c", of(*GROUPS))
     for name in ("cluster.jsonl", "batches.parquet"):
         (folder / name).unlink()
-    summary, page, told = replayed(folder, tmp_path / "out")
+    summary, page, report = replayed(folder, tmp_path / "out")
     assert summary["coverage"]["rebalances"] > 30
     for said in ("There is no cluster metadata: partition counts are inferred",
                  "There is no batches.parquet"):  # fmt: skip
         assert said in page
-        assert said in notes(told)
+        assert said in notes(report)
 
 
 def test_from_the_middle_of_its_life(tmp_path: Path) -> None:
-    """Generations before the log's beginning are counted, hatched, and told as missing."""
+    """Generations before the log's beginning are counted, hatched, and reported as missing."""
     table = of("billing")
     kinds = [decode_record(k, v).type if k else "" for k, v in zip(
         table["key"].to_pylist(), table["value"].to_pylist(), strict=True)]  # fmt: skip
     own = np.flatnonzero(np.array(kinds) == "GROUP_METADATA")
     later = table.slice(int(own[len(own) // 2]))
-    summary, page, told = replayed(capture(tmp_path / "c", later), tmp_path / "out")
+    summary, page, report = replayed(capture(tmp_path / "c", later), tmp_path / "out")
     cover = summary["coverage"]
     assert cover["missing_before"] > 0
-    assert "happened that the log no longer has" in notes(told)
+    assert "happened that the log no longer has" in notes(report)
     (group,) = page_groups(page)
     assert group["gaps"][0][2] == cover["missing_before"]
     row = read_table(tmp_path / "out", "rebalances").sort_by("time_ms").to_pylist()[0]
@@ -107,11 +107,11 @@ def test_clocks_that_go_backwards(tmp_path: Path) -> None:
     times[5] = 0
     wrong = table.set_column(2, "timestamp_ms", pa.array(times))
     assert table.schema.names[2] == "timestamp_ms"
-    found, page, told = replayed(capture(tmp_path / "d", wrong), tmp_path / "wrong")
+    found, page, report = replayed(capture(tmp_path / "d", wrong), tmp_path / "wrong")
     assert found["coverage"]["rebalances"] == len(rebalances("billing"))
     assert found["coverage"]["misdated"] == 1
     assert found["coverage"]["first_ms"] > 1_700_000_000_000
-    assert "1 record of a time that the records around contradict" in notes(told)
+    assert "1 record of a time that the records around contradict" in notes(report)
     assert "1970" not in page.partition("</header>")[0]
     for group in page_groups(page):
         assert group["last"] - group["first"] < 3_600_000
@@ -148,7 +148,7 @@ def test_two_clusters_mixed(tmp_path: Path) -> None:
 
 
 def test_the_same_capture_twice(tmp_path: Path) -> None:
-    """Records that are there twice are told with how many, and nothing is published."""
+    """Records that are there twice are reported with their number, and nothing is published."""
     table = of("billing")
     _twice(tmp_path / "c", [table, table])
     done = partage("replay", tmp_path / "c", "--out", tmp_path / "out", "--quiet")

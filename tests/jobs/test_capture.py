@@ -82,9 +82,9 @@ def test_a_missing_column(tmp_path: Path, column: str) -> None:
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_wrong_type(tmp_path: Path, column: str) -> None:
     """Each column of a wrong type is named, with the type it has and the one it should have."""
-    told = refused(capture(tmp_path / "c", COLUMNS | {column: pa.float64()}))
-    assert f"column {column} must be " in told
-    assert "is double" in told
+    message = refused(capture(tmp_path / "c", COLUMNS | {column: pa.float64()}))
+    assert f"column {column} must be " in message
+    assert "is double" in message
 
 
 def test_other_widths_are_welcome(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "has no lines"),
         ("{", "line 1: not JSON"),
@@ -167,15 +167,15 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
         ('{"ts_ms": 1, "brokers": [], "topics": {"t": 5}}', "line 1: topics.t must be an object"),
     ],
 )
-def test_bad_metadata(tmp_path: Path, text: str, told: str) -> None:
+def test_bad_metadata(tmp_path: Path, text: str, message: str) -> None:
     """Each way in which cluster.jsonl can be wrong is named with its line."""
     folder = capture(tmp_path / "c", COLUMNS, [{"partition": 0}])
     (folder / "cluster.jsonl").write_text(text)
-    assert told in refused(folder)
+    assert message in refused(folder)
 
 
 def test_a_half_written_last_line_is_left_out(tmp_path: Path) -> None:
-    """Who was killed while it wrote leaves a line without an end: it is left out, and told."""
+    """Who was killed while it wrote leaves a line without an end: it is left out and reported."""
     folder = tmp_path / "c"
     folder.mkdir()
     for name in ("consumer_offsets.parquet", "cluster.jsonl"):
@@ -189,7 +189,7 @@ def test_a_half_written_last_line_is_left_out(tmp_path: Path) -> None:
 
 
 def test_no_metadata(tmp_path: Path) -> None:
-    """Without cluster.jsonl and batches.parquet there are no states and no batches: told later."""
+    """Without cluster.jsonl and batches.parquet there are no states and no batches: reported later."""
     folder = capture(tmp_path / "c", COLUMNS, [{"partition": 0}])
     (folder / "cluster.jsonl").unlink()
     found = open_capture(folder)

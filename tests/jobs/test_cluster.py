@@ -39,9 +39,9 @@ def test_two_executors_get_this_package_and_give_the_same_tables(spark, tmp_path
     folder = capture(tmp_path / "c", records().slice(0, 20_000))
     command = [sys.executable, "-c", _RUN, str(folder), str(tmp_path / "cluster")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["decoded"] == 20_000
-    assert all("partage-shipped.zip" in file for file in told["files"]), told["files"]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["decoded"] == 20_000
+    assert all("partage-shipped.zip" in file for file in result["files"]), result["files"]
     replay(folder, tmp_path / "local", spark=spark, policies=["eager/range"])
     for name in set(TABLES) - {"runs"}:
         assert rows_of(tmp_path / "cluster", name) == rows_of(tmp_path / "local", name), name

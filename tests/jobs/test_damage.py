@@ -27,7 +27,7 @@ from partage.wire.group_log import encode_record  # noqa: E402
 
 
 def test_a_time_that_is_none_is_a_bad_record() -> None:
-    """A record at the end of int64 is told as bad; differences with it would end the whole run."""
+    """A record at the end of int64 is reported as bad; differences with it would end the whole run."""
     rows = records().slice(0, 4).to_pylist()
     rows[1]["timestamp_ms"], rows[2]["timestamp_ms"] = -(2**63), 2**63 - 1
     table = pa.Table.from_pylist(rows, records().schema)

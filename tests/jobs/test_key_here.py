@@ -124,8 +124,8 @@ def test_every_format_and_path(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize("name", ["parquet", "in.csv", "in.jsonl", "in.json"])
-def test_a_wrong_column_is_told_before_spark_starts(folder: Path, name: str) -> None:
-    """Missing, nested, or without a serializer: known from the schema, whoever would read it."""
+def test_a_wrong_column_is_reported_before_spark_starts(folder: Path, name: str) -> None:
+    """Missing, nested, or without a serializer: known from the schema, for each reader."""
     where = str(folder / name)
     for master in (None, "local[1]"):
         with pytest.raises(InvalidConfigError, match=r"no such column.*found: id"):
@@ -142,7 +142,7 @@ def test_a_wrong_column_is_told_before_spark_starts(folder: Path, name: str) -> 
 
 @pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
         ("a.csv", "", "is empty"),
         ("a.csv", "id,id\n1,2\n", "2 columns"),
@@ -153,10 +153,10 @@ def test_a_wrong_column_is_told_before_spark_starts(folder: Path, name: str) -> 
         ("a.json", "[" * 100_000, "cannot be read as JSON"),
     ],
 )
-def test_damaged_text(tmp_path: Path, name: str, text: str, told: str) -> None:
+def test_damaged_text(tmp_path: Path, name: str, text: str, message: str) -> None:
     """One line that names the file, for whatever is wrong in it."""
     (tmp_path / name).write_text(text)
-    with pytest.raises(InvalidConfigError, match=told) as raised:
+    with pytest.raises(InvalidConfigError, match=message) as raised:
         analyse_keys(str(tmp_path / name), InputColumns("id"), [6])
     assert name in str(raised.value) or str(tmp_path) in str(raised.value)
 
@@ -208,7 +208,7 @@ def test_times(column: pa.Array, at: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "told"),
+    ("column", "message"),
     [
         (pa.array([1_700_000_000_000_000]), "after the year 9999; are these microseconds"),
         (pa.array([1_700_000_000, 1_700_000_600]), "are these seconds"),
@@ -218,14 +218,14 @@ def test_times(column: pa.Array, at: list[int]) -> None:
         (pa.array([1 << 62]), "after the year 9999"),
     ],
 )
-def test_what_is_no_time(column: pa.Array, told: str) -> None:
+def test_what_is_no_time(column: pa.Array, message: str) -> None:
     """Refused by name, before a table of hours of 1970 or of the year 55840 is made of it."""
-    with pytest.raises(InvalidConfigError, match=told):
+    with pytest.raises(InvalidConfigError, match=message):
         times_of(column, "t")
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_records_without_a_time_are_told(tmp_path: Path) -> None:
+def test_records_without_a_time_are_reported(tmp_path: Path) -> None:
     """They are counted, in no hour; a rate of none at all is refused."""
     table = pa.table({"k": ["a", "b", "c"], "t": pa.array([HOUR, None, -5], pa.timestamp("ms"))})
     parquet.write_table(table, tmp_path / "a.parquet")
@@ -264,10 +264,10 @@ def test_a_thread_that_fails_stops_the_others(folder: Path, monkeypatch) -> None
 @pytest.mark.usefixtures("no_spark")
 def test_advice(folder: Path, table: pa.Table) -> None:
     """Who shares the hottest partition, and into how many keys the hottest must be split."""
-    told = CliRunner().invoke(app, ["keys", str(folder / "parquet"), "-k", "meta.tenant", "-p",
+    result = CliRunner().invoke(app, ["keys", str(folder / "parquet"), "-k", "meta.tenant", "-p",
                                     "6,24", "-q"])  # fmt: skip
-    assert told.exit_code == 0, told.output
-    said = " ".join(told.output.split())
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
     found = analyse_keys(str(folder / "parquet"), InputColumns("id"), [6, 24])
     hot, load = found.hottest[0], found.loads[24]
     assert pg.partition_for([hot.key], partitions=24).tolist() == [load.hottest]

@@ -164,7 +164,7 @@ def test_as_many_partitions_as_there_can_be(spark: object, written: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("columns", "settings", "told"),
+    ("columns", "settings", "message"),
     [
         (InputColumns("nothing"), {}, "no such column"),
         (InputColumns("nested"), {}, "nested"),
@@ -177,10 +177,10 @@ def test_as_many_partitions_as_there_can_be(spark: object, written: Path) -> Non
         (InputColumns("id", time="payload"), {}, "is no time"),
     ],
 )
-def test_bad_input(spark: object, written: Path, columns, settings, told: str) -> None:
+def test_bad_input(spark: object, written: Path, columns, settings, message: str) -> None:
     """A wrong column, count or limit is refused by name, in the driver or in a worker."""
     counts = settings.pop("counts", [6])
-    with pytest.raises(InvalidConfigError, match=told):
+    with pytest.raises(InvalidConfigError, match=message):
         analyse_keys(str(written), columns, counts, spark=spark, **settings)
 
 
@@ -224,9 +224,9 @@ def test_only_nulls(spark: object, tmp_path: Path) -> None:
 def test_command(spark: object, written: Path, tmp_path: Path) -> None:
     """The command prints, writes tables and a page, and takes no damage from a key's name."""
     asked = ["keys", str(written), "--key", "id", "-p", "6,12", "--out", str(tmp_path), "-q"]
-    told = CliRunner().invoke(app, asked)
-    assert told.exit_code == 0, told.output
-    assert "hottest keys" in told.output
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    assert "hottest keys" in result.output
     page = (tmp_path / "keys.html").read_text()
     assert "times the mean" in page.replace("\n", " ")
     assert parquet.read_table(tmp_path / "spread.parquet")["records"].to_pylist()

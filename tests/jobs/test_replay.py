@@ -33,16 +33,16 @@ def test_agreement_with_the_record(replayed) -> None:
     found = replayed.summary["agreement"]
     assert found["by_strategy"]["range"] == {"counted": 95, "agreed": 94}
     assert found["by_strategy"]["roundrobin"] == {"counted": 27, "agreed": 26}
-    told = {(d["group"], d["generation"]): d["why"] for d in found["disagreements"]
+    found_by_key = {(d["group"], d["generation"]): d["why"] for d in found["disagreements"]
             if d["strategy"] in ("range", "roundrobin")}  # fmt: skip
-    assert set(told) == {("inventory-sync", 9), ("mailer.alerts", 5)}
-    assert "lacked the rack of broker 2" in told["inventory-sync", 9]
+    assert set(found_by_key) == {("inventory-sync", 9), ("mailer.alerts", 5)}
+    assert "lacked the rack of broker 2" in found_by_key["inventory-sync", 9]
     assert found["by_protocol"]["classic"] == {"counted": 317, "agreed": 311}
     assert found["by_strategy"]["streams:high-availability"] == {"counted": 17, "agreed": 17}
     assert found["by_protocol"]["consumer"]["agreed"] >= 144
     assert found["by_protocol"]["share"] == {"counted": 40, "agreed": 39}
     assert all(d["why"] for d in found["disagreements"])
-    assert "101637 ms behind: topic emails missing" in told["mailer.alerts", 5]
+    assert "101637 ms behind: topic emails missing" in found_by_key["mailer.alerts", 5]
 
 
 def test_plans_of_other_clients_are_judged_by_their_dialect(replayed) -> None:
@@ -108,9 +108,9 @@ def test_every_policy_lives_every_rebalance(replayed) -> None:
     assert {r["status"] for r in rows} <= {DONE, REFUSED}
     assert replayed.summary["strategies"]["not_yet"] == {}
     assert replayed.summary["failures"] == []
-    told = {(r["policy"], r["reading"]): r for r in replayed.summary["policies"]}
-    assert set(told) == set(seen)
-    assert told[RECORDED, RECORDED]["rebalances"] == 580
+    found_by_key = {(r["policy"], r["reading"]): r for r in replayed.summary["policies"]}
+    assert set(found_by_key) == set(seen)
+    assert found_by_key[RECORDED, RECORDED]["rebalances"] == 580
 
 
 def renamed(table, old: str, new: str):
@@ -129,7 +129,7 @@ def renamed(table, old: str, new: str):
     return type(table).from_pylist(rows, table.schema)
 
 
-def test_strategies_that_do_not_exist_are_told(spark, tmp_path: Path) -> None:
+def test_unknown_strategies_are_reported(spark, tmp_path: Path) -> None:
     """A strategy that groups chose and Partage lacks has a row for each such rebalance."""
     folder = capture(tmp_path / "c", renamed(records(), "sticky", "acme-assignor"))
     summary = replay(folder, tmp_path / "out", spark=spark, policies=["own", "range"])
@@ -227,7 +227,7 @@ def in_parts(tmp_path: Path, parts: list[tuple[int, int]]) -> Path:
     return folder
 
 
-def test_a_capture_given_twice_is_told(spark, tmp_path: Path) -> None:
+def test_a_capture_given_twice_is_reported(spark, tmp_path: Path) -> None:
     """Records that are there twice end the run with their place; nothing is published."""
     folder = in_parts(tmp_path, [(0, 3_000), (2_000, 1_500)])
     with pytest.raises(InvalidCaptureError, match=r"1000 places .* was a capture given twice"):
@@ -236,7 +236,7 @@ def test_a_capture_given_twice_is_told(spark, tmp_path: Path) -> None:
 
 
 def test_without_metadata_it_is_inferred(spark, tmp_path: Path) -> None:
-    """No cluster.jsonl, no batches: partition counts come from assignments, and it is said."""
+    """No cluster.jsonl, no batches: partition counts come from assignments, and a note says so."""
     folder = capture(tmp_path / "c", records().slice(0, 20_000))
     (folder / "cluster.jsonl").unlink()
     (folder / "batches.parquet").unlink(missing_ok=True)
@@ -264,7 +264,7 @@ def test_some_groups_and_some_time(spark, replayed, tmp_path: Path) -> None:
     assert {(r["group"], r["incarnation"], r["generation"]) for r in lived} <= wanted
 
 
-def test_a_pattern_that_no_group_has_is_told(spark, tmp_path: Path) -> None:
+def test_a_pattern_without_a_group_is_reported(spark, tmp_path: Path) -> None:
     """A misspelt pattern is an error, and nothing is published."""
     folder = capture(tmp_path / "c", records().slice(0, 2_000))
     with pytest.raises(InvalidConfigError, match="no group of the capture is called so"):
@@ -347,15 +347,15 @@ def test_offsets_only(spark, tmp_path: Path) -> None:
     assert read_table(tmp_path / "out", "rebalances").num_rows == 0
 
 
-def test_progress_is_told(replayed) -> None:
-    """Each stage is told when it begins and ends, with tasks in between, in order."""
-    stages = list(dict.fromkeys(stage for stage, _, _ in replayed.told))
+def test_progress_is_reported(replayed) -> None:
+    """Each stage is reported when it begins and ends, with tasks in between, in order."""
+    stages = list(dict.fromkeys(stage for stage, _, _ in replayed.progress))
     assert stages == [
         "check", "start Spark", "decode", "records", "histories", "rebalances", "replay", "publish"
     ]  # fmt: skip
     assert list(replayed.summary["seconds"]) == [s for s in stages[:-1] if s not in COUNTS]
-    assert {("records", 94_434, 94_434), ("rebalances", 688, 688)} <= set(replayed.told)
-    assert all(0 <= done <= total for _, done, total in replayed.told)
+    assert {("records", 94_434, 94_434), ("rebalances", 688, 688)} <= set(replayed.progress)
+    assert all(0 <= done <= total for _, done, total in replayed.progress)
 
 
 def test_a_run_that_does_not_add_up_is_not_published(spark, tmp_path: Path, monkeypatch) -> None:

@@ -31,9 +31,9 @@ def test_spark_finds_what_one_after_the_other_finds(spark: SparkSession) -> None
     """Figures, rebalances and spans of every combination, in their order; progress comes to an end."""
     application = read_application(APP)
     every = cells(["high-availability", "server-sticky"], SWEEPS)
-    told: list[tuple[str, int, int]] = []
+    steps: list[tuple[str, int, int]] = []
     found = sweep(
-        application, every, keep=True, spark=spark, progress=lambda *step: told.append(step)
+        application, every, keep=True, spark=spark, progress=lambda *step: steps.append(step)
     )
     here = [simulate_cell(application, cell) for cell in every]
     assert [measures for measures, _ in found] == [measures for _, measures in here]
@@ -41,7 +41,7 @@ def test_spark_finds_what_one_after_the_other_finds(spark: SparkSession) -> None
     assert [kept for _, kept in found] == [
         json.loads(json.dumps(played.to_dict())) for played, _ in here
     ]
-    assert told[-1] == ("play", 1, 1)
+    assert steps[-1] == ("play", 1, 1)
 
 
 def test_nothing_is_kept_that_nobody_asked_for(spark: SparkSession) -> None:
@@ -50,7 +50,7 @@ def test_nothing_is_kept_that_nobody_asked_for(spark: SparkSession) -> None:
     assert found[1] == {}
 
 
-def test_what_a_worker_refuses_is_told_in_its_words(spark: SparkSession) -> None:
+def test_an_error_of_a_worker_keeps_its_message(spark: SparkSession) -> None:
     """A value that Kafka refuses fails with the setting's name, not with Spark's traceback."""
     every = cells(["high-availability"], {"max.warmup.replicas": ["1", "0"]})
     with pytest.raises(InvalidConfigError, match=r"max\.warmup\.replicas"):

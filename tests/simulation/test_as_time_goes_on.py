@@ -1,4 +1,4 @@
-"""Lives that are told as time goes on, of scenes that come as it does: the same as all at once."""
+"""Histories simulated rebalance by rebalance: the same as all at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _world(group, found):
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_life_that_is_forgotten_as_it_goes_is_the_same(group, monkeypatch) -> None:
-    """Rows held for a few rebalances only, scenes from an iterator: row by row what it was."""
+    """Rows held for a few rebalances only, rebalances from an iterator: each row is equal."""
     found = tuple(recorded_rebalances(rebalances(group), clusters()))
     world = _world(group, found)
     for name in POLICIES:
@@ -43,11 +43,11 @@ def test_a_life_that_is_forgotten_as_it_goes_is_the_same(group, monkeypatch) -> 
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_scenes_come_out_behind_their_rebalances(group) -> None:
-    """A few rebalances later each scene is what it is when all is known, late returns aside."""
+def test_recorded_rebalances_follow_their_generations(group) -> None:
+    """A few rebalances later each is what it is when all is known, late returns aside."""
     whole = list(recorded_rebalances(rebalances(group), clusters()))
     maker = RecordedRebalanceBuilder(clusters(), behind=12)
-    some = [scene for found in rebalances(group) for scene in maker.feed(found)]
+    some = [one_rebalance for found in rebalances(group) for one_rebalance in maker.feed(found)]
     assert len(some) == max(0, len(whole) - 12)
     some += maker.finish()
     assert [s.generation for s in some] == [s.generation for s in whole]
@@ -61,10 +61,10 @@ class _Kept:
     """In place of a keeper: what it was given."""
 
     def __init__(self) -> None:
-        self.told, self.world = [], None
+        self.rows, self.world = [], None
 
-    def add(self, told) -> None:
-        self.told.append(told)
+    def add(self, row) -> None:
+        self.rows.append(row)
 
     def keep(self, group, evidence, usual_ms):
         self.world = evidence, usual_ms
@@ -73,7 +73,7 @@ class _Kept:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
-    """Scenes with their own pauses and rows, in order, and the group's usual length."""
+    """Rebalances with their own pauses and rows, in order, and the group's usual length."""
     found = list(rebalances(group))
     pauses = [one for one in rebuilt(group)[1] if isinstance(one, Pause)]
     whole = list(recorded_rebalances(found, clusters()))
@@ -86,11 +86,11 @@ def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
     for number in range(len(found)):
         telling.row({"number": number})
     telling.finish(group, {})
-    assert [row["number"] for _, row in kept.told] == list(range(len(found)))
+    assert [row["number"] for _, row in kept.rows] == list(range(len(found)))
     evidence = CommitEvidence.of(pauses)
-    for (scene, _), wanted in zip(kept.told, whole, strict=True):
+    for (one_rebalance, _), wanted in zip(kept.rows, whole, strict=True):
         at = wanted.generation
-        assert scene.generation == at
-        assert scene.pauses == evidence.of_rebalance(at.incarnation, at.number)
+        assert one_rebalance.generation == at
+        assert one_rebalance.pauses == evidence.of_rebalance(at.incarnation, at.number)
     assert kept.world[1] == SimulationContext.of(clusters(), whole, evidence).usual_ms
     assert dict(kept.world[0].intervals) == dict(evidence.intervals)

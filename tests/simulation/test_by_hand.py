@@ -44,7 +44,7 @@ def joined_and_left():
     )
 
 
-def told():
+def simulated():
     # Nothing is known of the third rebalance: it takes as long as is usual, 2 to 4 s.
     seen = pauses(2, 8_000, 12_000, {0: 0, 1: 0, 2: 0, 3: 5})
     rates = {("t", p): 10.0 for p in range(4)}
@@ -57,7 +57,7 @@ def figures(rows):
 
 def test_the_record_is_measured_like_everybody_else() -> None:
     """The second rebalance moves 2 partitions and stops all 4 for 2 to 4 s; 5 are read again."""
-    rows = told().recorded()
+    rows = simulated().recorded()
     # Third: b is gone, so nothing moves from one living member to another; all 4 stop.
     assert figures(rows) == [
         (1, 0, True, 0, Bounds(0, 0), None),
@@ -72,7 +72,7 @@ def test_the_record_is_measured_like_everybody_else() -> None:
 @pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 def test_eager_stops_everything_that_was_read(reading) -> None:
     """range: as recorded; of the third no rewind is known, so at most a second's records each."""
-    rows = getattr(told(), reading)("eager/range")
+    rows = getattr(simulated(), reading)("eager/range")
     assert figures(rows) == [
         (1, 0, True, 0, Bounds(0, 0), Bounds(0, 0)),
         (2, 0, True, 2, Bounds(8, 16), Bounds(5, 5)),
@@ -84,11 +84,11 @@ def test_eager_stops_everything_that_was_read(reading) -> None:
 @pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 def test_cooperative_stops_what_moves_in_a_second_phase(reading) -> None:
     """B gets nothing at first; the follow-up hands 2 partitions over, and only those stop."""
-    rows = getattr(told(), reading)("cooperative/cooperative-sticky")
+    rows = getattr(simulated(), reading)("cooperative/cooperative-sticky")
     assert [(r.generation, r.step, r.measured.moved) for r in rows] == [
         (1, 0, 0), (2, 0, 0), (2, 1, 2), (3, 0, 0),
     ]  # fmt: skip
-    # What b left behind in the third is handed out at once: 2 partitions for 2 to 4 s.
+    # What b left behind in the third is assigned at once: 2 partitions for 2 to 4 s.
     assert [r.stopped for r in rows] == [Bounds(0, 0), Bounds(0, 0), Bounds(4, 8), Bounds(4, 8)]
     assert [r.measured.spread for r in rows] == [0, None, 0, 0]
     assert [r.measured.avoidable for r in rows] == [0, 0, 0, 0]
@@ -98,7 +98,7 @@ def test_cooperative_stops_what_moves_in_a_second_phase(reading) -> None:
 @pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 def test_consumer_moves_the_same_without_a_second_phase(reading) -> None:
     """The coordinator's target is one step; only the 2 partitions that move stop."""
-    rows = getattr(told(), reading)("consumer/uniform")
+    rows = getattr(simulated(), reading)("consumer/uniform")
     assert [(r.generation, r.step, r.measured.moved) for r in rows] == [
         (1, 0, 0), (2, 0, 2), (3, 0, 0),
     ]  # fmt: skip
@@ -116,15 +116,15 @@ def bounced():
 
 def test_a_static_member_that_is_back_in_time_causes_nothing() -> None:
     """Both rebalances fall away; b's 2 partitions stand still for the 4 s of its absence."""
-    told = SimulatedHistory(bounced(), topics(t=4))
-    rows = told.cumulative("eager/range+static")
+    simulated = SimulatedHistory(bounced(), topics(t=4))
+    rows = simulated.cumulative("eager/range+static")
     assert [(r.generation, r.caused, r.measured.moved) for r in rows] == [
         (1, True, 0), (2, False, 0), (3, False, 0),
     ]  # fmt: skip
     assert [r.stopped for r in rows] == [Bounds(0, 0), Bounds(0, 0), Bounds(8, 8)]
     assert "back in time" in rows[2].detail
-    assert [r.caused for r in told.per_rebalance("eager/range+static")] == [True, False, False]
-    assert [r.caused for r in told.cumulative("eager/range")] == [True, True, True]
+    assert [r.caused for r in simulated.per_rebalance("eager/range+static")] == [True, False, False]
+    assert [r.caused for r in simulated.cumulative("eager/range")] == [True, True, True]
 
 
 def test_a_static_member_that_is_back_too_late_was_missed() -> None:
@@ -133,7 +133,7 @@ def test_a_static_member_that_is_back_too_late_was_missed() -> None:
     assert [(r.generation, r.step, r.caused, r.time_ms) for r in rows] == [
         (1, 0, True, 1_000), (2, 0, False, 10_000), (2, 1, True, 13_000), (3, 0, True, 14_000),
     ]  # fmt: skip
-    # How long an eager rebalance takes nobody knows here, so that it is not told; but in a
+    # How long an eager rebalance takes is unknown here, so that it is not given; but in a
     # protocol that stops only what moves, the second has nothing but b's 2 partitions.
     assert rows[2].stopped is None
     assert [json.loads(r.plan) for r in rows[2:]] == [
@@ -176,8 +176,8 @@ def test_an_expiry_happens_a_session_timeout_after_its_cause(policy, times, dead
 def test_a_rebalance_waits_for_who_does_not_answer() -> None:
     """With 20 s b is missed at 34 s: the rebalance of c's joining at 30 s waits for that."""
     seen = CommitEvidence.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}))
-    told = SimulatedHistory(expired(), topics(t=4), seen)
-    rows = told.cumulative("eager/range+timeout=20s")
+    simulated = SimulatedHistory(expired(), topics(t=4), seen)
+    rows = simulated.cumulative("eager/range+timeout=20s")
     # The expiry comes while the rebalance waits and is part of it.
     assert [(r.generation, r.caused, r.time_ms) for r in rows] == [
         (1, True, 1_000), (2, False, 20_000), (2, False, 34_000), (3, True, 34_000),
@@ -186,7 +186,7 @@ def test_a_rebalance_waits_for_who_does_not_answer() -> None:
     assert rows[3].stopped == Bounds(4 * 4, 4 * 6)
     assert json.loads(rows[3].plan) == {"a": {"t": [0, 1]}, "c": {"t": [2, 3]}}
     # A coordinator of the consumer protocol waits for nobody.
-    mine = told.cumulative("consumer/uniform+timeout=20s")
+    mine = simulated.cumulative("consumer/uniform+timeout=20s")
     assert [(r.generation, r.caused, r.time_ms) for r in mine] == [
         (1, True, 1_000), (2, False, 20_000), (2, True, 34_000), (3, True, 30_000),
     ]  # fmt: skip
@@ -200,25 +200,25 @@ def test_recorded_follow_ups_are_dropped_and_own_ones_made() -> None:
         (12_000, [member("a", (0, 1), claims=(0, 1)), member("b", (2, 3))], cause("follow-up")),
         strategy="cooperative-sticky",
     )
-    told = SimulatedHistory(made, topics(t=4))
-    assert [r.measured.moved for r in told.recorded()] == [0, 0, 2]
+    simulated = SimulatedHistory(made, topics(t=4))
+    assert [r.measured.moved for r in simulated.recorded()] == [0, 0, 2]
     for policy in ("own", "cooperative/cooperative-sticky"):
-        for rows in (told.cumulative(policy), told.per_rebalance(policy)):
+        for rows in (simulated.cumulative(policy), simulated.per_rebalance(policy)):
             assert [(r.generation, r.step, r.caused) for r in rows] == [
                 (1, 0, True), (2, 0, True), (2, 1, True), (3, 0, False),
             ]  # fmt: skip
-    eager = [(r.generation, r.step, r.caused) for r in told.cumulative("eager/range")]
+    eager = [(r.generation, r.step, r.caused) for r in simulated.cumulative("eager/range")]
     assert eager == [(1, 0, True), (2, 0, True), (3, 0, False)]
 
 
 def test_nobody_knows_why_only_in_classic_groups() -> None:
     """Members that join again for a reason of their own rebalance; a coordinator does not mind."""
     both = [member("a", (0, 1)), member("b", (2, 3))]
-    told = SimulatedHistory(
+    simulated = SimulatedHistory(
         history((1_000, both, cause("first")), (5_000, both, cause("unknown"))), topics(t=4)
     )
-    assert [r.caused for r in told.cumulative("eager/range")] == [True, True]
-    assert [r.caused for r in told.cumulative("consumer/range")] == [True, False]
+    assert [r.caused for r in simulated.cumulative("eager/range")] == [True, True]
+    assert [r.caused for r in simulated.cumulative("consumer/range")] == [True, False]
 
 
 def test_a_topic_that_grows_is_a_cause_for_all() -> None:
@@ -227,11 +227,11 @@ def test_a_topic_that_grows_is_a_cause_for_all() -> None:
     both = [member("a", (0, 1)), member("b", (2, 3))]
     grown = [member("a", (0, 1, 2)), member("b", (3, 4, 5))]
     seen = CommitEvidence.of(pauses(2, 9_000, 11_000, {0: 0, 1: 0, 2: 0, 3: 0}))
-    told = SimulatedHistory(
+    simulated = SimulatedHistory(
         history((1_000, both, cause("first")), (10_000, grown, cause("topics"))), clusters, seen
     )
     stopped = {
-        p: told.cumulative(p)[1].stopped
+        p: simulated.cumulative(p)[1].stopped
         for p in ("eager/range", "eager/sticky", "cooperative/cooperative-sticky")
     }
     assert stopped == {
@@ -239,20 +239,20 @@ def test_a_topic_that_grows_is_a_cause_for_all() -> None:
         "cooperative/cooperative-sticky": Bounds(0, 0),
     }  # fmt: skip
     # range moves t-2 to a: of the consumer protocol only that stops.
-    assert [r.stopped for r in told.cumulative("consumer/range")][1] == Bounds(0, 2)
+    assert [r.stopped for r in simulated.cumulative("consumer/range")][1] == Bounds(0, 2)
 
 
-def test_a_strategy_that_nobody_has_is_told_and_the_others_go_on() -> None:
+def test_an_unknown_strategy_is_reported_and_the_others_go_on() -> None:
     """A group with another library's strategy has no life of its own here, but others'."""
     made = history((1_000, [member("a", range(4))], cause("first")), strategy="their-own")
-    told = SimulatedHistory(made, topics(t=4))
-    assert [r.status for r in told.cumulative("own")] == [NOT_YET]
-    assert [r.status for r in told.per_rebalance("own")] == [NOT_YET]
-    assert [r.changed for r in told.cumulative("eager/range")] == [0]
+    simulated = SimulatedHistory(made, topics(t=4))
+    assert [r.status for r in simulated.cumulative("own")] == [NOT_YET]
+    assert [r.status for r in simulated.per_rebalance("own")] == [NOT_YET]
+    assert [r.changed for r in simulated.cumulative("eager/range")] == [0]
 
 
 def test_a_group_that_emptied_begins_with_nothing() -> None:
-    """Everybody leaves, and later somebody joins: nothing moves, nothing stops."""
+    """All members leave, and later one joins: nothing moves, nothing stops."""
     made = history(
         (1_000, [member("a", range(4))], cause("first")),
         (5_000, [], cause("leave", "a")),
@@ -267,10 +267,10 @@ def test_a_group_that_emptied_begins_with_nothing() -> None:
 
 
 def test_without_commits_costs_are_not_known() -> None:
-    """No pause, no length: nothing is made up; where nothing stops it is known to be nothing."""
-    told = SimulatedHistory(joined_and_left(), topics(t=4))
-    assert [r.stopped for r in told.cumulative("eager/range")] == [Bounds(0, 0), None, None]
-    coop = told.cumulative("cooperative/cooperative-sticky")
+    """No pause, no length: nothing is made up; where nothing stops the length is zero."""
+    simulated = SimulatedHistory(joined_and_left(), topics(t=4))
+    assert [r.stopped for r in simulated.cumulative("eager/range")] == [Bounds(0, 0), None, None]
+    coop = simulated.cumulative("cooperative/cooperative-sticky")
     assert [r.stopped for r in coop] == [Bounds(0, 0), Bounds(0, 0), None, None]
     assert [r.reread for r in coop] == [Bounds(0, 0), Bounds(0, 0), None, None]
 

@@ -1,4 +1,4 @@
-"""The real cluster lived again: with its own policies the record comes out again."""
+"""The real cluster simulated: its own policies reproduce the record."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from partage.simulation.recorded_rebalances import RecordedRebalance, recorded_r
 
 @cache
 def lived(group: str) -> tuple[tuple[RecordedRebalance, ...], SimulationContext]:
-    all_scenes = tuple(recorded_rebalances(rebalances(group), clusters()))
+    all_recorded = tuple(recorded_rebalances(rebalances(group), clusters()))
     pauses = [found for found in rebuilt(group)[1] if isinstance(found, Pause)]
     evidence = CommitEvidence.of(pauses, commit_rates(commit_runs().get(group, [])))
-    return all_scenes, SimulationContext.of(clusters(), all_scenes, evidence)
+    return all_recorded, SimulationContext.of(clusters(), all_recorded, evidence)
 
 
 def groups() -> list[str]:
@@ -39,8 +39,8 @@ def named(plan) -> dict:
     return {m: {(t, p) for t, ps in mine.items() for p in ps} for m, mine in plan.items() if mine}
 
 
-def recorded(scene: RecordedRebalance) -> dict:
-    members = scene.generation.first.members
+def recorded(recorded_one: RecordedRebalance) -> dict:
+    members = recorded_one.generation.first.members
     return {m.id: set(assigned_partitions(m)) for m in members if m.assigned}
 
 
@@ -50,25 +50,27 @@ def compared() -> Counter:
     counts: Counter = Counter()
     own = Policy.parse("own")
     for group in groups():
-        all_scenes, world = lived(group)
+        all_recorded, world = lived(group)
         rows = {
             (r.incarnation, r.generation, r.step): r
-            for r in simulate_cumulative(all_scenes, own, world)
+            for r in simulate_cumulative(all_recorded, own, world)
         }
         counts["rebalances"] += sum(r.caused for r in rows.values())
         at = None
-        for scene in all_scenes:
-            if not scene.replayable or scene.is_migration:
+        for recorded_one in all_recorded:
+            if not recorded_one.replayable or recorded_one.is_migration:
                 continue
-            found = scene.generation
+            found = recorded_one.generation
             counts["recorded"] += 1
             # A recorded second phase is the next step of the rebalance that it completes.
             at = (
-                (*at[:2], at[2] + 1) if scene.is_follow_up else (found.incarnation, found.number, 0)
+                (*at[:2], at[2] + 1)
+                if recorded_one.is_follow_up
+                else (found.incarnation, found.number, 0)
             )
             row = rows.get(at)
             same = row is not None and row.plan is not None
-            same = same and named(json.loads(row.plan)) == recorded(scene)
+            same = same and named(json.loads(row.plan)) == recorded(recorded_one)
             java = all(identify_client(m).name == JAVA for m in found.first.members)
             who = found.protocol if found.protocol != "classic" else "java" if java else "others"
             counts[who, same] += 1
@@ -84,7 +86,7 @@ def test_own_policies_reproduce_the_number_of_rebalances(compared) -> None:
 
 
 def test_own_policies_reproduce_the_plans(compared) -> None:
-    """Of the 300 plans of Java-led classic groups 286 come out again from causes alone, all 124
+    """Of the 300 plans of Java-led classic groups 286 are reproduced from causes alone, all 124
     of the other clients' dialects, and 129 of 154 target assignments.
 
     294 of the 300 agree when each is decided on what its members really sent: what is missing
@@ -102,14 +104,14 @@ def test_range_decides_for_range_groups_what_was_recorded() -> None:
     """
     checked = 0
     for group in groups():
-        all_scenes, world = lived(group)
-        for scene in all_scenes:
-            members = scene.generation.first.members
-            if scene.generation.first.strategy != "range" or not scene.replayable:
+        all_recorded, world = lived(group)
+        for recorded_one in all_recorded:
+            members = recorded_one.generation.first.members
+            if recorded_one.generation.first.strategy != "range" or not recorded_one.replayable:
                 continue
             if any(identify_client(m).name != JAVA for m in members):
                 continue
-            rows = simulate_rebalance(scene, (Policy.parse("eager/range"),), world)
+            rows = simulate_rebalance(recorded_one, (Policy.parse("eager/range"),), world)
             first = next(r for r in rows if r.reading == "per_rebalance")
             if first.agrees:
                 checked += 1
@@ -120,14 +122,14 @@ def test_range_decides_for_range_groups_what_was_recorded() -> None:
 def test_recorded_moves_are_those_of_the_record() -> None:
     """The recorded rows' moves, summed up, are those counted without any of our arrays."""
     for group in groups():
-        all_scenes, world = lived(group)
+        all_recorded, world = lived(group)
         last: dict = {}
         at = None
-        for scene in all_scenes:
-            found = scene.generation
-            if not scene.replayable or found.incarnation != at:
+        for recorded_one in all_recorded:
+            found = recorded_one.generation
+            if not recorded_one.replayable or found.incarnation != at:
                 last, at = {}, found.incarnation
-            if not scene.replayable:
+            if not recorded_one.replayable:
                 continue
             names = {m.owner for m in found.first.members}
             cluster = world.clusters.at(found.timestamp_ms)
@@ -140,7 +142,7 @@ def test_recorded_moves_are_those_of_the_record() -> None:
             there = {p for p in now if p[0] >= 0}
             moves = sum(1 for p in there if last.get(p, now[p]) not in {now[p], None}
                         and last[p] in names)  # fmt: skip
-            row = next(simulate_rebalance(scene, (), world))
+            row = next(simulate_rebalance(recorded_one, (), world))
             if row.measured.breaches == 0:
                 assert row.measured.moved == moves, (group, found.number)
             kept = {p: was for p, was in last.items() if p not in now and was in names}

@@ -26,10 +26,12 @@ POLICIES = [Policy.parse(p) for p in ("eager/range", "cooperative/cooperative-st
 
 
 def _rows(found, clusters) -> list:
-    told = list(recorded_rebalances(found, clusters))
-    world = SimulationContext.of(clusters, told, CommitEvidence())
-    rows = [row for scene in told for row in simulate_rebalance(scene, POLICIES, world)]
-    return rows + [row for policy in POLICIES for row in simulate_cumulative(told, policy, world)]
+    recorded = list(recorded_rebalances(found, clusters))
+    world = SimulationContext.of(clusters, recorded, CommitEvidence())
+    rows = [row for one in recorded for row in simulate_rebalance(one, POLICIES, world)]
+    return rows + [
+        row for policy in POLICIES for row in simulate_cumulative(recorded, policy, world)
+    ]
 
 
 @pytest.mark.parametrize("two", [
@@ -51,9 +53,9 @@ def test_two_members_of_one_name(two) -> None:
         assert _rows([found[0], middle, after], topics(t=2))
 
 
-def _generations(*told: tuple[int, int]) -> list[Generation]:
+def _generations(*given: tuple[int, int]) -> list[Generation]:
     group, out = ClassicGroup(), []
-    for offset, (number, time_ms) in enumerate(told):
+    for offset, (number, time_ms) in enumerate(given):
         state = ClassicState(
             "consumer", number, "range", "a", time_ms, (member("a", (number % 3,)),)
         )

@@ -74,7 +74,7 @@ def _of(who, gone, died):
 @settings(max_examples=25, deadline=None)
 @given(steps, policies, st.booleans())
 def test_no_partition_is_read_twice_at_any_moment(made, policy, static) -> None:
-    """Whatever the protocol, and whoever dies in between: one reader a partition at most."""
+    """Whatever the protocol, and under any death in between: one reader a partition at most."""
     moments = []
 
     def watch(time_ms, reads):
@@ -91,11 +91,11 @@ def test_no_partition_is_read_twice_at_any_moment(made, policy, static) -> None:
 @given(steps, st.sampled_from(["eager/range", "eager/sticky", "eager/optimal"]))
 def test_eager_stops_everything_that_was_read(made, policy) -> None:
     """Every rebalance stops what was assigned before it, for its length and no partition else."""
-    told = lived(_alive(made))
-    rows = {r.generation: r for r in told.cumulative(policy)}
+    simulated = lived(_alive(made))
+    rows = {r.generation: r for r in simulated.cumulative(policy)}
     read = 0
-    for scene in told.rebalances:
-        row = rows.get(scene.generation.number)  # none where nobody is left
+    for recorded in simulated.rebalances:
+        row = rows.get(recorded.generation.number)  # none without a member
         if row is not None:
             assert row.caused
             assert row.stopped == Bounds(read * 2, read * 2)
@@ -111,10 +111,10 @@ def _alive(made):
 @given(steps, st.sampled_from(["cooperative/cooperative-sticky", "consumer/uniform"]))
 def test_what_stops_is_what_moves(made, policy) -> None:
     """Of a group that nobody leaves without a word, exactly what changes hands stops."""
-    told = lived(_alive(made))
-    rows = told.cumulative(policy)
+    simulated = lived(_alive(made))
+    rows = simulated.cumulative(policy)
     before: dict[int, str] = {}
-    empty = {s.generation.number for s in told.rebalances if not s.replayable}
+    empty = {s.generation.number for s in simulated.rebalances if not s.replayable}
     for row in rows:
         if row.step == 0 and row.generation - 1 in empty:
             before = {}  # nobody was left: nothing was read any more
@@ -125,7 +125,7 @@ def test_what_stops_is_what_moves(made, policy) -> None:
         freed = [p for p, was in before.items() if was not in set(_members(row)) and p in owner]
         moved = row.measured.moved + len(freed)
         assert row.stopped == Bounds(moved * 2, moved * 2), (row.generation, row.step)
-        # Until the second phase a partition is still with whom it was last.
+        # Until the second phase a partition stays with its last owner.
         before = before | owner if row.measured.spread is None else owner
 
 
@@ -145,17 +145,17 @@ def _owners(row):
 @given(steps)
 def test_the_recorded_rows_are_the_record(made) -> None:
     """Moves, stops and rewinds of the recorded rows are those counted from the history itself."""
-    told = lived(_alive(made))
-    rows = told.recorded()
+    simulated = lived(_alive(made))
+    rows = simulated.recorded()
     last: dict[int, str] = {}
-    recorded_rebalances = [s for s in told.rebalances if s.replayable]
+    recorded_rebalances = [s for s in simulated.rebalances if s.replayable]
     assert len(rows) == len(recorded_rebalances)
-    for scene in told.rebalances:
-        if not scene.replayable:
+    for recorded in simulated.rebalances:
+        if not recorded.replayable:
             last = {}
             continue
         row = rows.pop(0)
-        members = scene.generation.first.members
+        members = recorded.generation.first.members
         now = {p: m.id for m in members for _, ps in m.assigned for p in ps}
         living = {m.id for m in members}
         moves = sum(1 for p, m in now.items() if last.get(p) in living - {m})
@@ -169,17 +169,19 @@ def test_the_recorded_rows_are_the_record(made) -> None:
 @settings(max_examples=12, deadline=None)
 @given(steps, st.lists(policies, min_size=1, max_size=3, unique=True))
 def test_jobs_may_be_spread(made, names) -> None:
-    """Scenes, policies and evidence travel as pickles; same rows, in any order, from any worker."""
-    told = lived(made)
+    """Rebalances, policies and evidence travel as pickles; same rows, in any order, from any worker."""
+    simulated = lived(made)
     chosen = [Policy.parse(name) for name in names]
-    here = [r for s in told.rebalances for r in simulate_rebalance(s, chosen, told.context)]
-    moved = pickled((told.rebalances, chosen, told.context.evidence))
-    again = SimulatedHistory([], told.context.clusters)
-    again.world = type(told.context).of(told.context.clusters, moved[0], moved[2])
+    here = [
+        r for s in simulated.rebalances for r in simulate_rebalance(s, chosen, simulated.context)
+    ]
+    moved = pickled((simulated.rebalances, chosen, simulated.context.evidence))
+    again = SimulatedHistory([], simulated.context.clusters)
+    again.world = type(simulated.context).of(simulated.context.clusters, moved[0], moved[2])
     there = [r for s in reversed(moved[0]) for r in simulate_rebalance(s, moved[1], again.world)]
     assert sorted(there, key=_key) == sorted(here, key=_key)
     for policy in chosen:
-        mine = list(simulate_cumulative(told.rebalances, policy, told.context))
+        mine = list(simulate_cumulative(simulated.rebalances, policy, simulated.context))
         assert list(simulate_cumulative(moved[0], Policy.parse(policy.name), again.world)) == mine
         assert pickled(mine) == mine
 
@@ -188,9 +190,9 @@ def test_jobs_may_be_spread(made, names) -> None:
 @given(steps, policies)
 def test_every_rebalance_has_its_row(made, policy) -> None:
     """Steps count from 0 without a gap, times never go back, what does not happen moves nothing."""
-    told = lived(made)
-    rows = told.cumulative(policy)
-    numbers = {s.generation.number for s in told.rebalances if s.replayable}
+    simulated = lived(made)
+    rows = simulated.cumulative(policy)
+    numbers = {s.generation.number for s in simulated.rebalances if s.replayable}
     assert {r.generation for r in rows} == numbers
     for number in numbers:
         mine = [r for r in rows if r.generation == number]

@@ -53,7 +53,7 @@ def test_a_name_is_read_and_written_canonically(text, name, strategy) -> None:
         ("", UnknownStrategyError, "no strategy named ''"),
     ],
 )
-def test_what_cannot_be_is_told_with_what_can(text, error, words) -> None:
+def test_an_impossible_policy_is_reported_with_possible_ones(text, error, words) -> None:
     """A misspelt or impossible policy is an error that names the nearest that works."""
     with pytest.raises(error) as e:
         Policy.parse(text)

@@ -1,4 +1,4 @@
-"""Strategies of other packages: what they raise is told in their row, and costs nobody else."""
+"""Strategies of other packages: what they raise is shown in their row, and costs nobody else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Breaks(PlainStrategy):
 
 
 class Forgets(PlainStrategy):
-    """Cannot be told what it got."""
+    """Raises when it receives its assignment."""
 
     name = "acme:forgets"
 
@@ -43,26 +43,26 @@ class Forgets(PlainStrategy):
 
 
 class ForgetsLater(PlainStrategy):
-    """Is told its plan, and cannot be asked for it afterwards."""
+    """Receives its plan, and raises when asked for it afterwards."""
 
     name = "acme:forgets-later"
 
     def __init__(self) -> None:
-        self.told = 0
+        self.calls = 0
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        self.told = 0
+        self.calls = 0
         return registry.find("range").assign(problem)
 
     def on_assignment(self, assignment, user_data, generation, memory=None) -> object:
-        self.told += 1
-        if self.told > 2:  # two members were told their part of the plan
+        self.calls += 1
+        if self.calls > 2:  # two members received their part of the plan
             raise ZeroDivisionError("forgot")
         return None
 
 
 class WordlessError(Exception):
-    """An error that cannot even be told."""
+    """An error whose text raises."""
 
     def __str__(self) -> str:
         raise ValueError
@@ -102,7 +102,7 @@ def thrice() -> SimulatedHistory:
 
 @pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero"),
         (WordlessError(), "WordlessError: no message: its __str__ raises"),
@@ -112,13 +112,13 @@ def thrice() -> SimulatedHistory:
         (OSError("\ud800x"), "OSError: \\ud800x"),
     ],
 )
-def test_a_plug_in_that_raises_fails_alone(plugged_in, reading, error, told) -> None:
+def test_a_plug_in_that_raises_fails_alone(plugged_in, reading, error, message) -> None:
     """Its row says failed, type and message; the others and its next rebalance go on."""
     plugged_in(Breaks(error))
     lived = thrice()
     rows = getattr(lived, reading)("acme:breaks")
     assert [r.status for r in rows] == [DONE, FAILED, DONE]
-    assert rows[1].detail.startswith(told)
+    assert rows[1].detail.startswith(message)
     assert len(rows[1].detail) <= 501
     assert (rows[1].plan, rows[1].measured) == (None, PlanMetrics())
     assert [r.status for r in getattr(lived, reading)("eager/range")] == [DONE] * 3
@@ -126,18 +126,19 @@ def test_a_plug_in_that_raises_fails_alone(plugged_in, reading, error, told) -> 
 
 @pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 @pytest.mark.parametrize(
-    ("stranger", "told"), [(NoPlan(), "AttributeError"), (Forgets(), "ZeroDivisionError: forgot")]
+    ("stranger", "message"),
+    [(NoPlan(), "AttributeError"), (Forgets(), "ZeroDivisionError: forgot")],
 )
-def test_a_plug_in_without_a_plan_or_memory_fails(plugged_in, reading, stranger, told) -> None:
-    """What is no plan, or cannot be told its plan, is told with its name, not as a trace of ours."""
+def test_a_plug_in_without_a_plan_or_memory_fails(plugged_in, reading, stranger, message) -> None:
+    """What is no plan, or cannot receive its plan, is reported with its name, not as a trace of ours."""
     plugged_in(stranger)
     rows = getattr(thrice(), reading)(stranger.name)
     assert [r.status for r in rows] == [FAILED] * 3
-    assert all(told in r.detail for r in rows)
+    assert all(message in r.detail for r in rows)
 
 
 def test_a_plug_in_that_cannot_say_what_it_remembers_fails(plugged_in) -> None:
-    """An error before the strategy is asked is told as one of its own, not swallowed."""
+    """An error before the strategy is asked is reported as one of its own, not swallowed."""
     plugged_in(ForgetsLater())
     rows = thrice().per_rebalance("acme:forgets-later")
     assert [r.status for r in rows] == [DONE, FAILED, FAILED]
@@ -153,7 +154,7 @@ def test_what_ends_a_process_is_no_failure_of_a_strategy(plugged_in, error) -> N
 
 
 @pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
-def test_a_strategy_that_refuses_is_told(reading) -> None:
+def test_a_refusal_is_reported(reading) -> None:
     """roundrobin:0.8 refuses unequal subscriptions: a row that says so, and a past without it."""
     unequal = [member("a", (0, 1)), member("b", (2, 3), wants=("t", "u"))]
     made = history((1_000, unequal, cause("first")))

@@ -173,7 +173,7 @@ def test_a_scale_out_warms_up_before_it_takes_over() -> None:
 
 
 def test_before_2_4_who_joins_a_rebalance_stops_until_it_is_over() -> None:
-    """Under the assignor of 0.11 a member gives up everything when it hears of a rebalance."""
+    """Under the assignor of 0.11 a member revokes everything when it hears of a rebalance."""
     app = _app(events=[{"at": 301, "do": "rebalance", "client": "a"}])
     played, measures = _play(app, "streams:0.11")
     # a asks and stops; b hears of it with its heartbeat at 303 s, which ends the rebalance.
@@ -263,14 +263,14 @@ def test_who_joins_when_and_with_what() -> None:
     assert [(one.began_ms, one.at_ms) for one in (left, after)] == [
         (600_000, 603_000), (603_000, 606_000),
     ]  # fmt: skip
-    told = {
+    active = {
         client.process: {str(task) for task in client.previous_standby}
         for client in listener.problems[2].clients
     }
     a, b, c, _ = (client.process for client in app.clients.values())
-    assert told[a] == {"0_4"}  # which it has just given up, and 0_1 not yet
-    assert told[b] == {"0_0", "0_4", "0_2"}
-    assert told[c] == {"0_1", "0_0", "0_3"}
+    assert active[a] == {"0_4"}  # which it has just released, and 0_1 not yet
+    assert active[b] == {"0_0", "0_4", "0_2"}
+    assert active[c] == {"0_1", "0_0", "0_3"}
 
 
 def test_an_empty_group_waits_for_more_members() -> None:

@@ -89,8 +89,8 @@ def test_a_standby_becomes_active_where_it_is() -> None:
     """A crash costs the session timeout and two heartbeats of who has the standby, no restoring."""
     crash = {"at": 602, "do": "crash", "client": "b"}
     played, measures = _play(_app(events=[crash]), num_standby_replicas="1")
-    # Heard of at 600 s and missed at 645 s; a's heartbeats come every five seconds. At 650 s it is
-    # told to give up its standby, and says so; with the next one it gets the task as active.
+    # Heard of at 600 s and missed at 645 s; a's heartbeats come every five seconds. At 650 s
+    # it must release its standby, and confirms; with the next one it gets the task as active.
     mine = [task for task, away in measures.unavailable_seconds.items() if away]
     assert {measures.unavailable_seconds[task] for task in mine} == {53.1}
     assert len(mine) == 2
@@ -113,7 +113,7 @@ def test_the_dead_member_keeps_its_tasks_until_it_is_missed() -> None:
     assert measures.worst_unavailable == pytest.approx(50, abs=5)
 
 
-def test_a_dead_member_and_its_successor_are_told_apart() -> None:
+def test_a_dead_member_and_its_successor_are_two() -> None:
     """Back with an empty disk before it is missed: two processes, no standby beside its active."""
     crash = {"at": 600, "do": "crash", "client": "b", "disk": False, "backSeconds": 10}
     played, _ = _play(_app(events=[crash]), num_standby_replicas="1")
@@ -171,7 +171,7 @@ def test_threads_are_members() -> None:
 
 
 def test_it_stands_beside_the_others_by_any_of_its_names() -> None:
-    """Short name, full name and Java class are one; a misspelt one is told what there is."""
+    """Short name, full name and Java class are one; a misspelt one is an error that lists all names."""
     names = [
         "server-sticky",
         "streams:server-sticky",
@@ -187,9 +187,9 @@ def test_its_times_are_read_and_checked() -> None:
     assert read_application(_app(settings={"streams.initial.rebalance.delay.ms": 0})).runtime == read_application(
         _app(settings={"streams.initial.rebalance.delay.ms": "0"})
     ).runtime  # fmt: skip
-    with pytest.raises(InvalidProblemError) as told:
+    with pytest.raises(InvalidProblemError) as raised:
         read_application(_app(settings={"streams.heartbeat.interval.ms": 0}))
-    assert told.value.path == "settings.streams.heartbeat.interval.ms"
+    assert raised.value.path == "settings.streams.heartbeat.interval.ms"
 
 
 def _random_app(seed: int) -> dict[str, Any]:

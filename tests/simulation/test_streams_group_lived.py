@@ -65,7 +65,7 @@ def _compare(recording: dict[str, Any], record: Record) -> None:
 
 @_ids
 def test_the_simulation_does_what_a_real_group_did(file: Path) -> None:
-    """Every target down to the thread, and who ran each task after whom, all in time."""
+    """Every target down to the thread, and the successive owners of each task, all in time."""
     recording = _recording(file)
     record = wrote(recording)
     assert len(record.targets) >= 5

@@ -131,7 +131,7 @@ def test_high_availability_keeps_its_promises_over_time(app: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("name", assignors())
 def test_every_assignor_can_be_played(name: str) -> None:
-    """Each task is active once and has one role at a time, whoever assigns."""
+    """Each task is active once and has one role at a time, under each assignor."""
 
     @settings(max_examples=3, deadline=None)
     @given(apps())
