@@ -67,7 +67,7 @@ def test_the_page_shows_warm_ups_and_needs_no_network(file: Path, tmp_path: Path
     assert "http:" not in text
     assert "https:" not in text
     assert 'class="warm-up" style="left:20.083%;width:16.75%"' in text
-    assert "Tasks are away for 96.2 to 336.2 seconds; least: high-availability" in text
+    assert "Tasks are unavailable for 96.2 to 336.2 s; least: high-availability" in text
 
 
 @pytest.mark.parametrize(

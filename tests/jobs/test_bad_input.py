@@ -74,8 +74,8 @@ def test_without_metadata_and_without_batches(tmp_path: Path) -> None:
         (folder / name).unlink()
     summary, page, report = replayed(folder, tmp_path / "out")
     assert summary["coverage"]["rebalances"] > 30
-    for said in ("There is no cluster metadata: partition counts are inferred",
-                 "There is no batches.parquet"):  # fmt: skip
+    for said in ("The capture has no cluster metadata: partition counts are inferred",
+                 "The capture has no batches.parquet"):  # fmt: skip
         assert said in page
         assert said in notes(report)
 
@@ -92,7 +92,7 @@ def test_from_the_middle_of_its_life(tmp_path: Path) -> None:
     assert cover["missing_before"] > 0
     assert "happened that the log no longer has" in notes(report)
     (group,) = page_groups(page)
-    assert group["gaps"][0][2] == cover["missing_before"]
+    assert group["gaps"]["generations"][0] == cover["missing_before"]
     row = read_table(tmp_path / "out", "rebalances").sort_by("time_ms").to_pylist()[0]
     before = partage("owner", tmp_path / "out", "--at", row["time_ms"] - 1)
     assert "its history begins at" in before.output

@@ -188,11 +188,11 @@ def test_a_piece_of_another_file_that_changes_makes_another_kernel(monkeypatch):
     """Numba's cache looks at the kernel's own file: others that it is made of are in its name."""
     from partage.wire.columns.commit_kernel import read_commits
 
-    before = kernels._stamp(read_commits.interpreted)
+    before = kernels._stamp(read_commits.interpreted, {})
     sources = []
     monkeypatch.setattr(
         "partage.kernels.inspect.getsource", lambda module: sources.append(module.__name__) or "x"
     )
-    assert before not in {"", kernels._stamp(read_commits.interpreted)}
+    assert before not in {"", kernels._stamp(read_commits.interpreted, {})}
     assert sources == ["partage.wire.columns.distinct"]
-    assert kernels._stamp(running_sum.interpreted) == ""
+    assert kernels._stamp(running_sum.interpreted, {}) == ""

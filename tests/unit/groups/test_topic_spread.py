@@ -83,7 +83,7 @@ def test_every_small_group_has_the_most_even_spread(members) -> None:
             if {t for want in wants for t in want} != {"a", "b"}:
                 continue
             for owned in itertools.product(range(-1, members), repeat=sum(sizes)):
-                if chance.random() < (0.04 if members == 2 else 0.001):
+                if chance.random() < (0.08 if members == 2 else 0.002):
                     choices += assert_most_even(sizes, wants, owned) > 1
     assert choices > 100
 

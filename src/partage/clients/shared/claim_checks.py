@@ -81,7 +81,7 @@ def undisputed(
 
     >>> from partage.groups.registry import find
     >>> two = [Member(m, ["t"], owned={"t": [0]}, generation=4) for m in "az"]
-    >>> members, said = undisputed(find("cooperative-sticky"), two, Led(4, {("t", 0): "a"}))
+    >>> members, said = undisputed(find("cooperative-sticky"), two, OwnLastPlan(4, {("t", 0): "a"}))
     >>> [len(list(m.owned)) for m in members], said
     ([1, 0], ['z claims t-0, which a was given: that is not believed'])
     """

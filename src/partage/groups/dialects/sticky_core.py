@@ -266,7 +266,7 @@ class SortedMembers:
     Example: loads ``[2, 0, 2]`` and ranks ``[1, 2, 0]`` of members 0, 1, 2 give the keys
     ``[(0, 2), (2, 0), (2, 1)]``, so the order of members is 1, 2, 0.
 
-    >>> queue = MemberQueue([2, 0], rank=[0, 1])
+    >>> queue = SortedMembers([2, 0], rank=[0, 1])
     >>> queue.change_load(1, 3)
     >>> list(queue), queue.highest, queue.is_even
     ([0, 1], 3, True)

@@ -153,7 +153,7 @@ def find_previous_owners(
     >>> topics = CopartitionedTopics(0, 2, ("s", "t"), (0, 1))
     >>> reported = [FaustMetadata({"s": [0, 9]}), FaustMetadata({"t": [1]}, {"t": [0]})]
     >>> find_previous_owners(topics, reported)
-    PreviousOwners(owner=[0, 1], standbys=[[1], []])
+    PreviousCopies(owner=[0, 1], standbys=[[1], []])
     """
     claims: list[list[tuple[int, int]]] = [[] for _ in range(topics.partitions)]
     standbys: list[list[int]] = [[] for _ in range(topics.partitions)]

@@ -80,7 +80,7 @@ def place_standbys(
         replicas: standbys of each partition; at most one on each other member.
         generator: decides among equal placements.
 
-    >>> previous = PreviousOwners([0, 1], [[2], []])
+    >>> previous = PreviousCopies([0, 1], [[2], []])
     >>> place_standbys(previous, [0, 1], 3, 1, SplitMix64(0))
     [{2}, {0}]
     """

@@ -85,7 +85,7 @@ def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
     Raises:
         ProblemTooLargeError: more than `MAX_TABLE_SIZE` pairs of partition and member.
 
-    >>> assign_actives(PreviousOwners([0, -1, -1, 0], [[], [1], [0], []]), 2)
+    >>> assign_actives(PreviousCopies([0, -1, -1, 0], [[], [1], [0], []]), 2)
     [0, 1, 1, 0]
     """
     partitions = len(previous.owner)

@@ -74,7 +74,7 @@ class OptimalSettings:
         Raises:
             InvalidConfigError: a value has the wrong type or range.
 
-        >>> Settings().configured({PREFIX + "max.moves": "3"}).max_moves
+        >>> OptimalSettings().configured({PREFIX + "max.moves": "3"}).max_moves
         3
         """
         given = {

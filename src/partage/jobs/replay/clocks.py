@@ -49,7 +49,7 @@ class Strand(NamedTuple):
 def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
     """Return the strands of some records of one log partition, in its order.
 
-    >>> [one.records for one in strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))]
+    >>> [one.records for one in find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))]
     [2, 1, 1]
     """
     if not len(time_ms):
@@ -86,7 +86,7 @@ class Clocks:
         """Replace wrong times in place; return which positions were changed.
 
         >>> times = np.array([5, 10**12, 6])
-        >>> Clocks({0: ((8, 9, 5),)}).put_right(np.zeros(3, int), np.arange(7, 10), times).tolist()
+        >>> Clocks({0: ((8, 9, 5),)}).correct(np.zeros(3, int), np.arange(7, 10), times).tolist()
         [False, True, False]
         >>> times.tolist()
         [5, 5, 6]

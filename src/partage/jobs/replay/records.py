@@ -88,10 +88,10 @@ def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
     starts of a Python worker's work for nothing.
 
     >>> tiny = [Slice("a.parquet", group, 0, 97) for group in range(974)]
-    >>> tasks_of(tiny, 2), tasks_of(tiny[:3], 2)
+    >>> count_tasks(tiny, 2), count_tasks(tiny[:3], 2)
     (2, 2)
     >>> large = [Slice("a.parquet", group, 0, 250_000) for group in range(400)]
-    >>> tasks_of(large[:16], 2), tasks_of(large, 2)
+    >>> count_tasks(large[:16], 2), count_tasks(large, 2)
     (8, 100)
     """
     rows = sum(one.rows for one in slices)
@@ -291,7 +291,7 @@ def overlapping_partitions(tally: Tally) -> list[int]:
     >>> from partage.jobs.replay.tally import Tally
     >>> tally = Tally()
     >>> tally.ranges = {0: [[0, 9, 10], [10, 19, 10]], 1: [[0, 9, 10], [5, 9, 2]]}
-    >>> overlapping(tally)
+    >>> overlapping_partitions(tally)
     [1]
     """
     out = []

@@ -233,7 +233,7 @@ def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
 
     >>> from dataclasses import replace
     >>> history = SpilledHistory("g", "", (0, 0), ())
-    >>> costs = [[u.cost for u in one] for one in bundles(
+    >>> costs = [[u.cost for u in one] for one in pack_tasks(
     ...     [WorkUnit(history, (), (), cost) for cost in (9, 2, 2, 1)], tasks=3)]
     >>> costs
     [[9], [2, 1], [2]]
