@@ -142,12 +142,10 @@ STRETCH = (
 )  # fmt: skip
 
 #: Rows of the state of a series: three slots for minutes (two open ones and the next one), each
-#: with `RUN` from ``minute_ms`` on; then commits and last time of the minute closed last.
+#: with `RUN` from ``minute_ms`` on; then commits and last time of the minute closed last::
 #:
-#: ```
-#: row   0 .. 8    9 .. 17   18 .. 26   27        28
-#:       slot 0    slot 1    slot 2     commits   last_ms
-#: ```
+#:     row   0 .. 8    9 .. 17   18 .. 26   27        28
+#:           slot 0    slot 1    slot 2     commits   last_ms
 STATE_ROWS = 3 * 9 + 2
 
 #: Number of commits of a slot without a minute.

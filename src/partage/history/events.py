@@ -1,7 +1,7 @@
 """The event model of all group protocols: what a group's history consists of.
 
 * A `Generation` is one rebalance: a generation of a classic group, or the target assignment of
-  one epoch of a consumer, share or streams group. It carries its `Cause`s.
+  one epoch of a consumer, share or streams group. It has a list of `Cause` objects.
 * A `LifecycleEvent` is the creation, deletion or migration of a group.
 * A `CurrentAssignment` is a member's acknowledged assignment (KIP-848, KIP-932, KIP-1071).
 * `derive_events` turns the first two into the rows of table ``events``, each marked as recorded
