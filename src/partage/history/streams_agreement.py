@@ -4,9 +4,9 @@ The log has everything that members sent to their leader and received from it. I
 application's settings nor the end offsets of its changelogs. Plans are therefore computed under
 assumptions (`Assumption`), the likeliest first. The record itself suggests them: the number of
 standbys of its tasks, the version of the user data, tasks with more copies than others
-(warm-ups). An assumption under which the plan equals the record, to the last field, is reported with the verdict. Compared
-are partitions, tasks, standbys, hosts, versions, the error code, and whether a consumer schedules
-its next rebalance at once, later, or never.
+(warm-ups). An assumption under which the plan equals the record, to the last field, is reported
+with the verdict. Compared are partitions, tasks, standbys, hosts, versions, the error code, and
+whether a consumer schedules its next rebalance at once, later, or never.
 """
 
 from __future__ import annotations
