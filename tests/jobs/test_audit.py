@@ -196,17 +196,17 @@ def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> Non
 
     class Reader:
         def __init__(self) -> None:
-            self.options: dict[str, str] = {}
+            self.settings: dict[str, str] = {}
 
         def format(self, _: str) -> Reader:
             return self
 
         def options(self, **options: str) -> Reader:
-            self.options |= options
+            self.settings |= options
             return self
 
         def option(self, name: str, value: str) -> Reader:
-            self.options[name] = value
+            self.settings[name] = value
             return self
 
         def load(self) -> None:
@@ -221,8 +221,8 @@ def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> Non
     assert "geheim" not in repr(source)
     with pytest.raises(AskedError):
         audit._pairs(spark, source)
-    assert spark.read.options["kafka.security.protocol"] == "SASL_PLAINTEXT"
-    assert spark.read.options["kafka.sasl.jaas.config"].endswith('"geheim";')
+    assert spark.read.settings["kafka.security.protocol"] == "SASL_PLAINTEXT"
+    assert spark.read.settings["kafka.sasl.jaas.config"].endswith('"geheim";')
     # A consumer that asks for offsets would need rights on Spark's own group.
     assert asked["spark.sql.streaming.kafka.useDeprecatedOffsetFetching"] == "false"
 
