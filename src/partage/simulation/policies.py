@@ -131,12 +131,12 @@ class Policy:
 
     @property
     def cooperative(self) -> bool:
-        """Whether rebalances have a second phase."""
+        """True if rebalances have a second phase."""
         return self.protocol == COOPERATIVE
 
     @property
     def eager(self) -> bool:
-        """Whether members revoke everything before a rebalance."""
+        """True if members revoke everything before a rebalance."""
         return self.protocol == EAGER
 
     def as_strategy(self, protocol: str, strategy: Strategy) -> Policy:

@@ -165,12 +165,12 @@ class RecordedRebalance:
 
     @property
     def is_migration(self) -> bool:
-        """Whether it only rewrites the assignment, because the group was migrated (KIP-848)."""
+        """True if it only rewrites the assignment because the group was migrated (KIP-848)."""
         return self.generation.taken_over
 
     @property
     def is_follow_up(self) -> bool:
-        """Whether it only completes the rebalance before it."""
+        """True if it only completes the rebalance before it."""
         return self.cause_kinds[:1] == (_FOLLOW_UP,)
 
     def owned_by_departed(self) -> list[Int32Array]:

@@ -80,12 +80,12 @@ class TopicAudit:
 
     @property
     def broken(self) -> bool:
-        """Whether the topic needs attention: two writers, or many keys in several partitions."""
+        """True if the topic needs attention: two writers, or many keys in several partitions."""
         return self.status == "mixed" or self.split["writers"] > 0 or self.scattered
 
     @property
     def scattered(self) -> bool:
-        """Whether one key in twenty, and ten at least, is in several partitions unexplained."""
+        """True if one key in twenty (at least ten) is in several partitions without explanation."""
         few = max(_FEWEST_SCATTERED, _SCATTERED * self.keys)
         return bool(self.split["unexplained"] >= few)
 
@@ -124,7 +124,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether no topic and no intended join needs attention."""
+        """True if no topic and no intended join needs attention."""
         return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)
 
 

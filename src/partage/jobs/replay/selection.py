@@ -51,7 +51,7 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
+        """True if nothing is left out."""
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def group(self, name: str) -> bool:

@@ -196,7 +196,7 @@ class WorkUnit:
 
     @property
     def whole(self) -> bool:
-        """Whether it has all rebalances of its group, and policies."""
+        """True if the unit has all rebalances and all policies of its group."""
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
 
 

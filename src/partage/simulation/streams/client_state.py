@@ -54,7 +54,7 @@ class StateCopy:
 
     @property
     def behind(self) -> bool:
-        """Whether the copy lacks records."""
+        """True if the copy lacks records."""
         return self.lag > _ROUNDING
 
 
