@@ -21,7 +21,7 @@ def batches_in(
 ) -> Iterator[Batch]:
     """Yield the batches of a segment (``*.log``) or a snapshot (``*.checkpoint``).
 
-    A last batch that is not complete is what a copy of a living log ends with. A batch whose CRC
+    A last batch that is not complete is what a copy of a live log ends with. A batch whose CRC
     does not fit is passed over, since its length may be right all the same; where it is not, the
     next one is no batch, and the rest of the file is left unread.
 
@@ -51,7 +51,7 @@ def batches_in(
                 continue
             except TruncatedError:
                 report(f"{path.name} at byte {position}: the last batch is not complete "
-                     f"({size - position} bytes), as in a copy of a living log")  # fmt: skip
+                     f"({size - position} bytes), as in a copy of a live log")  # fmt: skip
                 return
             except WireFormatError as e:
                 report(f"{path.name} at byte {position}: {e}; the {size - position} bytes that "

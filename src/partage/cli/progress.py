@@ -24,15 +24,15 @@ STAGES: Mapping[str, str] = {
     "start Spark": "starting Spark in this process",
     "decode": "decoding records",
     "histories": "rebuilding histories",
-    "bad records": "keeping what could not be decoded",
-    "replay": "living rebalances again",
+    "bad records": "collecting records that could not be decoded",
+    "replay": "simulating rebalances under other policies",
     "publish": "publishing tables",
     "report": "writing the report",
 }
-#: Not stages, but what is known by then.
+#: Counts that are reported as stages; they are no work.
 _COUNTS = ("records", "rebalances")
-#: Before that share of a stage is done nobody can tell when it ends.
-_TELLING = 0.05
+#: The remaining time is shown after this share of a stage.
+_ENOUGH_TO_ESTIMATE = 0.05
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def time_left(done: int, total: int, seconds: float) -> float | None:
     >>> time_left(10, 40, 5.0), time_left(0, 40, 5.0)
     (15.0, None)
     """
-    if total <= 0 or done <= 0 or done / total < _TELLING:
+    if total <= 0 or done <= 0 or done / total < _ENOUGH_TO_ESTIMATE:
         return None
     return seconds * (total - done) / done
 
