@@ -120,8 +120,9 @@ def unread_at_once(
     """Return the largest number of partitions without consumption at one moment of a rebalance.
 
     Each partition that stops resumes when the rebalance ends, whenever its owner left or revoked
-    it. So all of them are without consumption at the moment before the end. The arguments are
-    those of `stopped_partitions`.
+    it. So all of them are without consumption at the moment before the end. In consumer groups
+    (KIP-848) members release and take partitions one after the other: there the result is an upper
+    bound. The arguments are those of `stopped_partitions`.
 
     >>> was, now = np.array([0, 0, -2, -1], np.int32), np.array([0, 1, 1, 1], np.int32)
     >>> [unread_at_once(was, now, was < 9, eager=eager) for eager in (True, False)]

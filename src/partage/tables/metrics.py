@@ -245,7 +245,8 @@ METRICS: tuple[Metric, ...] = (
         (("unread_at_once", "int32?", "partitions without consumption at the worst moment"),),
         unit="partitions", better="lower", label="Unread at once",
         help="Partitions unread at the worst moment: the largest number of partitions that no "
-        "member consumed at the same time in one rebalance.",
+        "member consumed at the same time in one rebalance. In consumer groups it is an upper "
+        "bound, since members release and take partitions one after the other.",
         shown=Shown.PAGE,
     ),
     Metric(
