@@ -177,8 +177,8 @@ def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Ker
 
     >>> from typing import NamedTuple
     >>> class Tree(NamedTuple):
-    ...     parent: "Int32s"
-    ...     depth: "Int64s"
+    ...     parent: Int32s
+    ...     depth: Int64s
     >>> @kernel("int64(Tree, int64)", Tree)
     ... def parent_depth(tree, node):
     ...     return tree.depth[tree.parent[node]]

@@ -12,7 +12,7 @@ import partage as pg
 from partage.groups.registry import find
 from partage.groups.sticky import StickyAssignorError
 from partage.groups.sticky.problem import StickyProblem
-from partage.kernels import form, warm_up
+from partage.kernels import form
 from partage.model import Cluster, Group, Problem
 from partage.wire.sticky_userdata import encode_sticky_user_data
 
@@ -54,7 +54,6 @@ def test_every_line_comes_out_as_printed(strategy) -> None:
 def test_compiled_kernels_print_the_same(strategy) -> None:
     """The same lines with every kernel compiled."""
     pytest.importorskip("numba")
-    warm_up().join()
     with form("compiled"):
         for line in lines(strategy):
             assert answered(strategy, line["rounds"]) == line["out"]
