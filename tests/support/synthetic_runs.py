@@ -73,15 +73,15 @@ def _one_group(  # noqa: PLR0917 - a builder
 
 
 def _replays(rows, name, generation, cost, chance) -> None:
-    costs = {"stopped_low_ps": 0.4 * cost, "stopped_high_ps": cost, "policy": RECORDED,
+    costs = {"stopped_at_least_ps": 0.4 * cost, "stopped_at_most_ps": cost, "policy": RECORDED,
              "reading": RECORDED, "step": 0, "caused": True, "time_ms": BEGIN,
              "protocol": "eager"}  # fmt: skip
     rows["replays"].append(replayed(name, generation, RECORDED, moved=chance.randrange(9), **costs))
     for policy, share in zip(POLICIES, _SHARE, strict=True):
         for reading in (PER_REBALANCE, CUMULATIVE):
             mine = {
-                "policy": policy, "reading": reading, "stopped_low_ps": 0.4 * cost * share,
-                "stopped_high_ps": cost * share, "reread_low": 0, "reread_high": 40,
+                "policy": policy, "reading": reading, "stopped_at_least_ps": 0.4 * cost * share,
+                "stopped_at_most_ps": cost * share, "reread_low": 0, "reread_high": 40,
                 "load_spread": 12.5, "colocation": 0.5,
             }  # fmt: skip
             rows["replays"].append(

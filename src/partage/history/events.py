@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partage.history.records import ClassicState, LogPosition, MemberState, TopicPartitionNumbers
+from partage.history.stop_model import UnreadEstimate
 
 __all__ = [
     "ACTIVE",
@@ -160,6 +161,7 @@ class Generation:
         protocol: classic, consumer, share or streams.
         causes: its causes by precedence.
         target: the coordinator's input; None for classic generations.
+        unread: the unread time that it ended; None if the log does not cover the time before it.
         taken_over: whether a migration wrote the same assignment in the other protocol's form.
             It has the number of the generation before, and no assignor decided it.
     """
@@ -177,6 +179,7 @@ class Generation:
     causes: tuple[Cause, ...] = ()
     target: TargetInput | None = None
     taken_over: bool = False
+    unread: UnreadEstimate | None = None
 
     @property
     def number(self) -> int:

@@ -26,6 +26,7 @@ from partage.history.records import (
     parse_classic_state,
 )
 from partage.history.state_store import pack_state, unpack_state
+from partage.history.unread import UnreadTracker
 
 __all__ = ["GroupHistory", "HistoryItem"]
 
@@ -79,6 +80,7 @@ class GroupHistory:
         self._number = -1
         self._pauses = PauseTracker()
         self._causes = CauseFinder(clusters, self._pauses, session_timeout_ms)
+        self._unread = UnreadTracker(self._pauses, session_timeout_ms)
 
     @property
     def incarnation(self) -> int:
@@ -104,6 +106,7 @@ class GroupHistory:
             "previous": self._previous, "missing": self._missing, "number": self._number,
             "pauses": self._pauses.partitions, "causes": self._causes.state,
             "learnt": self.topics.learnt, "moves": self._moves.position,
+            "unread": self._unread.state,
         })  # fmt: skip
 
     @classmethod
@@ -133,6 +136,7 @@ class GroupHistory:
             new._pauses = PauseTracker(stored["pauses"])
             new._causes = CauseFinder(clusters, new._pauses, session_timeout_ms, stored["causes"])
             new._moves.position = stored["moves"]
+            new._unread = UnreadTracker(new._pauses, session_timeout_ms, stored["unread"])
         except (KeyError, AttributeError, TypeError):
             raise InvalidCaptureError(
                 "stored state: not that of a group; rebuild it from the log"
@@ -149,6 +153,8 @@ class GroupHistory:
         yield from self.moves_until(record.position)
         for found in self._feed_protocol(record):
             yield self._link(found)
+            if isinstance(found, CurrentAssignment):
+                self._unread.acknowledge(found)
         yield from self._begin_rebalance()
 
     def stretch(self, commits: Stretch) -> Iterator[Pause]:
@@ -210,6 +216,8 @@ class GroupHistory:
         now = self._epochs.state.open if self._epochs is not None else self._classic.opened
         before = self._opened
         if now is None or (before is not None and now.position == before.position):
+            if now is not None:
+                self._unread.restart(now)
             return
         if before is not None and before.incarnation != now.incarnation:
             before = None
@@ -217,6 +225,7 @@ class GroupHistory:
             before = replace(self._previous, causes=before.causes)  # its last state is known by now
         found = replace(now, causes=self._causes.find(now, before))
         self._opened = found
+        self._unread.rebalance(found, before)
         assigned = dict.fromkeys(
             _assigned(found) + (_assigned(before) if before is not None else [])
         )
@@ -266,7 +275,11 @@ class GroupHistory:
         if before is not None and before.incarnation == found.incarnation:
             found = replace(found, previous=before)
         if self._opened is not None and _is_same(self._opened, found):
-            found = replace(found, causes=self._opened.causes)
+            is_covered = before is not None or not found.gap_before
+            unread = self._unread.estimate()
+            found = replace(
+                found, causes=self._opened.causes, unread=unread if is_covered else None
+            )
         self._previous = replace(found, previous=None)
         return found
 

@@ -36,11 +36,13 @@ from partage.history.records import (
     MemberState,
     Subscription,
 )
+from partage.history.stop_model import Instant, StopSum, UnreadEstimate
+from partage.history.unread import OpenStop, UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 5: the classes and keys of `GroupHistory.to_bytes` have new names.
-VERSION = 5
+#: Version 6: unread times are part of the state.
+VERSION = 6
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30
@@ -48,9 +50,10 @@ _LARGEST = 1 << 30
 _DATACLASSES: tuple[type, ...] = (
     Cause, CauseState, ClassicGroup, ClassicRecord, ClassicState, DepartedMember, DepartedMembers,
     EpochGroupState, Generation, GroupRecord, Interval, LogPosition, MemberState,
-    PartitionCommits, StreamsInput, Subscription, TargetInput,
+    OpenStop, PartitionCommits, StopSum, StreamsInput, Subscription, TargetInput, UnreadEstimate,
+    UnreadState,
 )  # fmt: skip
-_NAMED_TUPLES: tuple[type, ...] = (Pause,)
+_NAMED_TUPLES: tuple[type, ...] = (Instant, Pause)
 
 
 def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:

@@ -239,7 +239,8 @@ def _without_zero(found: _GroupOrRun) -> _GroupOrRun:
     """
     if found.covered or found.recorded.stopped_high:
         return found
-    unknown = {"stopped_known": 0, "saved_known": 0, "saved_against_own_known": 0}
+    names = ("stopped", "stopped_estimate", "saved", "saved_against_own")
+    unknown = {f"{name}_known": 0 for name in names}
     figures, other = (
         {name: replace(one, sums={**one.sums, **unknown}) for name, one in of.items()}
         for of in (found.figures, found.per_rebalance)

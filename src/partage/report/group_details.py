@@ -47,7 +47,7 @@ MAX_ROWS = 48
 #: Numbers of columns that are tried in turn, until the boxes are few enough.
 _BINS = (240, 160, 96, 64, 40, 24, 12)
 _KEY = ("group", "incarnation", "generation")
-_COSTS = ("stopped_low_ps", "stopped_high_ps", "moved")
+_COSTS = ("stopped_at_least_ps", "stopped_at_most_ps", "moved")
 _Ints = NDArray[np.int64]
 
 
@@ -348,11 +348,11 @@ def _before_and_after(
 def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the policies with the least downtime in one rebalance, as texts."""
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
-    done.sort(key=lambda p: (p[1]["stopped_high_ps"] is None, p[1]["stopped_high_ps"] or 0,
+    done.sort(key=lambda p: (p[1]["stopped_at_most_ps"] is None, p[1]["stopped_at_most_ps"] or 0,
                              p[1]["moved"] or 0))  # fmt: skip
     found = []
     for name, row in done[:_MAX_CHEAPEST]:
-        known = _range_of(row["stopped_low_ps"], row["stopped_high_ps"])
+        known = _range_of(row["stopped_at_least_ps"], row["stopped_at_most_ps"])
         text = f"{row['moved'] or 0} moved" if known is None else format_range(known, short=True)
         found.append({"policy": name, "downtime": text})
     return found

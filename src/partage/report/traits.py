@@ -93,9 +93,9 @@ def _costs(replays: pa.Table) -> pa.Table:
     name = pc.coalesce(replays["policy"], replays["strategy"])
     recorded = replays.filter(pc.fill_null(pc.equal(name, RECORDED), False))
     sums = recorded.group_by(_REBALANCE).aggregate(
-        [("stopped_low_ps", "sum"), ("stopped_high_ps", "sum")]
+        [("stopped_at_least_ps", "sum"), ("stopped_at_most_ps", "sum")]
     )
-    columns = [*_REBALANCE, "stopped_low_ps_sum", "stopped_high_ps_sum"]
+    columns = [*_REBALANCE, "stopped_at_least_ps_sum", "stopped_at_most_ps_sum"]
     return sums.select(columns).rename_columns([*_REBALANCE, "low", "high"])
 
 

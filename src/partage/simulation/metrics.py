@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.api.measures import Shared
+from partage.history.stop_model import UnreadEstimate
 from partage.judge import Measures, check
 from partage.model import Assignment, Cluster, Group
 from partage.model.index import Int32Array
@@ -85,11 +86,13 @@ class PlanJudge(Protocol):
 class SimulatedRebalance:
     """One rebalance under one policy: a row of table ``replays``.
 
-    Fields are columns of the table, except for three that make several columns: ``measured`` one
-    for each metric, ``stopped`` and ``reread`` two bounds. docs/policies.md defines each figure.
+    Fields are columns of the table, except for four that make several columns: ``measured`` one
+    for each metric, ``stopped`` and ``reread`` two bounds, ``unread`` an estimate.
+    docs/policies.md defines each figure.
 
     Attributes:
         stopped: partition-seconds without a consumer; None where no commit tells.
+        unread: the estimate of these partition-seconds; None where there is none.
         reread: records read twice; None where no commit tells.
         plan: the plan as JSON.
     """
@@ -113,6 +116,7 @@ class SimulatedRebalance:
     members: int | None = None
     measured: PlanMetrics = field(default_factory=PlanMetrics)
     stopped: Bounds | None = None
+    unread: UnreadEstimate | None = None
     reread: Bounds | None = None
     changed: int | None = None
     unread_at_once: int | None = None
@@ -122,17 +126,27 @@ class SimulatedRebalance:
         """Return the columns of table ``replays``, without run and group."""
         row = {name: getattr(self, name) for name in _COLUMNS}
         row |= {name: getattr(self.measured, name) for name in _METRICS}
-        row["stopped_low_ps"], row["stopped_high_ps"] = self.stopped or (None, None)
+        row["stopped_at_least_ps"], row["stopped_at_most_ps"] = self.stopped or (None, None)
+        row |= _estimate_columns(self.unread)
         reread = None if self.reread is None else (int(self.reread.low), int(self.reread.high))
         row["reread_low"], row["reread_high"] = reread or (None, None)
         return row
+
+
+def _estimate_columns(found: UnreadEstimate | None) -> dict[str, float | None]:
+    """Return the columns of an estimate of unread time."""
+    names = ("stopped_ps", "stopped_p10_ps", "stopped_p90_ps", "no_consumer_ps")
+    if found is None:
+        return dict.fromkeys(names)
+    values = (found.best, found.p10, found.p90, found.no_consumer)
+    return dict(zip(names, values, strict=True))
 
 
 #: Fields of `SimulatedRebalance` that are a column each.
 _COLUMNS = tuple(
     column.name
     for column in fields(SimulatedRebalance)
-    if column.name not in {"measured", "stopped", "reread"}
+    if column.name not in {"measured", "stopped", "reread", "unread"}
 )
 _METRICS = tuple(column.name for column in fields(PlanMetrics))
 

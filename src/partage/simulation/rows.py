@@ -186,6 +186,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
         stopped=None
         if stopped is None
         else stopped + rows.undetected_seconds(Policy(protocol, None)),
+        unread=generation.unread,
         reread=rows.costs.reread_as_recorded(),
         changed=0,
         unread_at_once=len(rows.costs.stopped),

@@ -40,6 +40,8 @@ class Aggregation(Enum):
     MEAN = "mean"
     #: Sums of a lower and an upper bound, over the rows that have both.
     INTERVAL = "interval sum"
+    #: Sum of best estimates with a common 80 % interval, over the rows that have an estimate.
+    ESTIMATE = "estimate sum"
     #: Sum over rebalances of another policy's bounds minus this policy's.
     DIFFERENCE = "interval sum of differences"
     #: Quotient of two other metrics.
@@ -81,7 +83,8 @@ class Metric:
         name: identifier in sums, JSON and templates.
         aggregation: how values of several rebalances become one.
         columns: columns of table ``replays`` that this metric declares; an `INTERVAL` has its lower
-            bound first. Several metrics may read a column, one declares it.
+            bound first, an `ESTIMATE` its best estimate, then the 10th and the 90th percentile.
+            Several metrics may read a column, one declares it.
         source: names of the columns that are aggregated, or of the two metrics of a `RATIO`, or of
             the policy of a `DIFFERENCE`; the declared columns if empty.
         where: conditions of a `COUNT`.
@@ -115,7 +118,7 @@ class Metric:
         >>> BY_NAME["stopped"].key, BY_NAME["load_spread"].key, BY_NAME["moved"].key
         ('stopped_partition_seconds', 'load_spread_mean', 'moved')
         """
-        if self.aggregation in {Aggregation.INTERVAL, Aggregation.DIFFERENCE}:
+        if self.aggregation in _RANGES:
             return f"{self.name}_{self.unit.replace('-', '_')}"
         return f"{self.name}_mean" if self.aggregation is Aggregation.MEAN else self.name
 
@@ -129,14 +132,17 @@ _COUNT, _SUM, _MAXIMUM, _MEAN = (
     Aggregation.COUNT, Aggregation.SUM, Aggregation.MAXIMUM, Aggregation.MEAN,
 )  # fmt: skip
 _INTERVAL, _DIFFERENCE = Aggregation.INTERVAL, Aggregation.DIFFERENCE
+_ESTIMATE = Aggregation.ESTIMATE
+#: Aggregations whose value is a range; their JSON keys end with the unit.
+_RANGES = frozenset({_INTERVAL, _DIFFERENCE, _ESTIMATE})
 _COUNTED = (Condition("counts", "is", True), Condition("agrees", "is known"))
 
 #: All metrics, in the order of table columns.
 METRICS: tuple[Metric, ...] = (
     Metric(
         "stopped", _INTERVAL,
-        (("stopped_low_ps", "double?", "partition-seconds without consumption, lower bound"),
-         ("stopped_high_ps", "double?", "partition-seconds without consumption, upper bound")),
+        (("stopped_at_least_ps", "double?", "partition-seconds without consumption, lower bound"),
+         ("stopped_at_most_ps", "double?", "partition-seconds without consumption, upper bound")),
         unit="partition-seconds", better="lower", label="Down\N{SOFT HYPHEN}time",
         help="Time in which no member consumed a partition because of a rebalance, added up over "
         "partitions: one partition without consumption for one minute is one partition-minute "
@@ -144,6 +150,23 @@ METRICS: tuple[Metric, ...] = (
         "have continued after the last commit before the rebalance, and may have resumed before "
         "the first commit after it.",
         shown=Shown.TERMINAL,
+    ),
+    Metric(
+        "stopped_estimate", _ESTIMATE,
+        (("stopped_ps", "double?", "partition-seconds without consumption, best estimate"),
+         ("stopped_p10_ps", "double?", "10th percentile of this estimate"),
+         ("stopped_p90_ps", "double?", "90th percentile of this estimate")),
+        unit="partition-seconds", better="lower",
+        help="Best estimate of the time in which no member consumed a partition because of a "
+        "rebalance, added up over partitions, with an interval that holds the true value in 80 % "
+        "of cases. It uses the times of group records and of commits at revocation.",
+    ),
+    Metric(
+        "no_consumer", _SUM,
+        (("no_consumer_ps", "double?", "partition-seconds without any member or subscriber"),),
+        unit="partition-seconds",
+        help="Time in which the group had no member, or none that subscribed to the partition, "
+        "added up over partitions. It is no downtime by rebalances.",
     ),
     Metric(
         "saved", _DIFFERENCE, source=(RECORDED,), unit="partition-seconds", better="higher",

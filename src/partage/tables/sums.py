@@ -9,13 +9,15 @@ these entries in them:
 | count, sum, maximum | ``name`` |
 | mean | ``name`` (a sum) and ``name_known`` (rows with a value) |
 | interval sum, difference | ``name_low``, ``name_high``, and ``name_known`` |
+| estimate sum | ``name_best``, ``name_below``, ``name_above``, squares of both, ``name_known`` |
 | ratio | none: its parts have them |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from partage.tables.metrics import BY_NAME, METRICS, Aggregation, Condition, Metric
@@ -24,13 +26,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "FigureRange", "Sums", "add_sums", "count_flags", "document", "empty_sums", "metric_value",
-    "sum_differences", "sum_rows",
+    "Estimate", "FigureRange", "Sums", "add_sums", "count_flags", "document", "empty_sums",
+    "metric_value", "sum_differences", "sum_rows",
 ]  # fmt: skip
 
 #: Entries of the metrics; a maximum is None where no row has a value.
 Sums = dict[str, Any]
 _INTERVALS = {Aggregation.INTERVAL, Aggregation.DIFFERENCE}
+#: Entries of an estimate: sums over rows of the best estimate, of the distances to the 10th and the
+#: 90th percentile, and of the squares of these distances.
+_OF_ESTIMATE = ("best", "below", "below_square", "above", "above_square", "known")
+#: Correlation of the errors of two rebalances: clients of one recording behave alike.
+_CORRELATION = 0.1
 _MAXIMA = frozenset(m.name for m in METRICS if m.aggregation is Aggregation.MAXIMUM)
 
 
@@ -47,6 +54,39 @@ class FigureRange:
 
     def __add__(self, other: FigureRange) -> FigureRange:
         return FigureRange(self.low + other.low, self.high + other.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A best estimate with its 80 % interval; partition-seconds unless stated.
+
+    >>> Estimate.of_sums(10, below=(4, 16), above=(6, 36))
+    Estimate(best=10, low=6.0, high=16.0)
+    """
+
+    best: float
+    low: float
+    high: float
+
+    @classmethod
+    def of_sums(
+        cls, best: float, below: tuple[float, float], above: tuple[float, float]
+    ) -> Estimate:
+        """Return the estimate of a sum.
+
+        Distances are added like standard deviations of equally correlated errors: the variance of
+        the sum is (1 - r) times the sum of squares plus r times the square of the sum.
+
+        Args:
+            best: sum of the best estimates.
+            below: sum of the distances to the 10th percentiles, and sum of their squares.
+            above: the same for the 90th percentiles.
+        """
+        down, up = (
+            sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
+            for total, squares in (below, above)
+        )
+        return cls(best, max(0.0, best - down), best + up)
 
 
 def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
@@ -78,7 +118,9 @@ def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
     if how is Aggregation.MAXIMUM:
         return {name: rows[metric.inputs[0]]}
     if how is Aggregation.SUM:
-        return {name: pc.cast(pc.fill_null(rows[metric.inputs[0]], 0), "int64")}
+        column = pc.fill_null(rows[metric.inputs[0]], 0)
+        is_whole = metric.columns[0][1].startswith("int")
+        return {name: pc.cast(column, "int64" if is_whole else "double")}
     if how is Aggregation.MEAN:
         column = rows[metric.inputs[0]]
         return {name: pc.fill_null(column, 0), f"{name}_known": count_flags(pc.is_valid(column))}
@@ -87,7 +129,23 @@ def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
         known = count_flags(pc.is_valid(high))
         bounds = {f"{name}_low": pc.fill_null(low, 0), f"{name}_high": pc.fill_null(high, 0)}
         return {**bounds, f"{name}_known": known}
+    if how is Aggregation.ESTIMATE:
+        return dict(zip(_estimate_entries(name), _estimate_columns(metric, rows), strict=True))
     return {}
+
+
+def _estimate_entries(name: str) -> list[str]:
+    return [f"{name}_{entry}" for entry in _OF_ESTIMATE]
+
+
+def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
+    """Return the entries of an estimate as columns, one value per row."""
+    from pyarrow import compute as pc
+
+    best, p10, p90 = (pc.fill_null(pc.cast(rows[c], "double"), 0) for c in metric.inputs)
+    below, above = pc.subtract(best, p10), pc.subtract(p90, best)
+    known = count_flags(pc.is_valid(rows[metric.inputs[0]]))
+    return [best, below, pc.multiply(below, below), above, pc.multiply(above, above), known]
 
 
 def _meets_all(conditions: Iterable[Condition], rows: pa.Table) -> Any:
@@ -165,6 +223,8 @@ def empty_sums() -> Sums:
     for metric in METRICS:
         if metric.aggregation in _INTERVALS:
             found |= {f"{metric.name}_{end}": 0 for end in ("low", "high", "known")}
+        elif metric.aggregation is Aggregation.ESTIMATE:
+            found |= dict.fromkeys(_estimate_entries(metric.name), 0)
         elif metric.aggregation is not Aggregation.RATIO:
             found[metric.name] = None if metric.name in _MAXIMA else 0
         if metric.aggregation is Aggregation.MEAN:
@@ -189,7 +249,7 @@ def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
 
 
 def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
-    """Return a metric's value: a number, a `FigureRange`, or None where no row has one.
+    """Return a metric's value: a number, a range, an estimate, or None where no row has one.
 
     >>> metric_value(BY_NAME["evenness"], empty_sums() | {"even": 1, "judged": 4})
     0.25
@@ -198,6 +258,11 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
     if how in _INTERVALS:
         known = sums[f"{name}_known"]
         return FigureRange(sums[f"{name}_low"], sums[f"{name}_high"]) if known else None
+    if how is Aggregation.ESTIMATE:
+        best, *distances, known = (sums[entry] for entry in _estimate_entries(name))
+        below, below_square, above, above_square = distances
+        found = Estimate.of_sums(best, (below, below_square), (above, above_square))
+        return found if known else None
     if how is Aggregation.MEAN:
         return sums[name] / sums[f"{name}_known"] if sums[f"{name}_known"] else None
     if how is Aggregation.RATIO:
@@ -208,6 +273,8 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
 
 def document(sums: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metrics as fields of a JSON object, ranges as ``{"low": ..., "high": ...}``.
+
+    An estimate is such a range with a field ``best``.
 
     Metrics without entries are left out: sums of workers have no differences between policies.
 
@@ -221,7 +288,7 @@ def document(sums: Mapping[str, Any]) -> dict[str, Any]:
         if metric.aggregation is not Aggregation.DIFFERENCE or f"{metric.name}_low" in sums
     }
     return {
-        key: {"low": round(value.low, 3), "high": round(value.high, 3)}
-        if isinstance(value, FigureRange) else value
+        key: {name: round(number, 3) for name, number in asdict(value).items()}
+        if isinstance(value, FigureRange | Estimate) else value
         for key, value in found.items()
     }  # fmt: skip

@@ -70,7 +70,7 @@ def test_what_was_lost_and_would_be_saved_is_a_range(tmp_path) -> None:
     for n, record, other in ((1, (2.0, 10.0), (1.0, 4.0)), (2, (3.0, 4.0), (3.5, 3.5))):
         for policy, (low, high) in ((RECORDED, record), ("eager/sticky", other)):
             rows["replays"].append(
-                replayed("g", n, policy, stopped_low_ps=low, stopped_high_ps=high)
+                replayed("g", n, policy, stopped_at_least_ps=low, stopped_at_most_ps=high)
             )
     run = data.read_run(published(tmp_path, rows))
     assert run.lost == FigureRange(5.0, 14.0)
@@ -123,7 +123,9 @@ def test_causes_have_their_share_of_the_time(tmp_path) -> None:
             rebalance("g", n, cause_kind=kind, cause_source="recorded" if n == 1 else "inferred")
         )
         low = None if high is None else high / 2
-        rows["replays"].append(replayed("g", n, RECORDED, stopped_low_ps=low, stopped_high_ps=high))
+        rows["replays"].append(
+            replayed("g", n, RECORDED, stopped_at_least_ps=low, stopped_at_most_ps=high)
+        )
     bounce, join = data.read_run(published(tmp_path, rows)).causes
     assert (bounce.kind, bounce.rebalances, bounce.low, bounce.high) == ("bounce", 1, 4.0, 8.0)
     assert (join.kind, join.rebalances, join.recorded, join.timed, join.high) == (
@@ -143,7 +145,7 @@ def test_a_run_of_an_older_partage_is_read(tmp_path) -> None:
     published(tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     for table, gone in (
-        ("replays", ["policy", "reading", "stopped_low_ps"]),
+        ("replays", ["policy", "reading", "stopped_at_least_ps"]),
         ("groups", ["coverage"]),
     ):
         for one in manifest["tables"][table]:
@@ -252,7 +254,7 @@ def test_no_loss_in_few_rebalances_is_not_known(tmp_path) -> None:
     rows = tables()
     rows["groups"] = [group("g", rebalances=1, missing_generations=30, coverage=1 / 31)]
     rows["rebalances"] = [rebalance("g", 31)]
-    none = {"stopped_low_ps": 0.0, "stopped_high_ps": 0.0}
+    none = {"stopped_at_least_ps": 0.0, "stopped_at_most_ps": 0.0}
     rows["replays"] = [replayed("g", 31, RECORDED, reading=RECORDED, **none),
                        replayed("g", 31, "eager/range", reading=CUMULATIVE, **none)]  # fmt: skip
     cover = {**summary()["coverage"], "rebalances": 1, "missing_before": 30, "missing_within": 0}

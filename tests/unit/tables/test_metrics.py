@@ -22,6 +22,7 @@ from partage.tables.metrics import (
 from partage.tables.schemas import COLUMNS, schema
 from partage.tables.statuses import CUMULATIVE, RECORDED, STATUSES
 from partage.tables.sums import (
+    Estimate,
     FigureRange,
     add_sums,
     document,
@@ -55,7 +56,7 @@ def random_rows(seed: int, size: int = 60) -> list[dict]:
             "agrees": chance.choice([True, False, None]),
         }  # fmt: skip
         row |= {name: chance.choice([None, 0, 1, 4]) for name, _, _ in REPLAY_COLUMNS}
-        rows.append(row | {"stopped_low_ps": low, "stopped_high_ps": low and low + 1})
+        rows.append(row | {"stopped_at_least_ps": low, "stopped_at_most_ps": low and low + 1})
     return rows
 
 
@@ -82,6 +83,14 @@ def by_hand(rows: list[dict]) -> dict:
             if how in {Aggregation.RATIO, Aggregation.DIFFERENCE}:
                 continue
             values = [row[column] for column in metric.inputs]
+            if how is Aggregation.ESTIMATE:
+                best, p10, p90 = (value or 0 for value in values)
+                for end, distance in (("below", best - p10), ("above", p90 - best)):
+                    found[f"{name}_{end}"] += distance
+                    found[f"{name}_{end}_square"] += distance**2
+                found[f"{name}_best"] += best
+                found[f"{name}_known"] += values[0] is not None
+                continue
             if how is Aggregation.INTERVAL:
                 found[f"{name}_low"] += values[0] or 0
                 found[f"{name}_high"] += values[1] or 0
@@ -125,7 +134,7 @@ def test_a_difference_is_a_range_of_each_rebalance() -> None:
     """The saving of each rebalance lies between the differences of its bounds, in their order."""
     rows = [
         {"group": "g", "incarnation": 0, "generation": n, "policy": policy, "reading": CUMULATIVE,
-         "stopped_low_ps": low, "stopped_high_ps": high}
+         "stopped_at_least_ps": low, "stopped_at_most_ps": high}
         for n, policy, low, high in (
             (1, RECORDED, 2.0, 10.0), (1, "x", 1.0, 4.0),
             (2, RECORDED, 3.0, 4.0), (2, "x", 3.5, 3.5),
@@ -137,6 +146,23 @@ def test_a_difference_is_a_range_of_each_rebalance() -> None:
     assert metric_value(BY_NAME["saved"], sums) == FigureRange(0.5, 6.5)
     assert sums["saved_known"] == 2
     assert sum_differences(replays(rows), BY_NAME["saved_against_own"], KEY, place) == []
+
+
+def test_an_estimate_of_a_sum_is_narrower_than_the_sum_of_its_intervals() -> None:
+    """Errors of several rebalances partly cancel out; those of a single one do not."""
+    rows = [
+        {"group": "g", "policy": RECORDED, "stopped_ps": 10.0, "stopped_p10_ps": 6.0,
+         "stopped_p90_ps": 16.0}
+    ] * 4 + [{"group": "g", "policy": RECORDED}]  # fmt: skip
+    one, four = (sum_rows(replays(part), KEY)[0] for part in (rows[3:], rows))
+    assert metric_value(BY_NAME["stopped_estimate"], one) == Estimate(10.0, 6.0, 16.0)
+    found = metric_value(BY_NAME["stopped_estimate"], four)
+    assert found.best == 40
+    assert 24 < found.low < 36
+    assert 46 < found.high < 64
+    assert four["stopped_estimate_known"] == 4
+    (none,) = sum_rows(replays(rows[4:]), KEY)
+    assert metric_value(BY_NAME["stopped_estimate"], none) is None
 
 
 def test_sums_without_differences_have_a_document() -> None:

@@ -1,0 +1,279 @@
+"""Stop model: when a member stopped reading its partitions, as a time with an uncertainty.
+
+The log says exactly when a generation was written and when members acknowledged an assignment. It
+does not say when a member revoked its partitions, left or died. Four rules of the protocols and of
+the client libraries limit that time:
+
+* **Commit at revocation.** The Java consumer, librdkafka, kafka-python and aiokafka commit when
+  they revoke partitions or close. A member's last commit marks its stop.
+* **Commit cadence.** A member that died committed last up to one commit interval before.
+* **Session timeout.** The coordinator evicts a member one session timeout after its last
+  heartbeat. It died between that heartbeat and the next one.
+* **Heartbeat interval.** A member learns of a rebalance with its next heartbeat.
+
+The functions take plain numbers, so that recorded and simulated rebalances share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+
+__all__ = [
+    "DEFAULT_COMMIT_MS",
+    "HEARTBEAT_MS",
+    "Instant",
+    "MemberCommits",
+    "StopSum",
+    "UnreadEstimate",
+    "absence_time",
+    "after_record",
+    "before_record",
+    "between",
+    "departure_time",
+    "heartbeat_interval",
+    "mixture",
+    "revocation_time",
+    "sum_stops",
+]
+
+#: heartbeat.interval.ms of a consumer, if its session timeout leaves room for three of them.
+HEARTBEAT_MS = 3_000
+#: Heartbeats in a session timeout: Kafka's documentation asks for at least three.
+_HEARTBEATS = 3
+#: auto.commit.interval.ms of a consumer.
+DEFAULT_COMMIT_MS = 5_000
+#: Time from a record to the member's callback, or from its request to the record: mean, standard
+#: deviation, and the longest that is usual.
+_LATENCY_MS, _LATENCY_DEVIATION_MS, _LONGEST_LATENCY_MS = 30.0, 40.0, 250.0
+#: The 90th percentile of a normal distribution, in standard deviations.
+_P90 = 1.2816
+
+
+class Instant(NamedTuple):
+    """A time that is not known exactly, in milliseconds.
+
+    Attributes:
+        mean, variance: of its distribution.
+        earliest, latest: hard limits.
+    """
+
+    mean: float
+    variance: float
+    earliest: float
+    latest: float
+
+    def limited(self, earliest: float, latest: float) -> Instant:
+        """Return the time with further hard limits; ``latest`` wins if they contradict.
+
+        >>> between(0, 10).limited(4, 20)
+        Instant(mean=7.0, variance=3.0, earliest=4, latest=10)
+        """
+        low, high = max(self.earliest, earliest), min(self.latest, latest)
+        if (low, high) == (self.earliest, self.latest):
+            return self
+        if low >= high:
+            at = min(max(self.mean, earliest), latest)
+            return Instant(at, 0.0, at, at)
+        if self.earliest <= self.mean - 1e-9 and self.variance > 0 and not low <= self.mean <= high:
+            return between(low, high)
+        widest = (high - low) ** 2 / 12
+        if self.variance <= widest:
+            return Instant(min(max(self.mean, low), high), self.variance, low, high)
+        return between(low, high)
+
+
+def between(first: float, last: float) -> Instant:
+    """Return a time that is uniformly distributed between two times.
+
+    >>> between(0, 6)
+    Instant(mean=3.0, variance=3.0, earliest=0, latest=6)
+    """
+    last = max(first, last)
+    return Instant((first + last) / 2, (last - first) ** 2 / 12, first, last)
+
+
+def after_record(time_ms: float) -> Instant:
+    """Return the time of a callback that follows a record."""
+    mean, latest = time_ms + _LATENCY_MS, time_ms + _LONGEST_LATENCY_MS
+    return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
+
+
+def before_record(time_ms: float) -> Instant:
+    """Return the time of a callback that precedes a record."""
+    mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
+    return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)
+
+
+def mixture(share: float, one: Instant, other: Instant) -> Instant:
+    """Return the mixture of two times, the first one with the given probability.
+
+    >>> mixture(0.5, between(0, 0), between(10, 10))
+    Instant(mean=5.0, variance=25.0, earliest=0, latest=10)
+    """
+    mean = share * one.mean + (1 - share) * other.mean
+    variance = share * (one.variance + (one.mean - mean) ** 2)
+    variance += (1 - share) * (other.variance + (other.mean - mean) ** 2)
+    return Instant(mean, variance, min(one.earliest, other.earliest), max(one.latest, other.latest))
+
+
+def heartbeat_interval(session_timeout_ms: float) -> float:
+    """Return a member's likely heartbeat.interval.ms.
+
+    >>> heartbeat_interval(45_000), heartbeat_interval(6_000)
+    (3000, 2000.0)
+    """
+    return min(HEARTBEAT_MS, session_timeout_ms / _HEARTBEATS)
+
+
+# -- when a member stopped reading -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MemberCommits:
+    """What a member's commits say before a rebalance.
+
+    Attributes:
+        last_ms: its newest commit since it was assigned its partitions; None without one.
+        usual_ms: its usual commit interval; None if unknown.
+        share: probability that it commits when it revokes partitions or closes.
+    """
+
+    last_ms: float | None = None
+    usual_ms: float | None = None
+    share: float = 0.5
+
+    @property
+    def interval_ms(self) -> float:
+        """Its usual commit interval; the default of clients if unknown."""
+        return DEFAULT_COMMIT_MS if self.usual_ms is None else self.usual_ms
+
+    def at_stop(self, otherwise: Instant) -> Instant:
+        """Return the time of a stop: that of the last commit, or another time after it."""
+        if self.last_ms is None:
+            return otherwise
+        last = Instant(self.last_ms, 0.0, self.last_ms - _LATENCY_MS, self.last_ms)
+        after = otherwise.limited(self.last_ms, max(self.last_ms, otherwise.latest))
+        return mixture(self.share, last, after)
+
+
+def revocation_time(
+    commits: MemberCommits, end_ms: float, heartbeat_ms: float, members: int
+) -> Instant:
+    """Return when a member revoked its partitions to rejoin, in an eager rebalance.
+
+    Members learn of it with their heartbeats. The last one to rejoin ends the phase at once.
+
+    Args:
+        commits: of the member.
+        end_ms: time of the generation's record: all members had rejoined by then.
+        heartbeat_ms: its heartbeat interval.
+        members: how many members rejoined.
+    """
+    first, last = end_ms - heartbeat_ms, commits.last_ms
+    if last is not None and last + 1.5 * commits.interval_ms < first:
+        # The phase was longer than a heartbeat: it waited for a slow or dead member.
+        return commits.at_stop(between(last, last + commits.interval_ms))
+    if last is not None:
+        first = min(max(first, last), end_ms)
+    return commits.at_stop(
+        mixture(1 / max(1, members), before_record(end_ms), between(first, end_ms))
+    )
+
+
+def absence_time(commits: MemberCommits, latest_ms: float) -> Instant:
+    """Return when a member stopped of which only the commits tell, and at the latest when."""
+    last = commits.last_ms
+    if last is None:
+        return between(latest_ms - commits.interval_ms, latest_ms)
+    return commits.at_stop(between(last, min(last + commits.interval_ms, latest_ms)))
+
+
+def departure_time(
+    commits: MemberCommits,
+    begun: Instant,
+    end_ms: float,
+    session_ms: float,
+    heartbeat_ms: float,
+) -> Instant:
+    """Return when a member stopped that left or was evicted.
+
+    Args:
+        commits: of the member.
+        begun: when the coordinator began the rebalance.
+        end_ms: time of the record without the member.
+        session_ms: its session timeout.
+        heartbeat_ms: its heartbeat interval.
+    """
+    # A rebalance begins with an eviction, or waits for one.
+    died = between(begun.earliest - session_ms, end_ms - session_ms + heartbeat_ms)
+    last = commits.last_ms
+    if last is None:
+        return mixture(0.5, begun, died)
+    if last > died.latest:  # too young to be evicted
+        return commits.at_stop(begun.limited(last, max(last, end_ms)))
+    if last + commits.interval_ms >= died.earliest:
+        return between(last, last + commits.interval_ms).limited(died.earliest, died.latest)
+    # An idle partition, or a member that stopped polling: the commits prove nothing.
+    return mixture(0.5, begun, died)
+
+
+# -- sums --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadEstimate:
+    """Unread time of partitions, in partition-seconds.
+
+    Attributes:
+        best: mean of the distribution.
+        p10, p90: ends of its 80 % interval.
+        no_consumer: time without any member, or without one that subscribed; not in the others.
+    """
+
+    best: float = 0.0
+    p10: float = 0.0
+    p90: float = 0.0
+    no_consumer: float = 0.0
+
+
+@dataclass(slots=True)
+class StopSum:
+    """Sum of the stops of partitions with one cause, whose errors are the same.
+
+    Attributes:
+        mean, deviation: sums of means and of standard deviations, in milliseconds.
+        least, most: sums of hard limits.
+    """
+
+    mean: float = 0.0
+    deviation: float = 0.0
+    least: float = 0.0
+    most: float = 0.0
+
+    def add(self, start: Instant, end: Instant, apart_ms: float = 0.0) -> None:
+        """Add one partition's stop, without the time in which nobody could read it."""
+        length = max(0.0, end.mean - start.mean - apart_ms)
+        self.mean += length
+        self.deviation += sqrt(start.variance + end.variance)
+        self.least += max(0.0, end.earliest - start.latest - apart_ms)
+        self.most += max(length, end.latest - start.earliest - apart_ms)
+
+
+def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEstimate:
+    """Return the estimate of a rebalance from its independent parts.
+
+    >>> found = sum_stops([StopSum(4_000, 1_000, 0, 9_000), StopSum(0, 0, 0, 0)])
+    >>> found.best, round(found.p10, 2), round(found.p90, 2)
+    (4.0, 2.72, 5.28)
+    """
+    parts = list(stops)
+    mean, variance = sum(one.mean for one in parts), sum(one.deviation**2 for one in parts)
+    width = _P90 * sqrt(variance)
+    low = max(mean - width, sum(one.least for one in parts), 0.0)
+    high = min(mean + width, sum(one.most for one in parts))
+    return UnreadEstimate(
+        mean / 1_000, min(low, mean) / 1_000, max(high, mean) / 1_000, no_consumer_ms / 1_000
+    )
