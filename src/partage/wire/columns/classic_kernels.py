@@ -32,6 +32,7 @@ from partage.wire.columns.distinct import (
     int16_at,
     int32_at,
     int64_at,
+    is_code_of,
     is_half_full,
 )
 
@@ -300,17 +301,19 @@ def _read_members(data, at, end, version, count, likely, tables):
     layout = version - 1 if version >= 2 else version
     begin = counts[2]
     for i in range(count):
-        if _is_full(tables):
-            return -2
         stop = _end_of_member(data, at, end, layout)
         if stop < 0:
             return -1
-        known = tables.whole.used[0]
         like = listed[likely + i] if likely + i < begin else -1
-        code = code_like(data, at, stop, tables.whole, like)
-        if code == known:
-            _read_member(data, at, end, layout, code, like, tables)
-        elif tables.members[code, 0] != layout:
+        code = like
+        if not is_code_of(data, at, stop, tables.whole, like):
+            if _is_full(tables):
+                return -2
+            known = tables.whole.used[0]
+            code = code_of(data, at, stop, tables.whole)
+            if code == known:
+                _read_member(data, at, end, layout, code, like, tables)
+        if tables.members[code, 0] != layout:
             return -1  # the same bytes mean something else in another layout
         listed[counts[2]] = code
         counts[2] += 1

@@ -27,7 +27,7 @@ from partage.wire.columns import Bytes
 
 __all__ = [
     "FIRST_NAMES", "NameTable", "Names", "code_like", "code_of", "fill_slots", "hash_of",
-    "int16_at", "int32_at", "int64_at", "is_half_full", "read_only", "same_bytes",
+    "int16_at", "int32_at", "int64_at", "is_code_of", "is_half_full", "read_only", "same_bytes",
 ]  # fmt: skip
 
 #: The initial number of names that a table has room for, unless more are expected.
@@ -171,16 +171,21 @@ def code_of(data, at, stop, names):
 
 
 @piece
+def is_code_of(data, at, stop, names, code):
+    """Return whether the bytes in [at, stop) are those of ``code``; -1 is the code of none."""
+    size = stop - at
+    if code < 0 or names.table[code, 2] != size:
+        return False
+    return same_bytes(data, at, names.table[code, 1], size)
+
+
+@piece
 def code_like(data, at, stop, names, like):
     """Return `code_of`, where the bytes are probably those of code ``like`` (-1: unknown).
 
     A comparison takes less time than a hash.
     """
-    size = stop - at
-    alike = like >= 0 and names.table[like, 2] == size
-    if alike and same_bytes(data, at, names.table[like, 1], size):
-        return like
-    return code_of(data, at, stop, names)
+    return like if is_code_of(data, at, stop, names, like) else code_of(data, at, stop, names)
 
 
 @piece
