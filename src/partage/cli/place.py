@@ -20,8 +20,12 @@ __all__ = ["place"]
 _MOST_TYPED = 50
 
 
-#: Partitions that the command prints, a line each: 20 times what one CreateTopics request may have.
-_MOST_PARTITIONS = 200_000
+#: Partitions in one request to a KRaft controller of 4.3.1: ``MAX_PARTITIONS_PER_BATCH`` of
+#: ``ReplicationControlManager`` for CreateTopics, ``MAX_RECORDS_PER_USER_OP`` of
+#: ``QuorumController`` for CreatePartitions.
+_MOST_IN_A_REQUEST = 10_000
+#: Partitions that the command prints, a line each: a topic that grows by 20 requests.
+_MOST_PARTITIONS = 20 * _MOST_IN_A_REQUEST
 
 
 def place(  # noqa: PLR0917 - options have names
@@ -87,8 +91,9 @@ def place(  # noqa: PLR0917 - options have names
         )
     if partitions > _MOST_PARTITIONS:
         what = (
-            f"can be at most {_MOST_PARTITIONS:,}: a KRaft controller creates at most 10,000 "
-            "in one request; place larger numbers from Python with partage.place"
+            f"can be at most {_MOST_PARTITIONS:,}: a KRaft controller creates at most "
+            f"{_MOST_IN_A_REQUEST:,} in one request; place larger numbers from Python with "
+            "partage.place"
         )
         raise InvalidConfigError("--partitions", what, partitions)
     listed, existing = _brokers(brokers, topic, command_config, add=add)
