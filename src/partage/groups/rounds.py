@@ -20,7 +20,8 @@ group's state repeats, and the last round's plan has a warning that names the cy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -48,7 +49,7 @@ Pairs = tuple[tuple[str, int], ...]
 #: Follow-ups after one change, for strategies whose memory differs each time. A group that
 #: settles needs one or two.
 _MOST_FOLLOW_UPS = 100
-#: Partitions of a cycle that a warning names.
+#: Partitions that a warning names.
 _MOST_NAMED = 5
 
 
@@ -219,6 +220,35 @@ class _Consumer:
     memory: object = None
 
 
+def _newest_claims(
+    consumers: Mapping[str, _Consumer],
+) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
+    """Return the member with the newest claim of each partition, and a warning if claims differ.
+
+    Of equal generations the member that joined first counts.
+    """
+    newest: dict[tuple[str, int], str] = {}
+    contested = set()
+    for member_id, one in consumers.items():
+        for p in one.owned:
+            other = newest.setdefault(p, member_id)
+            if other != member_id:
+                contested.add(p)
+                if one.generation > consumers[other].generation:
+                    newest[p] = member_id
+    if not contested:
+        return newest, ()
+    what = "claimed by several members, shown with the newest claim"
+    return newest, (f"{_listed(contested)}: {what}",)
+
+
+def _listed(partitions: AbstractSet[tuple[str, int]]) -> str:
+    """Return the first few partitions as text, and how many more there are."""
+    named = ", ".join(f"{topic}-{p}" for topic, p in sorted(partitions)[:_MOST_NAMED])
+    more = len(partitions) - _MOST_NAMED
+    return f"{named} and {more} more" if more > 0 else named
+
+
 @dataclass(slots=True)
 class _Life:
     strategy: Strategy
@@ -305,13 +335,11 @@ class _Life:
 
     def _warn_of_cycle(self, length: int) -> None:
         """Add a warning to the last round that names the partitions of a cycle of rebalances."""
-        moving = sorted({p for one in self.rounds[-length:] for p in one.moved})
-        named = ", ".join(f"{topic}-{p}" for topic, p in moving[:_MOST_NAMED])
-        more = f" and {len(moving) - _MOST_NAMED} more" if len(moving) > _MOST_NAMED else ""
+        moving = _listed({p for one in self.rounds[-length:] for p in one.moved})
         again = "every rebalance" if length == 1 else f"every {length} rebalances"
         self._warn(
             f"the group does not settle: each follow-up rebalance revokes partitions and causes"
-            f" another; {named}{more} change owner in a cycle that repeats {again}"
+            f" another; {moving} change owner in a cycle that repeats {again}"
         )
 
     def _warn(self, warning: str) -> None:
@@ -358,12 +386,21 @@ class _Life:
         before: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Add a round without a plan; eager members have already revoked all partitions."""
+        """Add a round without a plan; eager members have already revoked all partitions.
+
+        The round shows one owner of a partition that several members claim, the one with the
+        newest generation. All claims stay, and the next round decides.
+        """
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps else ()
-        owned = {member_id: list(one.owned) for member_id, one in self.consumers.items()}
+        owner, contested = _newest_claims(self.consumers)
+        owned = {
+            member_id: [p for p in dict.fromkeys(one.owned) if owner[p] == member_id]
+            for member_id, one in self.consumers.items()
+        }
         topic_number = {t: self.cluster.topic(t) for m in group for t in m.owned.topics}
-        left: Plan = Plan.of(self.cluster.index, owned, topic_number, warnings=(reason,))
+        warnings = (reason, *contested)
+        left: Plan = Plan.of(self.cluster.index, owned, topic_number, warnings=warnings)
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _sent(self, one: _Consumer) -> Member:

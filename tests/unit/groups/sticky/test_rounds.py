@@ -114,3 +114,24 @@ def test_who_is_not_there_cannot_leave() -> None:
     with pytest.raises(pg.InvalidProblemError, match=r"already in the group.*'a'"):
         play("sticky", where, [Join(pg.Member("a", ["t"])), Join(pg.Member("a", ["t"]))])
     assert play("sticky", where, [Join(pg.Member("a", ["t"])), Leave("a")])[0].generation == 1
+
+
+def test_contradictory_claims_of_a_refused_round_are_shown_once() -> None:
+    """Librdkafka has no plan for these claims: the newest claim is shown, with a warning."""
+    members = [
+        pg.Member("c0", ["t0"], owned={"t0": [3, 2, 0, 1, 4]}, generation=2),
+        pg.Member("c1", ["t2"], owned={"t2": [2, 1, 0, 4]}, generation=2),
+        pg.Member("c2", ["t2", "t1"], owned={"t2": [3], "t1": [1, 0]}, generation=2),
+        pg.Member(
+            "c3", ["t2", "t0", "t1"], owned={"t0": [4], "t1": [0], "t2": [0, 1, 2, 4]}, generation=5
+        ),
+    ]
+    one = play("librdkafka:cooperative-sticky", cluster("t0×5 t1×2 t2×5"), [Join(*members)])[0]
+    assert one.refused
+    assert one.plan.to_dict()["c0"] == {"t0": [3, 2, 0, 1]}
+    assert one.plan.to_dict()["c3"] == {"t0": [4], "t1": [0], "t2": [0, 1, 2, 4]}
+    assert one.plan.warnings[1] == (
+        "t0-4, t1-0, t2-0, t2-1, t2-2 and 1 more: claimed by several members, shown with the newest"
+        " claim"
+    )
+    assert one.unowned == ()
