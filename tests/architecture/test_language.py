@@ -1,4 +1,4 @@
-"""Plain language: reworded packages keep to the vocabulary and to imperative docstrings."""
+"""Plain language: the whole repository keeps to the vocabulary, functions say what they do."""
 
 from __future__ import annotations
 
@@ -8,40 +8,27 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "partage"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "partage"
 
-#: Packages and modules whose names, docstrings and comments follow CONTRIBUTING's language rules.
-REWORDED = [
-    "api", "clients", "errors.py", "groups", "history", "java", "jobs", "judge", "kernels.py",
-    "keys", "legacy",
-    "model", "replicas", "report", "runs",
-    "simulation", "solve", "streams", "tables", "testing", "weights",
-    "wire",
-]  # fmt: skip
-
-#: Words of the private vocabulary that CONTRIBUTING's rules replace, as parts of identifiers too.
-WORDS = frozenset({
-    "audience", "audiences", "doubt", "doubts", "heir", "heirs", "lodger", "lodgers", "restless",
-    "scene", "scenes", "shelve", "shelving", "somebody", "spot", "spots", "told", "whoever",
-})  # fmt: skip
-PHRASES = re.compile(
-    r"\b(?:who|whom) of (?:them|us)\b|\bof (?:one|those|these|such) (?:that|who)\b"
-    r"|\bit is (?:known|told|said)\b|\bwhom\b|\bput out\b|\bgives? (?:everything )?up\b"
-    r"|\bdealt out\b|\bhanded? out\b|\bis there already\b|\bas (?:it|they) stands?\b"
-    r"|\bfor good\b|\bagain and again\b|\bcame of it\b",
-    re.IGNORECASE,
-)
+#: Folders and files (patterns below the root) that use the field's terms only.
+PLACES = {
+    "src": ("*.py", "*.toml", "*.html", "*.js"),
+    "tests": ("*.py",),
+    "docs": ("*.md",),
+    "benchmarks": ("*.py",),
+    "examples": ("*.py",),
+    "tools": ("*.py",),
+    ".": ("README.md", "DESIGN.md", "CONTRIBUTING.md"),
+}
+#: The vocabulary is a text file, so that this module passes its own check.
+VOCABULARY = (Path(__file__).parent / "vocabulary.txt").read_text(encoding="utf-8")
+_, WORD_LINES, PHRASE_LINES, EXAMPLES = re.split(r"^\w+:\n", VOCABULARY, flags=re.MULTILINE)
+WORDS = frozenset(WORD_LINES.split())
+PHRASES = re.compile("|".join(PHRASE_LINES.splitlines()), re.IGNORECASE)
 PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 #: Openings of a docstring that is neither an imperative sentence nor a noun phrase.
-OPENINGS = re.compile(
-    r"(?:Who|Whom|What|Where|How|When|Which|Why|That|Of|As|If|It|So|For|Is|Does|Are)\b"
-)
-
-
-def files(name: str) -> list[Path]:
-    """Return the Python files of a package or module."""
-    path = SOURCE / name
-    return [path] if path.suffix else sorted(path.rglob("*.py"))
+OPENINGS = re.compile(r"(?:Wh(?:om?|at|ere|en|ich|y)|How|That|Of|As|If|It|So|For|Is|Does|Are)\b")
 
 
 def unwanted(line: str) -> str | None:
@@ -51,35 +38,44 @@ def unwanted(line: str) -> str | None:
     return next((part for part in PARTS.findall(line) if part.lower() in WORDS), None)
 
 
-@pytest.mark.parametrize("name", REWORDED)
-def test_a_reworded_package_uses_the_fields_terms(name: str) -> None:
-    """No line of a reworded package contains a word of the private vocabulary."""
+@pytest.mark.parametrize("folder", PLACES)
+def test_a_folder_uses_the_fields_terms(folder: str) -> None:
+    """No line of a folder contains a word of the private vocabulary."""
+    root = ROOT / folder
+    walk = root.glob if folder == "." else root.rglob
+    paths = [path for pattern in PLACES[folder] for path in sorted(walk(pattern))]
+    assert paths, f"{folder} has no such files"
     found = [
-        f"{path.relative_to(SOURCE)}:{number}: {word!r}"
-        for path in files(name)
+        f"{path.relative_to(ROOT)}:{number}: {word!r}"
+        for path in paths
+        if "vendor" not in path.parts
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if (word := unwanted(line)) is not None
     ]
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("name", REWORDED)
-def test_functions_of_a_reworded_package_say_what_they_do(name: str) -> None:
-    """No function's docstring in a reworded package opens with a question word or a pronoun."""
+@pytest.mark.parametrize("name", sorted(path.name for path in SOURCE.iterdir()))
+def test_functions_say_what_they_do(name: str) -> None:
+    """No function's docstring in the source opens with a question word or a pronoun."""
     found = []
-    for path in files(name):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    path = SOURCE / name
+    for module in [path] if path.suffix == ".py" else sorted(path.rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 docstring = ast.get_docstring(node)
                 if docstring and OPENINGS.match(docstring):
-                    where = f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"
+                    where = f"{module.relative_to(SOURCE)}:{node.lineno} {node.name}"
                     found.append(f"{where}: {docstring.splitlines()[0]}")
     assert not found, "\n".join(found)
 
 
 def test_the_vocabulary_is_recognised() -> None:
     """The check sees words inside identifiers and phrases, and leaves Kafka's terms alone."""
-    assert unwanted("for spot in self._spots:") == "spot"
-    assert unwanted("class StickyScene:") == "Scene"
-    assert unwanted("the partitions are handed out") == "handed out"
+    assert len(WORDS) == 18
+    assert len(PHRASE_LINES.splitlines()) == 17
+    for word in WORDS:
+        assert unwanted(f"for one in self._{word}:") == word
+        assert unwanted(f"class Sticky{word.title()}:") == word.title()
+    assert all(map(unwanted, EXAMPLES.splitlines()))
     assert unwanted("Return the partitions of each member.") is None

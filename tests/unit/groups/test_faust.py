@@ -101,21 +101,21 @@ CLUSTER = pg.Cluster.from_topics({"s": 4, "t": 4, "u": 3})
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_everything_a_worker_is_told_goes_along(name) -> None:
+def test_an_assignment_carries_everything_a_worker_needs(name) -> None:
     """Actives, standbys, URL, who has which changelog and which other topic, and topic groups."""
     config = {REPLICAS: 1, CHANGELOGS: ["t"]}
     mine = find(name).configure({URL: "http://a"}).subscription_user_data(["s", "t"])
     members = [pg.Member("a", ["s", "t"], user_data=mine), pg.Member("b", ["s", "t"])]
     plan = pg.assign(name, pg.Group(members), CLUSTER, config=config)
-    told = read_faust_assignment(plan.user_data["a"])
-    assert told.url == "http://a"
-    assert told.actives == plan.to_dict()["a"]
-    assert set(told.standbys["t"]) == set(range(4)) - set(told.actives["t"])
-    assert told.changelogs["http://a"] == {"t": told.actives["t"]}
-    assert told.others["http://a"] == {"s": told.actives["s"]}
-    assert told.groups == {"s": 0, "t": 0}
+    decoded = read_faust_assignment(plan.user_data["a"])
+    assert decoded.url == "http://a"
+    assert decoded.actives == plan.to_dict()["a"]
+    assert set(decoded.standbys["t"]) == set(range(4)) - set(decoded.actives["t"])
+    assert decoded.changelogs["http://a"] == {"t": decoded.actives["t"]}
+    assert decoded.others["http://a"] == {"s": decoded.actives["s"]}
+    assert decoded.groups == {"s": 0, "t": 0}
     assert {t: sorted(numbers) for t, numbers in plan.wire()["a"]} == {
-        "s": sorted(told.actives["s"]), "t": [0, 1, 2, 3],
+        "s": sorted(decoded.actives["s"]), "t": [0, 1, 2, 3],
     }, "of changelogs the standbys are consumed as well"  # fmt: skip
 
 
@@ -123,11 +123,11 @@ def test_everything_a_worker_is_told_goes_along(name) -> None:
 def test_everybody_has_a_global_tables_changelog(name) -> None:
     """All of it as active; the rest, or where it is copied whole all of it, as standby too."""
     config = {GLOBALS: "t"}
-    told = pg.assign(name, group("a", "b"), CLUSTER, config=config).metadata
+    assigned = pg.assign(name, group("a", "b"), CLUSTER, config=config).metadata
     owned = pg.assign(name, group("a", "b"), CLUSTER, config=config).to_dict()
     for member in "ab":
-        assert told[member].actives["t"] == [0, 1, 2, 3]
-        assert set(told[member].standbys["t"]) == {0, 1, 2, 3} - set(owned[member]["t"])
+        assert assigned[member].actives["t"] == [0, 1, 2, 3]
+        assert set(assigned[member].standbys["t"]) == {0, 1, 2, 3} - set(owned[member]["t"])
     copied = pg.assign(name, group("a", "b"), CLUSTER, config={**config, COPIED: ["t"]}).metadata
     assert copied["a"].standbys["t"] == [0, 1, 2, 3]
     with pytest.raises(UnsupportedProblemError, match="changelog gone of a global table"):
@@ -151,12 +151,12 @@ def test_standbys_have_their_role(name) -> None:
     [b"", b"{", b"[]", b"\xff\xfe", b"\0\0\0\1\0\1t", b'{"assignment":{"actives":{"t":"x"}}}'],
 )
 def test_garbage_gets_a_fair_share_and_a_warning(name, sent) -> None:
-    """One member sends what is no user data of Faust's: the others keep theirs, it is told about."""
+    """One member sends user data that is not Faust's: the others keep theirs, a warning names it."""
     strategy = find(name)
     before = pg.assign(name, group("a", "b"), CLUSTER, config={REPLICAS: 0})
     sound = [
-        pg.Member(m, ["s", "t"], user_data=strategy.subscription_user_data(["s", "t"], told))
-        for m, told in before.metadata.items()
+        pg.Member(m, ["s", "t"], user_data=strategy.subscription_user_data(["s", "t"], metadata))
+        for m, metadata in before.metadata.items()
     ]
     odd = pg.Member("odd", ["s", "t"], user_data=sent)
     plan = pg.assign(name, pg.Group([*sound, odd]), CLUSTER, config={REPLICAS: 0})
@@ -200,16 +200,16 @@ def test_seeds_are_whole_numbers_and_the_copartitioned_ones_alone() -> None:
 
 @pytest.mark.parametrize("name", BOTH)
 def test_a_life_in_rounds_is_carried_by_user_data(name) -> None:
-    """Members tell what they were told: who stays keeps its partitions when another one leaves."""
+    """Members send their last assignment; those that stay keep their partitions when one leaves."""
     three = [pg.Member(m, ["s", "t"]) for m in "abc"]
     first, second = play(name, CLUSTER, [Join(*three), Leave("b")])
-    heirs = first.plan.metadata
+    assigned = first.plan.metadata
     for (topic, p), member in first.owner.items():
         now = second.owner[topic, p]
         if member != "b":
             assert now == member
         elif name != "faust":  # Faust's own passes over a standby that has its fill
-            assert p in heirs[now].standbys[topic]
+            assert p in assigned[now].standbys[topic]
     sent = read_faust_subscription(second.group[0].user_data)
     assert sent.actives == first.plan.metadata["a"].actives
 
@@ -221,8 +221,8 @@ def test_claims_count_where_there_is_no_user_data(name) -> None:
     assert pg.assign(name, pg.Group(members), CLUSTER).to_dict()["a"] == {"t": [2, 3]}
 
 
-def test_what_one_worker_was_told_is_refused_when_it_is_no_zlib() -> None:
-    """A member that gets an assignment of something else says so."""
+def test_an_assignment_that_is_no_zlib_stream_raises() -> None:
+    """An assignment of another format raises `WireFormatError`."""
     nothing = pg.Assignment.of(CLUSTER.index, {"a": {}})
     with pytest.raises(pg.WireFormatError, match="no zlib stream"):
         find("faust").on_assignment(nothing, b"{}", 1)

@@ -1,4 +1,4 @@
-"""Partitions dealt out to their owners' rows: by sorting and by the kernel, the same plan."""
+"""Partitions grouped by owner: sorting and the kernel give the same plan."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _case(seed):
 
 
 @pytest.mark.parametrize("how", ["compiled", "interpreted"])
-def test_the_kernel_deals_out_as_sorting_does(how):
-    """Each member's row keeps the order of the sequence, whichever way it is made."""
+def test_the_kernel_groups_as_sorting_does(how):
+    """Each member's row keeps the order of the sequence in both forms."""
     pytest.importorskip("numba")
     group_by_owner.compile()
     for seed in range(50):

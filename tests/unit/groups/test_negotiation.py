@@ -30,7 +30,7 @@ def test_most_votes_among_what_all_support() -> None:
 
 
 def test_a_tie_is_broken_by_javas_hash_order() -> None:
-    """One vote each: the first in the coordinator's map wins, whoever came first."""
+    """With one vote each, the first in the coordinator's map wins, whatever the join order."""
     assert joined("range roundrobin", "roundrobin range").selected == "range"
     assert joined("roundrobin range", "range roundrobin").selected == "range"
     # Two names in one bucket: here the first vote decides.

@@ -169,7 +169,7 @@ def test_topics_are_spread_among_the_partitions_that_move() -> None:
 
 
 def test_a_partition_that_must_move_goes_to_a_former_claimant() -> None:
-    """The newest claimant gives up half; the member that claims it from before gets its own back."""
+    """The newest claimant loses half; the member with the older claim gets its own back."""
     cluster = pg.Cluster.from_topics({"t": 6})
     group = pg.Group([
         pg.Member("a", ["t"], owned={"t": range(6)}, generation=5), pg.Member("b", ["t"]),
@@ -181,7 +181,7 @@ def test_a_partition_that_must_move_goes_to_a_former_claimant() -> None:
 
 
 def test_a_limit_of_moves_drains_weight_zero_step_by_step() -> None:
-    """With `max.moves` a member of weight 0 gives up its heaviest partitions first."""
+    """With `max.moves` a member of weight 0 loses its heaviest partitions first."""
     cluster = pg.Cluster.from_topics({"t": 20})
     group = pg.Group([
         pg.Member("out", ["t"], weight=0, owned={"t": range(10)}),
@@ -313,8 +313,8 @@ def test_an_end_of_the_search_by_its_limit_is_a_warning(monkeypatch) -> None:
     assert "above the best" in plan.warnings[0]
 
 
-def test_more_moves_than_allowed_are_told() -> None:
-    """What nobody may keep moves although the limit forbids it, and a warning says how many."""
+def test_more_moves_than_allowed_earn_a_warning() -> None:
+    """Partitions that no owner may keep move beyond the limit, and a warning counts them."""
     cluster = pg.Cluster.from_topics({"t": 3, "u": 3})
     group = pg.Group([
         pg.Member("a", ["u"], owned={"t": [0, 1], "u": [0, 1, 2]}), pg.Member("b", ["t", "u"]),
@@ -327,7 +327,7 @@ def test_more_moves_than_allowed_are_told() -> None:
     assert not plan.warnings
 
 
-def test_topics_that_cannot_stay_together_are_told() -> None:
+def test_topics_that_cannot_stay_together_earn_a_warning() -> None:
     """A list of co-partitioned topics with different partition counts earns a warning."""
     cluster = pg.Cluster.from_topics({"t": 3, "u": 3, "v": 2})
     group = pg.Group([pg.Member(m, ["t", "u", "v"]) for m in "ab"])

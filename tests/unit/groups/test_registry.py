@@ -75,7 +75,7 @@ def test_ours_follow_the_contract(name) -> None:
     [("RangeAssignor", "range"), ("RoundRobinAssignor", "roundrobin"), ("FairAssignor", "fair")],
 )
 def test_java_class_names_are_aliases(java, name) -> None:
-    """As they stand in `partition.assignment.strategy`."""
+    """The names of `partition.assignment.strategy` find our strategies."""
     assert find(f"{KAFKA}.{java}").name == name
 
 

@@ -142,7 +142,7 @@ def test_scenario(name) -> None:
 
 
 def test_where_all_had_everything_half_goes() -> None:
-    """V8 (heterogeneous flag forced by a third member without topics): A gives up, B gets."""
+    """V8 (heterogeneous flag forced by a third member without topics): A loses half, B gets it."""
     members = "A[T1 T2 T3]T1{0,1}T2{0,1}T3{0,1} B[T1 T2 T3] C[]"
     got = canonical(decided("uniform", problem("T1×2 T2×2 T3×2", members)))
     assert got == {

@@ -146,7 +146,7 @@ def test_crowded_buckets_are_walked_as_java_walks_trees() -> None:
 
 
 def test_share_groups_get_an_assignment() -> None:
-    """Several members a partition: no plan, and the judge is told so."""
+    """Several members share a partition: the result is no `Plan`, and the judge reports it."""
     members = group("a: t | b: t | c: t")
     strategy = find("server:simple")
     got = strategy.assign(Problem(members, cluster("t×2")))

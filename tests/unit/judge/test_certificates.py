@@ -32,7 +32,7 @@ def plan(b):
 
 OWNER = plan([1, 2, 1])
 BEST = judge.ClaimedBest(OWNER, np.array([5, 2]))
-# x pays 1 for each partition: what it gives up of b is a move, and it must give up both.
+# x pays 1 for each partition: each partition of b that it loses is a move, and it must lose both.
 FEWEST = judge.ClaimedFewest(OWNER, np.array([1, 0, 0]))
 
 

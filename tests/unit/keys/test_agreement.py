@@ -1,4 +1,4 @@
-"""Who agrees with whom: found by running, shown in the terminal, as JSON and in the documentation."""
+"""Partitioners that agree: found by running, shown in the terminal, as JSON and in the docs."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ def test_the_documentation_has_the_table_as_it_is_found(found) -> None:
     assert set(found.groups) <= documented
 
 
-def test_terminal_and_json_tell_the_same() -> None:
+def test_terminal_and_json_show_the_same() -> None:
     """`partage keys --who-agrees`: every partitioner is named; as JSON, with its groups."""
     run = CliRunner()
-    told = run.invoke(app, ["keys", "--who-agrees"])
-    assert told.exit_code == 0
-    assert all(name in told.stdout for name in by_key())
-    told = run.invoke(app, ["keys", "--who-agrees", "--json"])
-    said = json.loads(told.stdout)
-    assert [name for group in said["groups"] for name in group].count("aiokafka") == 1
-    assert {one["name"] for one in said["partitioners"]} == set(by_key())
+    shown = run.invoke(app, ["keys", "--who-agrees"])
+    assert shown.exit_code == 0
+    assert all(name in shown.stdout for name in by_key())
+    shown = run.invoke(app, ["keys", "--who-agrees", "--json"])
+    document = json.loads(shown.stdout)
+    assert [name for group in document["groups"] for name in group].count("aiokafka") == 1
+    assert {one["name"] for one in document["partitioners"]} == set(by_key())
 
 
 def test_the_list_says_what_each_equals() -> None:
     """`partage keys --list`: a line a partitioner with its class; without an option, wrong usage."""
     run = CliRunner()
-    told = run.invoke(app, ["keys", "--list", "--json"])
-    rows = json.loads(told.stdout)
+    shown = run.invoke(app, ["keys", "--list", "--json"])
+    rows = json.loads(shown.stdout)
     assert all(row["exact_to"] and row["summary"] for row in rows)
     assert "RoundRobinPartitioner 4.3.1" in run.invoke(app, ["keys", "--list"]).stdout
     assert run.invoke(app, ["keys"]).exit_code == 2

@@ -134,8 +134,8 @@ def test_a_lopsided_topic_and_a_lopsided_hash_are_no_writer() -> None:
     assert who_wrote(honest, [8], FAMILIES, place).families[0].name == "crc"
 
 
-def test_what_cannot_be_told_is_said() -> None:
-    """One partition fits everybody, and few keys fit too many."""
+def test_an_undecidable_topic_has_a_status() -> None:
+    """One partition fits every family, and few keys fit too many."""
     assert (
         who_wrote(KeyPairs.of(_written("crc", 1)), [1], FAMILIES, place).status == "one partition"
     )
@@ -143,7 +143,7 @@ def test_what_cannot_be_told_is_said() -> None:
     assert who_wrote(few, [3], FAMILIES, place).status == "too few keys"
 
 
-def test_rivals_are_told() -> None:
+def test_rivals_are_named() -> None:
     """Where the keys fit two families alike, the other one is a rival and not silently dropped."""
 
     def close(name: str, keys: Sequence[bytes], n: int) -> NDArray[np.int32]:
@@ -157,7 +157,7 @@ def test_rivals_are_told() -> None:
 
 
 def test_keyless_records() -> None:
-    """Sticky, round robin, drawn and constant partitions are told apart, and few are not."""
+    """Sticky, round robin, drawn and constant partitions are distinguished, but not with few records."""
     rng = np.random.default_rng(5)
     drawn = rng.integers(0, 6, 500).astype(np.int32)
     assert null_keys(drawn, 6).behaviour == "drawn for each record"
@@ -306,8 +306,8 @@ def test_records_of_one_millisecond_have_no_order() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         drawn = rng.integers(0, 12, 1_046).astype(np.int32)
-        told = null_keys(drawn[np.lexsort((drawn, at))], 12, at)
-        assert told.behaviour == "drawn for each record", seed
+        found = null_keys(drawn[np.lexsort((drawn, at))], 12, at)
+        assert found.behaviour == "drawn for each record", seed
     kept = np.repeat(rng.integers(0, 12, 105), 10)[:1_046].astype(np.int32)
     assert null_keys(kept, 12, at).behaviour == "sticky"
     assert null_keys(np.full(1_046, 3, np.int32), 12, at).behaviour == "one partition"

@@ -150,7 +150,7 @@ def test_a_custom_class_places_the_keys_of_partition_for(monkeypatch) -> None:
 
 
 def test_plug_ins_are_found_by_entry_point(monkeypatch) -> None:
-    """A package announces a class in the group partage.partitioners; a broken one is told by name."""
+    """A package's entry point in `partage.partitioners` names a class; an error names a broken one."""
     points = {
         "mine": EntryPoint(
             "mine", "partage.keys.default_09:DefaultPartitioner", contract.ENTRY_POINTS

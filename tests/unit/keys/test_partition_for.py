@@ -247,7 +247,7 @@ def test_counts_that_no_topic_has(partitions, says) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_key(keys, says) -> None:
-    """Numbers, nested values, frames and masks: each is told which, and what to do."""
+    """For numbers, nested values, frames and masks, the error names the type and the remedy."""
     with pytest.raises(InvalidKeysError, match=says):
         placed(keys)
 
@@ -277,7 +277,7 @@ def test_damaged_offsets_are_no_reading_outside() -> None:
 
 
 def test_states_that_do_not_fit() -> None:
-    """No state where one is needed, one where none is, another's, a wrong field: told apart."""
+    """A missing, a superfluous, a foreign and an invalid state raise different errors."""
     with pytest.raises(InvalidConfigError, match="pass state= or seed="):
         placed([b"a"], 3, "java:roundrobin")
     with pytest.raises(InvalidConfigError, match="murmur2 has no state"):
@@ -302,7 +302,7 @@ def test_states_that_do_not_fit() -> None:
 
 
 def test_names_that_nobody_has() -> None:
-    """A wrong name is told with what comes close; Java's class names are names too."""
+    """An unknown name raises an error with the closest names; Java's class names are names too."""
     with pytest.raises(UnknownPartitionerError, match="did you mean murmur2"):
         placed([b"a"], 3, "mumur2")
     cls = "org.apache.kafka.clients.producer.internals.BuiltInPartitioner"

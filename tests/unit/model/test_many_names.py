@@ -37,8 +37,8 @@ def test_alternating_subscriptions_are_numbered_as_met():
 
 
 @pytest.mark.parametrize("wrong", [7, None, b"topic-3", np.zeros(2), np.zeros(0)])
-def test_a_wrong_name_is_told_after_a_good_list_as_well(wrong):
-    """The list that was checked before vouches for nothing that differs from it."""
+def test_a_wrong_name_raises_after_a_good_list_as_well(wrong):
+    """A list that was checked before does not exempt a list that differs from it."""
     pg.Member("good", NAMES)
     names = [*NAMES[:3], wrong, *NAMES[4:]]
     with pytest.raises(pg.InvalidProblemError) as raised:
@@ -77,7 +77,7 @@ def test_claims_take_numbers_in_any_form(numbers):
 
 
 def test_claims_are_a_copy_of_the_array():
-    """Whoever writes into an array of claims later changes no member."""
+    """Later writes into an array of claims change no member."""
     numbers = np.array([0, 1], np.int32)
     claims = Claims.of({"t": numbers})
     numbers[:] = 9

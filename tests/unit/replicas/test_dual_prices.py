@@ -153,8 +153,8 @@ def test_a_plan_of_a_large_cluster_names_its_size(monkeypatch) -> None:
         found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
         assert found.too_large_for_solver
         assert not found.lacks_solver
-        told = answer(found, "rebalance", most=None, throttle=None).summary
-        printed = "\n".join(map(str, _sentences(told)))
+        summary = answer(found, "rebalance", most=None, throttle=None).summary
+        printed = "\n".join(map(str, _sentences(summary)))
         assert "180 pairs of partition and broker, more than the 100 that HiGHS plans" in printed
         fixed = reassign(tasks.fix_racks(heavy(6, 30, 3, seed=2)))
         assert not fixed.too_large_for_solver
@@ -195,11 +195,11 @@ def test_the_command_prints_what_highs_and_a_joint_choice_would_bring(monkeypatc
     monkeypatch.setattr(reassignments, "is_installed", lambda: False)
     with form("compiled"):
         found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
-    told = answer(found, "rebalance", most=None, throttle=None).summary
-    printed = "\n".join(map(str, _sentences(told)))
-    assert told["lacks_solver"]
+    summary = answer(found, "rebalance", most=None, throttle=None).summary
+    printed = "\n".join(map(str, _sentences(summary)))
+    assert summary["lacks_solver"]
     assert "pip install 'partage[plan]'" in printed
-    assert f"({told['gap']:.1%}) less" in printed
+    assert f"({summary['gap']:.1%}) less" in printed
     assert "a joint choice would gain at most" in printed
 
 

@@ -199,12 +199,12 @@ def test_rounding_proves_nothing() -> None:
     exactly = replace(task, low=task.low.copy(), high=task.high.copy())
     exactly.low[2], exactly.high[2] = held, held
     plan = NewReplicas(one.replica)
-    told = judge_replicas(exactly, plan).figures
+    figures = judge_replicas(exactly, plan).figures
     prices = np.zeros((4, 2))
     for _ in range(40):
         prices[2] = rng.uniform(-1, 1)
         claimed = replace(plan, prices={"moved": prices})
-        assert figure_bound(exactly, claimed, "moved", told, None) <= 0
+        assert figure_bound(exactly, claimed, "moved", figures, None) <= 0
 
 
 def test_many_replicas_on_uneven_disks() -> None:

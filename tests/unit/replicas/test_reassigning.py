@@ -147,21 +147,21 @@ def tasks_of(rng, one):
 def test_plans_before_plans_are_tried(monkeypatch) -> None:
     """Without trying neighbours, sweeps and pairs alone find nearly all best plans; bounds hold."""
     monkeypatch.setattr(reassignments, "_NEIGHBOUR_CELLS", 0)
-    rng, told = random.Random("searched"), []
-    while len(told) < 16:
-        one = looked_at(rng, (random_disks if len(told) % 4 == 3 else random_cluster)(rng))
+    rng, worse = random.Random("searched"), []
+    while len(worse) < 16:
+        one = looked_at(rng, (random_disks if len(worse) % 4 == 3 else random_cluster)(rng))
         if one is not None:
-            told.append(one)
-    assert sum(one == "" for one in told) >= 0.9 * len(told), told
+            worse.append(one)
+    assert sum(one == "" for one in worse) >= 0.9 * len(worse), worse
     # Leaders come after the sets of replicas, which may leave them worse off: nothing else is.
     after = RANKS[RANKS.index("rack leaders") + 1 :]
-    assert set(told) <= {"", "leaders", "rack leaders", *after, "between brokers", "moved"}
+    assert set(worse) <= {"", "leaders", "rack leaders", *after, "between brokers", "moved"}
 
 
 def looked_at(rng, made):
-    """Beside every other plan: the first figure in which ours is not the best, "" where it is best.
+    """Return the first figure in which another plan is better than ours, "" if none is.
 
-    None where there is no task. That no plan is found is true, or an error.
+    Return None if there is no task. Fail if our search finds no plan and one exists.
     """
     try:
         task = tasks_of(rng, made)
@@ -182,15 +182,15 @@ def looked_at(rng, made):
     assert found.plan.solver_bound is None or found.plan.solver_bound <= copied * (1 + 1e-9) + 1e-6
     least = figures
     for other in every_plan(task):
-        told = judge_replicas(task, other)
-        if told.breaches:
+        verdict = judge_replicas(task, other)
+        if verdict.breaches:
             continue
-        for name, value in told.figures.items():
+        for name, value in verdict.figures.items():
             assert value >= bounds[name], (name, value, bounds)
             if value > figures[name]:
                 break
-        if tuple(told.figures.values()) < tuple(least.values()):
-            least = told.figures
+        if tuple(verdict.figures.values()) < tuple(least.values()):
+            least = verdict.figures
     return next((name for name in figures if figures[name] != least[name]), "")
 
 
@@ -204,29 +204,29 @@ def looked_at(rng, made):
 def test_bounds_hold_for_every_plan_there_is(how, made, count) -> None:
     """No plan that is as good in all figures before is below a bound; ours is the best there is."""
     rng = random.Random(f"tiny {how} {made.__name__}")
-    told = []
+    worse = []
     with form(how):
-        while len(told) < count:
+        while len(worse) < count:
             one = looked_at(rng, made(rng))
             if one is not None:
-                told.append(one)
-    assert told == [""] * count
+                worse.append(one)
+    assert worse == [""] * count
 
 
 @pytest.mark.soak
 def test_hundreds_of_tiny_clusters() -> None:
     """The same of new random clusters in each run, one in four with disks: PARTAGE_TINY_N of them."""
     seed, count = random.randrange(2**32), int(os.environ.get("PARTAGE_TINY_N", "400"))
-    rng, told = random.Random(seed), []
-    while len(told) < count:
-        one = looked_at(rng, (random_disks if len(told) % 4 == 3 else random_cluster)(rng))
+    rng, worse = random.Random(seed), []
+    while len(worse) < count:
+        one = looked_at(rng, (random_disks if len(worse) % 4 == 3 else random_cluster)(rng))
         if one is not None:
-            told.append(one)
-    assert told == [""] * count, (seed, {one: told.count(one) for one in told})
+            worse.append(one)
+    assert worse == [""] * count, (seed, {one: worse.count(one) for one in worse})
 
 
 def test_random_prices_never_prove_too_much() -> None:
-    """Whatever prices somebody claims, the bound is true or refused."""
+    """For any claimed prices, the bound is true or the claim is refused."""
     rng = random.Random(5)
     for _ in range(20):
         task = tasks.rebalance(random_cluster(rng))
@@ -274,7 +274,7 @@ def test_drain_moves_what_is_there_and_nothing_else() -> None:
 
 
 def test_replace_takes_over_in_place() -> None:
-    """The heir stands where the old one stood, leadership included; nothing else changes."""
+    """The new broker takes the place of the old one, leadership included; nothing else changes."""
     one = cluster("1 2 3 4", [1, 2], [2, 1], [3, 2])
     assert rows(reassign(tasks.replace_broker(one, 1, 4))) == [[4, 2], [2, 4], [3, 2]]
     with pytest.raises(pg.NoFeasiblePlanError, match=r"distinct brokers.*t-0") as no:
@@ -414,10 +414,10 @@ def test_clusters_that_cannot_be(given, said) -> None:
         cluster_from_json({"brokers": [{"id": 1}, {"id": 2}], "topics": topics})
 
 
-@pytest.mark.parametrize("told", [{}, {"leader": None}, {"leader": -1}])
-def test_partitions_without_a_leader(told) -> None:
+@pytest.mark.parametrize("leader", [{}, {"leader": None}, {"leader": -1}])
+def test_partitions_without_a_leader(leader) -> None:
     """A missing leader, null and -1 mean that the partition has none at the moment."""
-    topics = {"t": {"partitions": [{"p": 0, "replicas": [2, 1], **told}]}}
+    topics = {"t": {"partitions": [{"p": 0, "replicas": [2, 1], **leader}]}}
     one = cluster_from_json({"brokers": [{"id": 1}, {"id": 2}], "topics": topics})
     assert one.leader.tolist() == [-1]
 
@@ -517,13 +517,13 @@ def test_directories_fill_evenly() -> None:
 
 def test_sizes_come_from_kafkas_log_dirs() -> None:
     """The largest replica is what a copy will be; future directories do not count."""
-    told = {"version": 1, "brokers": [
+    log_dirs = {"version": 1, "brokers": [
         {"broker": b, "logDirs": [{"logDir": "/d", "error": None, "partitions": [
             {"partition": "t-0", "size": size, "offsetLag": 0, "isFuture": False},
             {"partition": "t-0", "size": 999, "offsetLag": 0, "isFuture": True}]}]}
         for b, size in ((1, 40), (2, 44))
     ]}  # fmt: skip
-    sizes = sizes_from_log_dirs(told)
+    sizes = sizes_from_log_dirs(log_dirs)
     given = {"brokers": [{"id": 1}, {"id": 2}],
              "topics": {"t": {"partitions": [{"p": 0, "leader": 1, "replicas": [1, 2]}]}}}  # fmt: skip
     one = cluster_from_json(given, log_dirs=sizes)

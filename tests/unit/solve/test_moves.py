@@ -110,7 +110,7 @@ def test_nobody_is_left():
 
 
 def test_many_members_lose_some():
-    """100,000 partitions, 500 members of whom a tenth left: none but theirs move."""
+    """A tenth of 500 members leave: of 100,000 partitions only theirs move."""
     members, gone = 500, 50
     owner = np.arange(100_000) % members
     claims = np.flatnonzero(owner >= gone)

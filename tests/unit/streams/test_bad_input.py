@@ -96,9 +96,9 @@ def server(tasks=2, members=("a",), config="1"):
 )  # fmt: skip
 def test_bad_numbers_are_named(ask, words: str) -> None:
     """An error of ours, with the place, what is wrong and the value."""
-    with pytest.raises((InvalidProblemError, InvalidConfigError)) as told:
+    with pytest.raises((InvalidProblemError, InvalidConfigError)) as caught:
         ask()
-    assert words in str(told.value)
+    assert words in str(caught.value)
 
 
 def test_what_java_reads_is_read() -> None:
@@ -110,7 +110,7 @@ def test_what_java_reads_is_read() -> None:
 
 @dataclass
 class Mine:
-    """An assignor of somebody's own."""
+    """An assignor that a user wrote."""
 
     active: tuple[tuple[int, ...], ...]
     standby: tuple[tuple[int, ...], ...] = ((), ())
@@ -118,7 +118,7 @@ class Mine:
     exact_to: str | None = None
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """What it was told."""
+        """Return the plan given at construction."""
         return TaskPlan(problem, self.active, self.standby)
 
 
@@ -134,10 +134,10 @@ class Mine:
 )
 def test_the_leader_looks_at_a_foreign_plan(mine: Mine, words: str) -> None:
     """By Kafka's rules for assignors of users (KIP-924), with the assignor, the task and the client."""
-    with pytest.raises(PlanInvariantError) as told:
+    with pytest.raises(PlanInvariantError) as caught:
         led(PLAIN, {"t": 2}, assignor=mine)
-    assert words in str(told.value)
-    assert "streams:mine" in str(told.value)
+    assert words in str(caught.value)
+    assert "streams:mine" in str(caught.value)
 
 
 def test_a_task_that_nobody_got_is_no_error_to_kafka() -> None:

@@ -111,7 +111,7 @@ def far_behind(**settings):
 
 
 def test_warm_ups_make_the_leaders_first_consumer_probe() -> None:
-    """The leader's client is told when to look again, no other one is."""
+    """Only the leader's client gets a time for the next probing rebalance."""
     app, members = far_behind()
     answer = ask(app, members, now_ms=1000)
     assert answer.plan.probing
@@ -147,7 +147,7 @@ def test_a_missing_source_topic_gives_everybody_code_1() -> None:
     assert answer.layout.excluded == {"y": ("absent",)}
 
 
-def test_counts_that_cannot_be_told_give_everybody_code_3() -> None:
+def test_undefined_partition_counts_give_every_member_code_3() -> None:
     """A cycle of repartition topics: code 3, naming them."""
     cycle = Topology(
         [

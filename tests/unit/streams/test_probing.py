@@ -29,8 +29,8 @@ def sent(number: int, used: int, latest: int) -> bytes:
     if used > 11:
         return used.to_bytes(4, "big") + latest.to_bytes(4, "big") + b"?"
     process = bytes([*bytes(15), number + 1])
-    told = SubscriptionInfo.of(process=process, version=used, latest_version=latest)
-    return encode_subscription_info(told)
+    subscription = SubscriptionInfo.of(process=process, version=used, latest_version=latest)
+    return encode_subscription_info(subscription)
 
 
 def one_round(members: list[tuple[int, int]]) -> tuple[list[NextRebalance], set[int], bool]:
@@ -81,7 +81,7 @@ def test_an_old_leader_counts_a_member_that_it_cannot_read() -> None:
 
 @pytest.mark.parametrize("old", [1, 2])
 def test_one_of_version_1_or_2_beside_a_future_one_is_a_dead_end(old: int) -> None:
-    """Those cannot be told to change: code 3 for all."""
+    """Such a member cannot change its version: every member gets code 3."""
     joined = [
         member_of("c0", decode_subscription_info(sent(0, old, -1))),
         member_of("c1", decode_subscription_info(sent(1, 12, 12))),

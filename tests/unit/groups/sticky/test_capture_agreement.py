@@ -1,4 +1,4 @@
-"""The recorded cluster: plans of Java leaders that ran the sticky classes, first plans of each."""
+"""The recorded cluster: assignments of Java leaders that ran the sticky classes, first plans of each."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def test_recorded_plans_come_out() -> None:
     taken over from the target assignment when the group was migrated (`unit/history/test_agreement`).
     """
     counts: Counter = Counter()
-    told = {}
+    reasons = {}
     for group in group_records():
         for found in generations(group):
             name, asked = found.first.strategy, check_agreement(found, clusters())
             if asked.counts and name in ("sticky", "cooperative-sticky"):
                 counts[name, asked.agrees] += 1
                 if not asked.agrees:
-                    told[group, found.number] = asked.why
+                    reasons[group, found.number] = asked.why
     assert counts == {
         ("sticky", True): 47, ("sticky", False): 2,
         ("cooperative-sticky", True): 127, ("cooperative-sticky", False): 2,
     }  # fmt: skip
-    assert sorted(told) == [
+    assert sorted(reasons) == [
         ("clicks-ml", 2), ("clicks-ml", 3), ("sensor-alarms", 3), ("sensor-alarms", 16),
     ]  # fmt: skip
-    assert all(why.startswith("leader's metadata was ") for why in told.values())
+    assert all(why.startswith("leader's metadata was ") for why in reasons.values())

@@ -62,7 +62,7 @@ def test_one_two_four_two_members(strategy) -> None:
 
 @pytest.mark.parametrize("strategy", BOTH)
 def test_topics_grow_and_vanish_and_subscriptions_change(strategy) -> None:
-    """Only what is new is handed out; what is gone is no longer owned by anybody."""
+    """Only new partitions are assigned; deleted ones no longer have an owner."""
     rounds = play(
         strategy,
         cluster("t×2"),
