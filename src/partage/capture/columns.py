@@ -23,8 +23,8 @@ class RecordBuffer:
     """Records and batches not yet written.
 
     Attributes:
-        bytes: of keys and values, and some for each row.
-        first_ms: the smallest timestamp of a record; None before there is one.
+        bytes: estimated memory: keys and values, and an amount for each row.
+        first_ms: the smallest timestamp of a record; None before the first record.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class RecordBuffer:
         return len(self._batches["base_offset"])
 
     def add(self, partition: int, batch: Batch, payload: bytes) -> None:
-        """One batch and its records; nothing is added where it cannot be read.
+        """Add a batch and its records; add nothing if the batch cannot be read.
 
         Raises:
             WireFormatError: the payload, decompressed, is not what the header says.
@@ -81,7 +81,7 @@ class RecordBuffer:
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
-        """Both as Arrow tables, with the types of a capture."""
+        """Return the records and the batches as Arrow tables, with the types of a capture."""
         import pyarrow as pa
 
         records = pa.schema([

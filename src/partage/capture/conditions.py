@@ -1,4 +1,4 @@
-"""Lasting conditions of a capture: each is reported at its begin, each minute, and at its end."""
+"""Lasting conditions of a capture, reported when they begin, every minute, and when they end."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 @dataclass
 class LastingConditions:
-    """Conditions that last, by their kind: the words before the first colon.
+    """Conditions that hold for some time; the words before the first colon are their kind.
 
     Attributes:
-        report: called with a sentence.
-        remember: called with what the capture should record.
-        last: the last condition; "" for none.
+        report: called with a sentence for the user.
+        remember: called with a sentence for the capture's manifest.
+        last: the latest condition; "" before the first one.
     """
 
     report: Callable[[str], None]

@@ -1,7 +1,7 @@
-"""A running cluster through kafka-python: the few requests that a capture needs.
+"""The connection to a running cluster, with the requests that a capture sends.
 
-Raw: what a Fetch response holds comes back as bytes, transaction markers included, which consumers
-leave out. kafka-python does the connections, TLS and SASL, and the messages' layouts.
+Records of a Fetch response are returned as raw bytes, with the transaction markers that consumers
+leave out. kafka-python handles connections, TLS, SASL and the messages' layouts.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ __all__ = ["ClusterConnection", "Fetched", "PartitionRequest"]
 _CONNECT_MS = 15_000
 _REQUEST_MS = 30_000
 _BETWEEN_TRIES = 0.3
-#: The largest frame that is believed; a Fetch response is smaller (see `live`).
+#: The largest accepted response; a Fetch response is smaller (see `live`).
 _LARGEST_FRAME = 256 << 20
 #: Kafka's number of the operation DESCRIBE (AclOperation).
 _DESCRIBE = 8
 
 
 class Fetched(NamedTuple):
-    """What one partition answered.
+    """One partition's part of a Fetch response.
 
     Attributes:
+        partition: its number.
         error: Kafka's error code, 0 for none.
-        high_watermark: the offset behind the last record that consumers may see.
-        log_start: the first offset that there is.
-        records: record batches, the last one perhaps not complete.
-        parting: where the leader's log parts from what was read, if it does: its greatest epoch
-            up to the asked one, and the end of that.
+        high_watermark: the offset after the last record that consumers may see.
+        log_start: the first offset of the log.
+        records: record batches, the last one perhaps incomplete.
+        parting: the diverging epoch (KIP-595) if the leader's log differs from the records read:
+            its greatest epoch up to the requested one, and the offset at which that epoch ends.
     """
 
     partition: int
@@ -52,12 +53,13 @@ class Fetched(NamedTuple):
 
 
 class PartitionRequest(NamedTuple):
-    """What is asked of a partition.
+    """One partition of a Fetch request.
 
     Attributes:
-        offset: that comes next.
-        epoch: of the leader that wrote the record before it; -1 where nobody knows. From Kafka 2.7
-            on a broker compares.
+        partition: its number.
+        offset: the next offset to read.
+        epoch: the leader epoch of the record before it, -1 if unknown. Brokers since Kafka 2.7
+            compare it with their own log.
     """
 
     partition: int
@@ -66,15 +68,18 @@ class PartitionRequest(NamedTuple):
 
 
 class ClusterConnection:
-    """An open connection to a cluster; closes at the end of a ``with`` block, which turns an
-    error of kafka-python into a `ClusterUnreachableError`.
+    """An open connection to a cluster, closed at the end of a ``with`` block.
+
+    The block turns an error of kafka-python into a `ClusterUnreachableError`.
 
     Args:
         bootstrap: ``host:port,...``.
-        settings: of `security.connection_settings`.
+        settings: the settings of `connection_settings`.
+        connect_ms: maximum time to connect.
 
     Raises:
-        ClusterUnreachableError: nobody answers, or refuses to: says why, and what to look at.
+        ClusterUnreachableError: no broker accepts the connection; the error has the reason and
+            what to check.
         InvalidConfigError: an address is not HOST:PORT.
         MissingExtraError: kafka-python is not installed.
     """
@@ -104,7 +109,7 @@ class ClusterConnection:
                 kafka_client=client,
             )  # fmt: skip
 
-        # A broker that is down may be the one that the client picks: others are asked too.
+        # The client may pick a broker that is down, so try the others too.
         tries = 1 if "," not in bootstrap else 2 * len(bootstrap.split(","))
         try:
             while True:
@@ -112,7 +117,7 @@ class ClusterConnection:
                 try:
                     self.admin: KafkaAdminClient = admin()
                     break
-                except Exception as e:  # noqa: BLE001 - whatever it is, nobody was reached
+                except Exception as e:  # noqa: BLE001 - any error means that no broker was reached
                     for one in opened:
                         one.close()
                     opened.clear()
@@ -138,12 +143,12 @@ class ClusterConnection:
         self.admin.close()
         from kafka.errors import KafkaError
 
-        # What nobody below could do anything about, in our words: one line for a person.
+        # An error that the caller did not handle becomes one line for the user.
         if isinstance(error, KafkaError):
             raise unreachable(self._bootstrap, self._settings, error, "") from None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
-        """One request's response, of one broker or of any."""
+        """Send a request to one broker, or to any, and return its response."""
 
         async def sent() -> Any:
             return await self._manager.send(request, node_id=node)
@@ -160,7 +165,7 @@ class ClusterConnection:
             for node, one in requests.items():
                 try:
                     waiting[node] = send(one, node_id=node)
-                except Exception as e:  # noqa: BLE001 - a broker that the metadata has no more
+                except Exception as e:  # noqa: BLE001 - the metadata lacks the broker by now
                     answers[node] = e
             for node, one in waiting.items():
                 try:
@@ -172,7 +177,7 @@ class ClusterConnection:
         found: dict[int, Any] = self._manager.run(sent)
         return found
 
-    # --- what is asked ---------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> Any:
         """Return a MetadataResponse for some topics, or for all that the account may see."""
@@ -192,14 +197,14 @@ class ClusterConnection:
         """Fetch committed records of partitions, each from an offset on.
 
         Args:
-            node: broker -> what it leads, in the order of preference.
-            topic: its name.
+            node: broker -> requests for the partitions that it leads, the most urgent first.
+            topic: name of the topic.
             wait_ms: how long a broker may wait for the first byte.
-            partition_bytes: of a partition; a batch that is larger comes all the same.
-            most_bytes: of a whole response.
+            partition_bytes: maximum bytes of a partition, unless its first batch is larger.
+            most_bytes: maximum bytes of a response.
 
         Returns:
-            what the partitions answered, and the brokers that did not.
+            the partitions' responses, and the exceptions of brokers that did not respond.
         """
         from kafka.protocol.consumer import FetchRequest
 
@@ -231,10 +236,10 @@ class ClusterConnection:
     def bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """First offset and end (high watermark) of partitions.
+        """Return the first offsets and the ends (high watermarks) of partitions.
 
         Raises:
-            ClusterUnreachableError: they cannot be had.
+            ClusterUnreachableError: the broker does not return them.
         """
         from kafka.errors import KafkaError
         from kafka.protocol.consumer import OffsetSpec
@@ -251,9 +256,7 @@ class ClusterConnection:
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
-        """Return whether the account has DESCRIBE on the cluster; None where a broker older than
-        2.3 cannot tell.
-        """
+        """Return whether the account has DESCRIBE on the cluster; None from brokers before 2.3."""
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import MetadataRequest
 
@@ -284,7 +287,7 @@ class ClusterConnection:
         return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Return a broker's settings of groups, offsets and transactions; {} without the right."""
+        """Return a broker's group, offset and transaction settings; {} if the account may not."""
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError
 
@@ -316,7 +319,7 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
     The client itself would try for 15 seconds.
 
     Raises:
-        InvalidConfigError: an address is none.
+        InvalidConfigError: an address is not HOST:PORT.
         ClusterUnreachableError: no broker listens at any of them.
     """
     refused = None
@@ -331,7 +334,7 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
         except ConnectionRefusedError as e:
             refused = e
         except OSError:
-            return  # a name that is not known, a timeout: the client says it better
+            return  # an unknown name or a timeout: the client's own error is better
     if refused is not None:
         raise unreachable(bootstrap, settings, refused, "")
 
@@ -372,7 +375,7 @@ class _Listener(logging.Handler):
 def _listen() -> _Listener:
     heard = _Listener()
     heard.logger.addHandler(heard)
-    # Its debug lines hold passwords, and its warnings say once a second what we say once.
+    # Its debug lines contain passwords, and its warnings repeat each second what we report once.
     heard.logger.setLevel(logging.WARNING)
     heard.logger.propagate = False
     return heard

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, whenever the machine stops: write aside, fsync, rename."""
+"""Atomic file writes: a temporary name, fsync, rename. A crash leaves no partial file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
     "without_torn_line",
 ]
 
-#: Of an address; one letter is a drive of Windows.
+#: The scheme of an address; a single letter is a drive of Windows.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
@@ -55,8 +55,9 @@ def expect_local(path: Path | str, setting: str) -> None:
 
 @contextmanager
 def name_folder_in_errors(folder: Path) -> Iterator[None]:
-    """Name the output folder in an error of the disk: the system's own error names no file where
-    a write fails (a full disk, a quota).
+    """Raise errors of the disk as errors that name the output folder.
+
+    The system's own error for a failed write (a full disk, a quota) names no file.
 
     Raises:
         InvalidConfigError: a file of the folder cannot be written.
@@ -70,9 +71,9 @@ def name_folder_in_errors(folder: Path) -> Iterator[None]:
 
 
 def published(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file beside ``path`` and move it there when it is on the disk.
+    """Write a file under a temporary name and rename it to ``path`` after an fsync.
 
-    Readers of a capture pass over names that begin with a dot.
+    Readers of a capture ignore names that begin with a dot.
     """
     aside = path.with_name(f".{path.name}.tmp")
     write(aside)
@@ -93,7 +94,7 @@ def put_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def appended(path: Path, line: str) -> None:
-    """Append a line to a file; it is on the disk when this returns."""
+    """Append a line to a file and flush it to the disk."""
     fresh = not path.exists()
     with path.open("ab") as file:
         file.write(line.encode("utf-8") + b"\n")
@@ -104,7 +105,7 @@ def appended(path: Path, line: str) -> None:
 
 
 def without_torn_line(path: Path) -> str | None:
-    """Return the last whole line of a file, and cut off a torn line that a kill left behind it."""
+    """Return the last complete line of a file; truncate an incomplete line after it."""
     if not path.exists():
         return None
     data = path.read_bytes()

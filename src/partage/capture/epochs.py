@@ -1,4 +1,4 @@
-"""Leader epochs of what was read: they show a log that an unclean leader has overwritten.
+"""Leader epochs of the records read: they reveal a log that an unclean leader has overwritten.
 
 An unclean leader truncates the log, and new records take the offsets of lost ones. A reader that
 comes later finds records behind its position and notices nothing. Every batch carries the epoch of
@@ -12,14 +12,15 @@ from collections.abc import Iterable
 
 __all__ = ["UNKNOWN", "Epochs"]
 
-#: No epoch: nothing is known, and nothing can be compared.
+#: The epoch of a range whose leader is unknown; it cannot be compared.
 UNKNOWN = -1
 _MOST = 100
 
 
 class Epochs:
-    """By log partition: each leader epoch and the offset after its last batch, ascending.
-    The range before the first known epoch is a row with epoch `UNKNOWN`.
+    """The leader epochs of each log partition, each with the offset after its last batch.
+
+    Epochs are ascending. The range before the first known epoch is a row with epoch `UNKNOWN`.
 
     >>> ours = Epochs({3: [(4, 120), (6, 340)]})
     >>> ours.last(3, 340), ours.last(3, 400)
@@ -41,7 +42,7 @@ class Epochs:
         """Record that a batch of a leader epoch was read from ``first`` to before ``end``."""
         rows = self.known.setdefault(partition, [])
         if epoch < 0 or (rows and epoch < rows[-1][0]):
-            # Epochs only grow along a log: this is none that can be compared.
+            # Epochs only grow along a log, so a lower or negative one cannot be compared.
             self.known[partition] = []
             return
         if not rows:
@@ -59,18 +60,18 @@ class Epochs:
         return rows[-1][0] if rows and rows[-1][1] == position else UNKNOWN
 
     def diverging_offset(self, partition: int, epoch: int, end: int) -> int:
-        """Return the offset from which our log and the leader's differ at the latest.
+        """Return the offset at which the leader's log diverges from the records read.
 
         Args:
-            partition: of the log.
-            epoch: the greatest one that the leader has, up to ours.
-            end: where that one ends in the leader's log.
+            partition: the log partition.
+            epoch: the leader's greatest epoch that is not above ours.
+            end: the offset at which this epoch ends in the leader's log.
         """
         ours = [e for of, e in self.known.get(partition, ()) if of <= epoch]
         return min(end, ours[-1]) if ours else end
 
     def cut(self, partition: int, offset: int) -> None:
-        """Forget what was read from ``offset`` on."""
+        """Forget the epochs of records from ``offset`` on."""
         rows = self.known.get(partition, [])
         kept = [row for row in rows if row[1] <= offset]
         if len(kept) < len(rows) and (not kept or kept[-1][1] < offset):

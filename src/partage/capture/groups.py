@@ -1,4 +1,4 @@
-"""The groups of a running cluster as they are now: members, ownership, offsets."""
+"""The current groups of a running cluster: members, ownership, offsets."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class LiveMember:
     """A member as its coordinator describes it.
 
     Attributes:
-        id, client_id, host: as the coordinator has them.
-        instance_id, rack: None where there is none.
-        topics: that it subscribes to.
-        owned: (topic, partition), in the order of its assignment.
-        generation: that it was assigned in; -1 where the coordinator does not say.
-        user_data: of its subscription; None where there is none.
+        id, client_id, host: as the coordinator reports them.
+        instance_id, rack: None if the member has none.
+        topics: the topics of its subscription.
+        owned: (topic, partition) pairs, in the order of its assignment.
+        generation: the generation of that assignment; -1 if the coordinator does not report it.
+        user_data: user data of its subscription; None if it has none.
     """
 
     id: str
@@ -49,17 +49,17 @@ class LiveMember:
 
 @dataclass(frozen=True)
 class LiveGroup:
-    """A group of consumers, and how far it is.
+    """A group of consumers with its members and committed offsets.
 
     Attributes:
-        type: ``classic``, ``consumer`` (KIP-848), ``streams`` (KIP-1071), whose members own what
-            their active tasks read, or ``share`` (KIP-932), whose members share partitions and have
-            no committed offsets.
-        state: Kafka's word for it.
-        strategy: what its assignor is called; "" for none.
-        coordinator: the broker's id.
-        committed: (topic, partition) -> offset; only where there is one.
-        trouble: what could not be had, "" for nothing.
+        type: ``classic``, ``consumer`` (KIP-848), ``streams`` (KIP-1071) or ``share`` (KIP-932).
+            Members of a streams group own the partitions that their active tasks read. Members
+            of a share group share partitions and have no committed offsets.
+        state: Kafka's name of the group's state.
+        strategy: name of its assignor; "" if it has none.
+        coordinator: id of the coordinating broker.
+        committed: (topic, partition) -> committed offset.
+        trouble: a sentence about missing data; "" if nothing is missing.
     """
 
     id: str
@@ -99,8 +99,10 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Raise if an empty list of groups may only mean that the account lacks rights: without
-    DESCRIBE on the cluster a broker lists the groups that the account may describe, and no error.
+    """Raise if an empty list of groups may only mean that the account lacks rights.
+
+    Without DESCRIBE on the cluster, a broker lists the groups that the account may describe and
+    returns no error.
 
     Raises:
         NotAuthorizedError: the account has no DESCRIBE on the cluster.
@@ -113,7 +115,7 @@ def expect_visible_groups(connection: ClusterConnection) -> None:
 def _listed(
     connection: ClusterConnection, nodes: Sequence[int], wanted: Iterable[str] | None
 ) -> dict[tuple[int, str], list[str]]:
-    """Group ids by coordinator and type: each broker lists those that it coordinates."""
+    """Return the group ids by coordinator and type; each broker lists the groups it coordinates."""
     from fnmatch import fnmatchcase
 
     from kafka.protocol.admin import ListGroupsRequest
@@ -157,8 +159,9 @@ def _described(
 
 @cache
 def _describe_request(name: str) -> Any:
-    """Return a request that kafka-python 3.0 does not have (KIP-848, 932 and 1071): its response is
-    known to the client's registry by being declared.
+    """Return a request class that kafka-python 3.0 lacks (KIP-848, 932 and 1071).
+
+    Declaring the response class adds it to the client's registry.
     """
     from kafka.protocol.api_message import ApiMessage
 
@@ -170,9 +173,9 @@ def _describe_request(name: str) -> Any:
     return made[0]
 
 
-#: What Faust's workers call their protocol.
+#: The protocol name of Faust's workers.
 _FAUST = "faust"
-#: Types of groups whose coordinator assigns, and what asks for them.
+#: Types of groups whose coordinator assigns, and the requests that describe them.
 _BY_SERVER = {
     "consumer": "ConsumerGroupDescribe",
     "share": "ShareGroupDescribe",
@@ -186,7 +189,7 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
         return LiveGroup(one.group_id, "classic", "", "", node, trouble=failed(one.error_code))
     trouble, members = "", []
     for m in one.members:
-        # Who sends garbage is a member all the same: what it was given is not nobody's.
+        # A member with malformed bytes is still a member, and owns what it was assigned.
         said = ConsumerSubscription(())
         owned: tuple[Partition, ...] = ()
         has = bytes(m.member_assignment or b"")
@@ -207,7 +210,7 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
 
 
 def _subscription(sent: bytes, protocol: str | None) -> ConsumerSubscription:
-    """Return a member's subscription. Faust claims version 4 and sends the fields of version 0."""
+    """Return a member's subscription; Faust writes version 4 but sends the fields of version 0."""
     if protocol == _FAUST:
         return decode_subscription(sent[2:], version=0)
     return decode_subscription(sent)
@@ -229,8 +232,9 @@ def _server_group(one: Any, kind: str, node: int) -> LiveGroup:
 
 
 def _streams_group(one: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:
-    """Tasks as the partitions that they read: of each source topic of its part of the topology the
-    one with the task's number.
+    """Return a streams group; its members own the partitions that their active tasks read.
+
+    A task reads the partition of its number from each source topic of its sub-topology.
     """
     if one.error_code:
         return LiveGroup(one.group_id, "streams", "", "", node, trouble=failed(one.error_code))
@@ -259,7 +263,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
     from kafka.errors import KafkaError
 
     if group.type == "share":
-        return group  # it has none: each record is acknowledged by itself
+        return group  # without offsets: each record is acknowledged on its own
     try:
         response = connection.admin.list_group_offsets(group.id)[group.id]
     except KafkaError as e:
@@ -272,7 +276,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def _ends(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """End offsets of partitions that there are; a topic may be gone, and its commits not yet."""
+    """Return the end offsets of existing partitions; commits may outlive a deleted topic."""
     from kafka.errors import KafkaError
     from kafka.protocol.consumer import OffsetSpec
     from kafka.structs import TopicPartition

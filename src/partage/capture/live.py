@@ -1,4 +1,4 @@
-"""A live capture: a running cluster's group log and metadata, once or until it is stopped."""
+"""A live capture of a running cluster: group log and metadata, up to now or until it is stopped."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["OFFSETS_TOPIC", "LiveCapture", "Pace"]
 OFFSETS_TOPIC = "__consumer_offsets"
 _NEEDED = "READ and DESCRIBE (kafka-acls.sh --add --operation Read --topic __consumer_offsets)"
 _PARTITION_BYTES, _MOST_BYTES = 1 << 20, 32 << 20
-#: Kafka's error codes that have an own treatment.
+#: Kafka's error codes that `LiveCapture` handles one by one.
 _OUT_OF_RANGE, _UNKNOWN_TOPIC, _NOT_AUTHORIZED = 1, 3, 29
-#: Error codes after which the metadata are read again: leaders move, brokers restart.
+#: Error codes after which only the metadata is read again: leaders move, brokers restart.
 _MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
 
 
@@ -38,9 +38,9 @@ class Pace:
     """Intervals of a live capture, in seconds.
 
     Attributes:
-        metadata: between two looks at the metadata.
-        roll: after which what was read is written, full or not.
-        patience: without a response until a capture that does not follow ends with an error.
+        metadata: between two reads of the metadata.
+        roll: between two writes of the records read so far.
+        patience: maximum time without a response; a capture that does not follow then fails.
     """
 
     metadata: float = 1.0
@@ -49,13 +49,15 @@ class Pace:
 
 
 class LiveCapture:
-    """A reader of a cluster's group log and metadata into a capture.
+    """A reader that copies a cluster's group log and metadata into a capture.
 
     Args:
-        connection: open.
-        writer: open; says from where to go on.
-        stop: ends a capture that follows, in good order.
-        trouble, progress: called with a sentence, and with (records, records behind).
+        connection: an open connection.
+        writer: an open writer; it has the offsets at which to continue.
+        pace: intervals of the capture.
+        stop: ends a capture that follows; all records read are written.
+        trouble: called with a sentence for the user.
+        progress: called with the records read and the offsets still to read.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class LiveCapture:
 
         Raises:
             NotAuthorizedError: the account may not read the topic.
-            InvalidCaptureError: the topic is not there, is another one, or is damaged.
+            InvalidCaptureError: the topic does not exist, is another one, or is damaged.
             ClusterUnreachableError: a partition cannot be read for longer than the pace's patience;
                 what was read of the others is in the capture.
             InvalidConfigError: the folder cannot be written.
@@ -96,7 +98,7 @@ class LiveCapture:
         if not self._leaders:
             self._wait_for_topic(follow=follow)
         self._writer.config(self._connection.broker_config(next(iter(self._leaders.values()), 0)))
-        wanted: dict[int, int] = {}  # the ends as they are first seen: the log grows meanwhile
+        wanted: dict[int, int] = {}  # each partition's first known end: the log grows meanwhile
         began = looked = rolled = time.monotonic()
         while not self._stop.is_set():
             now = time.monotonic()
@@ -127,10 +129,10 @@ class LiveCapture:
     # --- metadata --------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read the metadata: a state for the capture, and the leaders of the group log.
+        """Read the metadata, add a state to the capture, and update the group log's leaders.
 
         Raises:
-            NotAuthorizedError: the account does not see the topic.
+            NotAuthorizedError: the account may not describe the topic.
             InvalidCaptureError: the capture is of another cluster or topic.
         """
         response = self._connection.metadata()
@@ -207,7 +209,7 @@ class LiveCapture:
             self._look_again()
 
     def _read(self) -> None:
-        """One Fetch from each leader."""
+        """Send one Fetch request to each leader and add the records to the capture."""
         self._round += 1
         found, failures = self._connection.fetch(
             self._asked(), OFFSETS_TOPIC,
@@ -217,7 +219,7 @@ class LiveCapture:
             self._take(one)
         for node, e in failures.items():
             if "Incompatible" in type(e).__name__:
-                raise e  # a broker before 0.11: waiting does not make it younger
+                raise e  # a broker before 0.11: waiting does not help
             self._say(f"broker {node} does not answer: {reason(e)}")
         if failures or not found:
             self._stop.wait(0.2)
@@ -229,8 +231,10 @@ class LiveCapture:
             self._conditions.well()
 
     def _asked(self) -> dict[int, list[PartitionRequest]]:
-        """Leader -> what is wanted, each round from another partition on: a broker fills its
-        response in this order, and the last ones would starve.
+        """Return the requests by leader, each round beginning with another partition.
+
+        A broker fills its response in the order of the request, so the last partitions of a fixed
+        order would starve.
         """
         numbers = sorted(self._leaders)
         turn = self._round % max(1, len(numbers))
@@ -280,7 +284,7 @@ class LiveCapture:
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
-        """Read a damaged batch (or one from before Kafka 0.11) once more, then skip it."""
+        """Fetch a damaged batch (or one from before Kafka 0.11) once more, then skip it."""
         at = self._writer.position(partition)
         if (partition, at) not in self._damaged_at:
             self._damaged_at.add((partition, at))
@@ -313,7 +317,7 @@ class LiveCapture:
             self._writer.cut(partition, to, why)
             return
         else:
-            # It has grown meanwhile; or the broker does not know the epoch of the request.
+            # The log has grown meanwhile, or the broker does not know the requested epoch.
             self._writer.epochs.forget(partition)
             return
         self._trouble(f"partition {partition}: {why}")
@@ -325,7 +329,7 @@ class LiveCapture:
         ours = epochs.last(partition, position)
         to = epochs.diverging_offset(partition, epoch, end)
         if to >= position:
-            epochs.forget(partition)  # a response without information: not requested again
+            epochs.forget(partition)  # the response has no information: do not ask again
             return
         why = (
             f"the log was written anew from {to} on (an unclean leader: it has epoch {epoch} where "
@@ -339,18 +343,18 @@ class LiveCapture:
         return sum(max(0, end - self._writer.position(p)) for p, end in ends.items())
 
     def _say(self, what: str) -> None:
-        """Report a lasting condition."""
+        """Report a condition that holds now (`LastingConditions`)."""
         self._conditions.say(what)
 
     def _is_unfinished(self, partition: int, wanted: Mapping[int, int]) -> bool:
-        """Return whether a partition has records of the start to read, or did not answer."""
+        """Return whether a partition is not read to its first known end, or never answered."""
         return partition not in wanted or self._writer.position(partition) < wanted[partition]
 
     def _check_patience(self, partitions: Sequence[int], began: float) -> None:
-        """Raise if partitions have not answered for too long; the others have been read.
+        """Raise if none of these partitions has answered within the patience.
 
         Raises:
-            ClusterUnreachableError: they have not answered for longer than the patience.
+            ClusterUnreachableError: that is so; records of other partitions are in the capture.
         """
         now = time.monotonic()
         if any(now - self._heard.get(p, began) <= self._pace.patience for p in partitions):

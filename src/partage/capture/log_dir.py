@@ -2,9 +2,9 @@
 
 The folders are those of a broker's ``log.dirs``, or copies: ``__consumer_offsets-7/*.log``,
 ``__cluster_metadata-0/*.log`` and ``*.checkpoint``, ``meta.properties``. Copies of several brokers
-may be given. A partition is read from all its copies: each of them may have been cleaned further
-than another, end earlier, or be damaged, and what one has counts. The metadata log is not cleaned:
-the copy that goes furthest is read.
+may be given. A partition is read from all its copies, because one may be cleaned further than
+another, end earlier, or be damaged; a record in any copy is taken. The metadata log is not
+cleaned, so only the copy that ends last is read.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ DamageReport = Callable[[str], None]
 
 
 def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Read what is in the folders into a capture; what it has already is passed over.
+    """Add the records of copied log folders to a capture; skip records that it has already.
 
-    What cannot be read is among the manifest's troubles.
+    Unreadable ranges are listed in the manifest's troubles.
 
     Raises:
-        InvalidCaptureError: a folder is not there, or none has a segment of the group log.
+        InvalidCaptureError: a folder does not exist, or none has a segment of the group log.
         OSError: a file cannot be read.
     """
     for folder in folders:
@@ -61,7 +61,7 @@ def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
 
 
 def _copies(folders: Sequence[Path], name: str) -> list[Path]:
-    """Folders of one partition: the given folders themselves, or folders in them."""
+    """Return the folders of one partition, among the given folders and their subfolders."""
     found = [one for folder in folders for one in (folder / name, folder) if one.name == name]
     return [one for one in dict.fromkeys(found) if one.is_dir() and _files(one)]
 
@@ -77,12 +77,12 @@ def _partitions(folders: Sequence[Path]) -> dict[int, list[Path]]:
 
 
 def _segments(folder: Path) -> list[Path]:
-    """Segments in the order of the log: their names are their first offsets."""
+    """Return the segments in log order; a segment's name is its first offset."""
     return sorted(one for one in folder.iterdir() if _SEGMENT.fullmatch(one.name))
 
 
 def _files(folder: Path) -> list[Path]:
-    """Segments, and the snapshots that a log which was cut begins with."""
+    """Return the snapshots and the segments; a truncated log begins with a snapshot."""
     snapshots = [one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name)]
     return [*snapshots, *_segments(folder)]
 
@@ -99,7 +99,11 @@ def _reach(folder: Path) -> tuple[int, int]:
 
 
 def _cluster_id(folders: Sequence[Path]) -> str | None:
-    """``cluster.id`` of a ``meta.properties`` that was copied too."""
+    """Return the ``cluster.id`` of copied ``meta.properties`` files; None without such a file.
+
+    Raises:
+        InvalidCaptureError: the files name several clusters.
+    """
     found = set()
     for folder in folders:
         for path in (folder / "meta.properties", folder.parent / "meta.properties"):
@@ -113,8 +117,9 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
 
 
 def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) -> None:
-    """All copies at once, in the order of the log; a batch that several have, from the one that
-    has most of its records.
+    """Add the batches of all copies in log order.
+
+    Of a batch in several copies, the copy with the most records is taken.
     """
     expected = writer.position(number)
     first = min(int(_segments(folder)[0].stem) for folder in copies)
@@ -132,7 +137,7 @@ def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) 
 def _batches(
     folder: Path, number: int, writer: CaptureWriter, *, alone: bool
 ) -> Iterator[tuple[Batch, DamageReport]]:
-    """Yield the batches of one copy, each with the function that records what is wrong with it."""
+    """Yield the batches of one copy, each with the function that reports its damage."""
 
     def report(what: str) -> None:
         writer.see_damage(number)
@@ -150,7 +155,7 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
         writer.trouble(f"{folder.name}: {what}")
 
     image, segments = MetadataImage(), _segments(folder)
-    known = writer.last_state_ms  # of a capture that goes on: its lines are not written again
+    known = writer.last_state_ms  # lines up to this time exist already
 
     def seen(ts_ms: int) -> None:
         if known is None or ts_ms > known:

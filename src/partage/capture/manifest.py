@@ -1,16 +1,17 @@
-"""``capture.json``: how far a capture has come. What it does not count is not part of it.
+"""The manifest ``capture.json``: the files and positions that make up a capture.
+
+A file that the manifest does not list is not part of the capture.
 
     {"format": 2, "topic": "__consumer_offsets", "topic_id": "...", "cluster_id": "...",
      "parts": [[60, 1], [61, 0]], "next_part": 62, "positions": {"0": 8113, ...},
      "epochs": {"0": [[4, 120], [6, 8113]]}, "records": 94434, "batches": 9163,
      "cleaned": {"3": 150}, "first_ends": {"0": 8113, ...}, "troubles": ["partition 3: ..."]}
 
-``parts`` are the files of records and of batches that belong to the capture, in the order of the
-log: their number, and how often they were merged (`merging`). ``positions`` says for each log
-partition which offset comes next, ``epochs`` which leaders wrote what came before (`epochs`),
-``cleaned`` how many offsets before it no record has, ``first_ends`` where the log ended at the
-first fetch (`cleaned`).
-Format 1 had the number of parts, counted from 0, in their place, and no epochs.
+``parts`` lists the files of records and of batches in log order: their number, and how often they
+were merged. For each log partition, ``positions`` has the next offset, ``epochs`` the leader
+epochs of the records read, ``cleaned`` the number of missing offsets, and ``first_ends`` the end
+of the log at the first fetch. In format 1, ``parts`` was the number of parts, and ``epochs`` was
+missing.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ class Part(NamedTuple):
 
 
 def aside(path: Path) -> Path:
-    """Return the path of a part after it was merged into another: hidden from new readers, still
-    open for a reader that has begun.
+    """Return the path of a part after it was merged into another one.
+
+    The name is hidden from new readers; a reader that has opened the file can go on.
 
     >>> aside(Path("a/part-00000007.parquet")).name
     '.part-00000007.parquet.replaced'
@@ -57,16 +59,16 @@ class Manifest:
     """Content of the manifest file.
 
     Attributes:
-        cluster_id, topic_id: of what is recorded; None if unknown.
-        parts: files of each table that count, in the order of the log.
-        next_part: the number of the next one.
-        replaced: numbers of parts that a merged one stands for, still on the disk (`aside`).
+        cluster_id, topic_id: of the recorded topic; None if unknown.
+        parts: the files of each table that belong to the capture, in log order.
+        next_part: the number of the next part.
+        replaced: numbers of merged parts that are still on the disk (`aside`).
         positions: log partition -> the next offset.
         epochs: log partition -> (leader's epoch, offset behind its last batch), ascending.
         records, batches: rows in all parts.
-        troubles: what was skipped or missing, a sentence each; the first hundred.
-        cut: log partition -> the offset from which on the parts hold what the log no longer has;
-            empty but while the parts are being rewritten.
+        troubles: a sentence about each skipped or missing range; at most a hundred.
+        cut: log partition -> the first offset that the log has lost; rows from there on are being
+            removed from the parts. Empty at all other times.
         cleaned: log partition -> offsets that the log cleaner removed before they were read.
         first_ends: log partition -> end of the log at the first fetch.
     """
@@ -119,14 +121,14 @@ class Manifest:
             raise InvalidCaptureError(f"{what}; capture into a new folder") from None
 
     def put(self, folder: Path) -> None:
-        """Replace the file: from then on the capture is what this says."""
+        """Replace the manifest file; the parts that it lists are the capture from then on."""
         content: dict[str, Any] = asdict(self)
         for name in ("positions", "cut", "epochs", "cleaned", "first_ends"):
             content[name] = {str(p): o for p, o in sorted(content[name].items())}
         put_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
     def trouble(self, what: str) -> None:
-        """Remember what was skipped or missing."""
+        """Add a sentence about a skipped or missing range."""
         if len(self.troubles) < _MOST_TROUBLES and what not in self.troubles:
             self.troubles.append(what)
 

@@ -1,11 +1,11 @@
-"""Small parts of a capture become larger ones: who follows for a month would have 43,000 of them.
+"""Merging of a capture's small parts; without it a capture of a month would have 43,000 parts.
 
-A part is of a level: 0 as it was written, and one more than those that it was made of. As soon as
-the last sixty are of one level they are merged, so that there are some dozens at any time and each
-row is written again once a level. The merged part has a number of its own. It counts, and the ones
-that it was made of no longer do, from the moment that the manifest says so; a kill before that
-leaves parts that nobody counts. What was replaced stays on the disk until the next time, out of
-sight: another process may be reading it.
+A part has a level: 0 when it is written, one more than its sources when it is merged. When the
+last sixty parts have one level they are merged. A capture then has some dozens of parts, and each
+row is written once more for each level. A merged part has a new number. It replaces its sources
+when the manifest is written; a kill before that leaves parts that the manifest does not list.
+Replaced files stay on the disk, hidden, until the next merge, because another process may be
+reading them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TOGETHER", "merge"]
 
-#: So many parts of one level make one of the next.
+#: Number of parts of one level that are merged into a part of the next level.
 TOGETHER = 60
 
 
@@ -34,17 +34,17 @@ def merge(
     size: int,
     together: int = TOGETHER,
 ) -> bool:
-    """Merge the last parts, if they are many of one level; False where there is nothing to do.
+    """Merge the last parts if enough have one level; return whether any were merged.
 
-    The manifest is changed and not yet written; what it replaces is in ``replaced``.
+    The manifest is changed but not written; the numbers of merged parts are in ``replaced``.
 
     Args:
-        manifest: of the capture.
-        paths: of a part's two tables, by its number.
-        put: writes a table, whole or not at all.
-        rows: a merged part has at most so many, in either table.
-        size: and at most so many bytes as its tables have encoded, before compression.
-        together: how many parts of one level are needed.
+        manifest: manifest of the capture.
+        paths: returns the paths of a part's two tables for its number.
+        put: writes a table atomically.
+        rows: maximum rows of a merged part, in either table.
+        size: maximum bytes of a merged part, encoded, before compression.
+        together: number of parts of one level that are merged.
     """
     last = manifest.parts[-together:]
     if len(last) < together or len({one.level for one in last}) > 1:
@@ -62,7 +62,7 @@ def merge(
             replaced += [one.number for one in some]
         made.append(Part(number, some[0].level + 1))
     if not replaced:
-        return False  # all of them are as large as one may be
+        return False  # every part already has the maximum size
     manifest.parts[-together:] = made
     manifest.replaced = replaced
     return True
@@ -71,7 +71,7 @@ def merge(
 def _chunks(
     parts: Sequence[Part], paths: Callable[[int], tuple[Path, Path]], rows: int, size: int
 ) -> Iterator[list[Part]]:
-    """Neighbours that fit into one part."""
+    """Yield runs of consecutive parts that fit into one part."""
     some: list[Part] = []
     has, takes = 0, 0
     for one in parts:
@@ -85,7 +85,7 @@ def _chunks(
 
 
 def _size(tables: Sequence[Path]) -> tuple[int, int]:
-    """Rows of the longer table, and bytes of both before compression."""
+    """Return the rows of the longer table, and the bytes of both before compression."""
     from pyarrow import parquet
 
     metadata = [parquet.read_metadata(path) for path in tables]

@@ -1,6 +1,6 @@
-"""The cluster as its own metadata log tells it: a line of ``cluster.jsonl`` after each change.
+"""The state of a cluster, rebuilt from its metadata log ``__cluster_metadata``.
 
-Exact where polling is not: every change is there, with the time at which the controller wrote it.
+Unlike polling, the log has every change, with the time at which the controller wrote it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["MetadataImage"]
 
 
 class MetadataImage:
-    """Brokers, topics and leaders, one record of ``__cluster_metadata`` after the other.
+    """Brokers, topics and leaders after the records applied so far.
 
-    Brokers that are fenced (not alive) are left out of `state`, as the brokers' own metadata
-    leaves them out. Records of a metadata transaction (KIP-868) take effect at its end.
+    `state` omits fenced brokers (which are not alive), as a MetadataResponse does. Records of a
+    metadata transaction (KIP-868) take effect at its end.
 
     >>> image = MetadataImage()
     >>> image.apply(MetadataRecord("TopicRecord", 2, 0, {"name": "t", "topicId": "i"}))
@@ -32,7 +32,7 @@ class MetadataImage:
         self._topics: dict[str, str] = {}
         self._partitions: dict[str, dict[int, dict[str, Any]]] = {}
         self._held: list[MetadataRecord] | None = None
-        #: What is done with a record, by its type; the others change nothing of a state.
+        #: The method for each record type; records of other types do not change the state.
         self._takes: dict[str, Callable[[dict[str, Any]], None]] = {
             "RegisterBrokerRecord": self._register_broker,
             "UnregisterBrokerRecord": self._unregister_broker,
@@ -51,7 +51,7 @@ class MetadataImage:
         return self._held is not None
 
     def apply(self, record: MetadataRecord) -> bool:
-        """Take a record; whether it may have changed the state."""
+        """Apply a record; return whether it may have changed the state."""
         if record.type == "BeginTransactionRecord":
             self._held = []
         elif record.type == "AbortTransactionRecord":
@@ -114,8 +114,8 @@ class MetadataImage:
     def _partition_change(self, value: dict[str, Any]) -> None:
         found = self._partitions.get(value["topicId"], {}).get(value["partitionId"])
         if found is None:
-            return  # of a topic that this log does not begin with
-        # The layout leaves out what has its default, and a default says "did not change".
+            return  # the topic was created before this log begins
+        # The layout omits a field that has its default, which means "did not change".
         found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
 
     def state(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ __all__ = ["drop_cut_rows", "put_table"]
 
 
 def put_table(path: Path, table: pa.Table) -> None:
-    """Write one file of a table; it is on the disk when this returns."""
+    """Write one file of a table atomically and flush it to the disk."""
     from pyarrow import parquet
 
     def write(aside: Path) -> None:
@@ -25,12 +25,12 @@ def put_table(path: Path, table: pa.Table) -> None:
 
 
 def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
-    """Rewrite a part without the rows that the log no longer has; return how many rows stay.
+    """Rewrite a part without the rows that the log has lost; return the number of rows left.
 
     Args:
         path: the part.
-        column: the offset that is compared with the cut.
-        cut: log partition -> the first offset that the log no longer has.
+        column: the column with the offset to compare.
+        cut: log partition -> the first offset that the log has lost.
     """
     from pyarrow import compute, parquet
 

@@ -1,6 +1,6 @@
-"""Kafka's own property names, from a ``client.properties`` file and from the command line.
+"""Kafka's client properties, from a ``client.properties`` file and from the command line.
 
-Nothing that is secret leaves this module in an error or a ``repr``.
+Errors and ``repr`` never show secret values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def shown(name: str, value: str) -> str:
-    """Return a value as an error may repeat it.
+    """Return a value for an error message: hidden if the property is secret.
 
     >>> shown("sasl.jaas.config", "x"), shown("sasl.mechanism", "PLAIN")
     ('[hidden]', 'PLAIN')
@@ -27,7 +27,7 @@ def shown(name: str, value: str) -> str:
 
 
 class Properties:
-    """Properties by name; what is secret is not in its ``repr``.
+    """Properties by name; ``repr`` hides secret values.
 
     >>> Properties({"ssl.key.password": "x", "client.id": "me"})
     Properties({'client.id': 'me', 'ssl.key.password': '[hidden]'})
@@ -49,10 +49,10 @@ class Properties:
 
 
 def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, str]:
-    """Those of a file, and ``NAME=VALUE`` of the command line, which go before.
+    """Return the properties of a file, overridden by ``NAME=VALUE`` of the command line.
 
     Raises:
-        InvalidConfigError: the file cannot be read, or one has no equals sign.
+        InvalidConfigError: the file cannot be read, or an argument has no equals sign.
     """
     values: dict[str, str] = {}
     if path is not None:
@@ -65,15 +65,16 @@ def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, s
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name.strip():
-            # What has no equals sign may be a secret all the same.
+            # Text without an equals sign may still be a secret.
             raise InvalidConfigError("--property", "must be NAME=VALUE", HIDDEN)
         values[name.strip()] = value.strip()
     return values
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Parse a ``.properties`` file as Java does: comments, ``=``, ``:`` or a space, continued
-    lines, escapes.
+    r"""Parse a ``.properties`` file as Java does.
+
+    Handles comments, the separators ``=``, ``:`` and space, continued lines and escapes.
 
     >>> parse_properties("# c\nsecurity.protocol = SASL_SSL\nk:v\nlong=a\\\n   b\nu=\\u00e9\n")
     {'security.protocol': 'SASL_SSL', 'k': 'v', 'long': 'ab', 'u': 'é'}
@@ -112,10 +113,10 @@ def _unescaped(text: str) -> str:
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Login module and options of a ``sasl.jaas.config``.
+    """Return the login module and its options from a ``sasl.jaas.config``.
 
     Raises:
-        InvalidConfigError: it is none; the value is not in the message.
+        InvalidConfigError: the text is malformed; the message does not repeat it.
 
     >>> parse_jaas('a.PlainLoginModule required username="me" password="a b";')
     ('a.PlainLoginModule', {'username': 'me', 'password': 'a b'})

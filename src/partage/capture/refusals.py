@@ -1,4 +1,4 @@
-"""What a cluster that cannot be reached says, in words that tell what to look at."""
+"""Errors of a cluster that cannot be reached: the reason, and what to check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def client_errors() -> type[Exception]:
 
 
 def reason(error: BaseException) -> str:
-    """Return what an error of kafka-python says, without its number and repeated class names.
+    """Return the message of a kafka-python error, without its number and repeated class names.
 
     >>> reason(ValueError("[Error 58] SaslError: SaslError: no"))
     'SaslError: no'
@@ -34,7 +34,7 @@ def reason(error: BaseException) -> str:
 
 
 def failed(code: int) -> str:
-    """Return the name of an error code of Kafka."""
+    """Return the name of one of Kafka's error codes."""
     from kafka.errors import for_code
 
     kind = for_code(code)
@@ -72,7 +72,7 @@ def unreachable(
     *,
     is_broker: bool = False,
 ) -> ClusterUnreachableError:
-    """Return the error of a cluster that cannot be reached, with its reason and what to look at.
+    """Return the error of a cluster that cannot be reached, with the reason and what to check.
 
     Args:
         bootstrap: the addresses.

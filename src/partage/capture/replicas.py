@@ -1,4 +1,4 @@
-"""A running cluster's replicas: where they are, how large, and what is being moved."""
+"""The replicas of a running cluster: their brokers, sizes and ongoing reassignments."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ Sizes = dict[tuple[str, int], dict[int, tuple[int, str]]]
 def read_replicas(
     bootstrap: str, settings: Mapping[str, Any], *, seconds: float | None = None
 ) -> tuple[dict[str, Any], Sizes]:
-    """Brokers and topics as in ``cluster.jsonl``, and sizes and directories of all replicas.
+    """Return brokers and topics as in ``cluster.jsonl``, and each replica's size and directory.
 
-    A directory's capacity is what Kafka holds there plus what is free (brokers from 3.3 on say).
+    A directory's capacity is the size of its replicas plus the free space, which brokers report
+    since 3.3.
 
     Args:
         bootstrap: ``host:port,...``.
         settings: of `security.connection_settings`.
-        seconds: look at sizes twice, so long apart: what grew is each partition's write load.
+        seconds: time between two reads of the sizes; the growth is each partition's write load.
+            None reads once and gives no loads.
 
     Raises:
-        ClusterUnreachableError: nobody answers.
+        ClusterUnreachableError: no broker answers.
         NotAuthorizedError: the account may not describe the cluster.
         MissingExtraError: kafka-python is not installed.
     """
@@ -64,9 +66,9 @@ def read_replicas(
 
 
 def write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
-    """Each partition's ``load``: by how many bytes a second its replicas grew.
+    """Set each partition's ``load``: the growth of its fastest-growing replica, in bytes/second.
 
-    The most of its replicas: what retention deletes in between makes one smaller, never larger.
+    Retention may delete segments of a replica in between, which only makes its growth smaller.
     """
     for name, topic in topics.items():
         for row in topic["partitions"]:
@@ -92,7 +94,10 @@ def _under_way(connection: ClusterConnection, topics: dict[str, Any]) -> None:
 
 
 def _sizes(connection: ClusterConnection, brokers: list[dict[str, Any]]) -> Sizes:
-    """Brokers that do not answer are asked for nothing: their replicas' sizes come from others."""
+    """Return each replica's size and directory, and add directories to the brokers.
+
+    A broker that does not answer is left out; the sizes of its replicas are known from others.
+    """
     from kafka.protocol.admin import DescribeLogDirsRequest
 
     answers = connection.ask_each(

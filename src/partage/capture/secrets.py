@@ -1,4 +1,4 @@
-"""Secret settings: which names hold secrets, and texts without their values.
+"""Secret settings: recognising them by name, and hiding their values in texts.
 
 A setting is secret if its name matches Spark's default ``spark.redaction.regex``, the user's own
 one, or the names under which Kafka's clients take secrets.
@@ -30,11 +30,11 @@ _COMMON = {"", "true", "false", "none", "null"}
 
 
 def is_secret(name: str, regex: str | None = None) -> bool:
-    """Return whether a setting of this name holds a secret.
+    """Return whether the name of a setting means that its value is secret.
 
     Args:
-        name: of a setting of Spark or of a Kafka client.
-        regex: the user's ``spark.redaction.regex``. Where Python cannot compile Java's expression
+        name: name of a setting of Spark or of a Kafka client.
+        regex: the user's ``spark.redaction.regex``. If Python cannot compile Java's expression,
             every setting counts as secret.
 
     >>> is_secret("spark.hadoop.fs.s3a.secret.key"), is_secret("spark.executor.memory")
@@ -53,8 +53,9 @@ def is_secret(name: str, regex: str | None = None) -> bool:
 
 
 def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings with ``[hidden]`` for each secret value, as Spark's own pages show them:
-    a value that looks secret itself is hidden too.
+    """Return the settings with ``[hidden]`` for each secret value, as Spark's own pages do.
+
+    A value that itself matches the expression is hidden too.
 
     >>> shown_settings({"spark.ui.port": "1", "spark.hadoop.fs.s3a.secret.key": "x"})
     {'spark.ui.port': '1', 'spark.hadoop.fs.s3a.secret.key': '[hidden]'}
@@ -71,8 +72,9 @@ def _is_hidden(name: str, value: str, regex: str | None) -> bool:
 
 
 def secrets_in(settings: Mapping[str, str]) -> set[str]:
-    """Return the secret values among the settings, and the secrets inside other values: passwords
-    in Java options or in a JAAS configuration, single lines of a PEM key.
+    """Return the secret values among the settings, and the secrets inside other values.
+
+    The latter are passwords in Java options or in a JAAS configuration, and lines of a PEM key.
 
     >>> sorted(secrets_in({"spark.driver.extraJavaOptions": "-Dmy.password=hunter22 -Da=b"}))
     ['hunter22']
@@ -93,7 +95,7 @@ def secrets_in(settings: Mapping[str, str]) -> set[str]:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with ``[hidden]`` for every secret, also where it stands escaped.
+    """Return the text with ``[hidden]`` for every secret, escaped forms included.
 
     >>> hide("login of me with hunter22 failed", {"hunter22"})
     'login of me with [hidden] failed'
@@ -110,6 +112,6 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    """Return a secret as it is, and as Python and JSON escape it."""
+    """Return a secret unchanged, and as Python and JSON escape it."""
     escaped = secret.encode("unicode_escape").decode()
     return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], escaped}

@@ -1,4 +1,4 @@
-"""TLS and SASL by Kafka's property names, in the words of kafka-python."""
+"""kafka-python's TLS and SASL settings, from Kafka's properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ __all__ = ["connection_settings"]
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _TLS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
-#: The properties about security that are understood; another one of these families is an error.
+#: Supported security properties; any other ``ssl.``, ``sasl.`` or ``security.`` property is an
+#: error.
 _KNOWN = {
     "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.kerberos.service.name",
     "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.password",
@@ -26,7 +27,7 @@ _KNOWN = {
     "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.keystore.password",
     "ssl.key.password", "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols",
 }  # fmt: skip
-#: They choose among ways that all lead to the same: no need to know them.
+#: Properties that choose between implementations; they have no effect here.
 _HARMLESS = {
     "ssl.protocol", "ssl.provider",
     "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
@@ -40,8 +41,8 @@ def connection_settings(properties: Properties) -> dict[str, Any]:
     """Return kafka-python's settings for the connection to a broker.
 
     Raises:
-        InvalidConfigError: a property cannot be, is not understood, or names a file that cannot
-            be read. No secret is in the message.
+        InvalidConfigError: a property is invalid or unsupported, or names an unreadable file. The
+            message contains no secret.
 
     >>> connection_settings(Properties({"security.protocol": "plaintext"}))
     {'security_protocol': 'PLAINTEXT'}
@@ -121,7 +122,7 @@ def _versions(properties: Properties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
 
 
 def _trusted(properties: Properties) -> tuple[str, str] | None:
-    """Certificates of authorities as PEM, and the property that they are from."""
+    """Return the name of the truststore property and the certificates as PEM; None for none."""
     inline = properties.get("ssl.truststore.certificates")
     if inline is not None:
         return "ssl.truststore.certificates", inline
@@ -144,8 +145,9 @@ def _file(name: str, location: str) -> bytes:
 
 
 def _by_keytool(location: str, password: str) -> str:
-    """Read the certificates of a JKS or PKCS12 store with Java's keytool; the password goes by the
-    environment, where other users do not see it.
+    """Return the certificates of a JKS or PKCS12 store, read by Java's keytool.
+
+    The password is passed by the environment, where other users cannot see it.
     """
     name = "ssl.truststore.location"
     keytool = shutil.which("keytool")
@@ -174,7 +176,7 @@ def _own(properties: Properties, context: ssl.SSLContext) -> None:
     if key is not None and chain is not None:
         with tempfile.TemporaryDirectory(prefix="partage-tls-") as folder:
             path = Path(folder) / "own.pem"
-            path.touch(mode=0o600)  # ssl takes files only; this one lives for a moment
+            path.touch(mode=0o600)  # ssl only takes files; this one is deleted at once
             path.write_text(f"{chain}\n{key}\n", "utf-8")
             _load(context, str(path), password, "ssl.keystore.key")
         return

@@ -12,7 +12,7 @@ from partage.wire.errors import TruncatedError
 
 __all__ = ["batches_in"]
 
-#: A batch on disk is as large as `message.max.bytes` lets it be; more than that is damage.
+#: The largest batch that is believed; `message.max.bytes` limits real ones.
 LARGEST_BATCH = 1 << 28
 
 
@@ -21,14 +21,14 @@ def batches_in(
 ) -> Iterator[Batch]:
     """Yield the batches of a segment (``*.log``) or a snapshot (``*.checkpoint``).
 
-    A last batch that is not complete is what a copy of a live log ends with. A batch whose CRC
-    does not fit is passed over, since its length may be right all the same; where it is not, the
-    next one is no batch, and the rest of the file is left unread.
+    A copy of a live log may end with an incomplete batch. A batch with a wrong CRC is skipped,
+    because its length may still be right. If the length is wrong too, no batch follows, and the
+    rest of the file stays unread.
 
     Args:
-        path: of the file.
-        crc32c: what checks the CRC.
-        report: called with a sentence on what was skipped, and where.
+        path: the file.
+        crc32c: computes the checksum of some bytes.
+        report: called with a sentence about skipped bytes and their position.
 
     Raises:
         OSError: the file cannot be read.
@@ -68,7 +68,7 @@ def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
 
     Raises:
         TruncatedError: the file ends before the batch does.
-        WireFormatError: no batch has such a length, or zeros follow (a file taken in advance).
+        WireFormatError: the length is impossible, or zeros follow (a preallocated file).
     """
     file.seek(position)
     prefix = file.read(PREFIX_BYTES)

@@ -1,4 +1,4 @@
-"""A MetadataResponse as a line of ``cluster.jsonl``."""
+"""Conversion of a MetadataResponse to a line of ``cluster.jsonl``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def state_of(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, 
     """Return the cluster's state from a broker's response.
 
     Args:
-        ts_ms: when it was asked.
         response: kafka-python's MetadataResponse about all topics.
-        controller: the leader of the quorum. What the response calls controller is any broker
-            under KRaft, another one each time.
+        ts_ms: time of the request.
+        controller: the leader of the quorum. Under KRaft the response's own controller is a
+            random broker.
     """
     brokers = sorted(
         ({"id": b.node_id, "rack": getattr(b, "rack", None), "host": b.host, "port": b.port}

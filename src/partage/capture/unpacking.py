@@ -1,9 +1,9 @@
-"""Batches unpacked: the CRC, and the four compressions, by well-kept libraries.
+"""Checksums and decompression of record batches.
 
-gzip, lz4 (frames) and zstd are read piece by piece: a few bytes that claim to be a terabyte take
-no memory. gzip is read by Python's own zlib, since Arrow's does not end on some damaged bytes.
-Snappy comes in two forms: a plain block, as librdkafka and the brokers write it,
-and Java's stream of blocks behind a header (xerial).
+gzip, lz4 (frames) and zstd are decompressed piece by piece, so that a few bytes that claim to be a
+terabyte take no memory. gzip uses Python's zlib, because Arrow's reader does not end on some
+damaged bytes. Snappy has two forms: a plain block, as librdkafka and the brokers write it, and
+Java's stream of blocks behind a header (xerial).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST_PAYLOAD", "checksum", "unpacked"]
 
 LARGEST_PAYLOAD = 1 << 28
-"""Bytes that a batch may have unpacked: 256 MiB. Packed, Kafka's default limit is 1 MiB."""
+"""Maximum decompressed bytes of a batch: 256 MiB. Kafka's default limit is 1 MiB compressed."""
 
 #: Bytes of a gzip member that are read first; an empty member has 20.
 _FIRST_SLICE = 512
@@ -32,7 +32,7 @@ _XERIAL_HEADER = 16
 
 @cache
 def checksum() -> Callable[[bytes], int]:
-    """CRC-32C of some bytes.
+    """Return the function that computes the CRC-32C of some bytes.
 
     Raises:
         MissingExtraError: google-crc32c is not installed.
@@ -49,7 +49,7 @@ def unpacked(batch: Batch) -> bytes:
     """Return the decompressed payload of a batch.
 
     Raises:
-        WireFormatError: it is not what its header says, or larger than `LARGEST_PAYLOAD`.
+        WireFormatError: the payload is damaged, or larger than `LARGEST_PAYLOAD`.
         MissingExtraError: pyarrow is not installed.
     """
     if batch.compression == "none":
@@ -122,9 +122,9 @@ def _snappy(data: bytes, pa: Any) -> bytes:
 
 
 def _block(data: bytes, room: int, pa: Any) -> bytes:
-    """Decompress a plain block; its leading length is trusted up to ``room``.
+    """Decompress a plain block of at most ``room`` bytes, which its header states.
 
-    A byte of Snappy stands for 64 / 3 at most (a copy of 64 bytes takes three).
+    A compressed byte yields at most 64 / 3 bytes: a copy of 64 bytes takes three.
     """
     size = shift = 0
     for byte in data[:5]:

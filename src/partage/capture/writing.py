@@ -1,14 +1,14 @@
-"""The folder of a capture while it is written: rolled files, whole after any kill.
+"""The writer of a capture's folder; the folder is valid after a kill at any moment.
 
     OUT/consumer_offsets.parquet/part-00000000.parquet   records
     OUT/batches.parquet/part-00000000.parquet            batches, transaction markers included
-    OUT/cluster.jsonl                                    the metadata, a line when something changed
+    OUT/cluster.jsonl                                    the metadata, a line for each change
     OUT/cluster-config.json                              settings of the broker
-    OUT/capture.json                                     the manifest: what of this counts
+    OUT/capture.json                                     the manifest: the parts of the capture
 
-A part is written beside its place, moved there, and counts from the moment that the manifest says
-so. A kill between the two leaves a part that nobody counts: the next capture removes it and reads
-its records again, so that nothing is lost and nothing is there twice. Many small parts become one.
+A part is written under a temporary name, renamed, and then listed in the manifest. A kill before
+the last step leaves a part that the manifest does not list. The next capture removes that part and
+reads its records again, so no record is lost or stored twice. Many small parts are merged.
 """
 
 from __future__ import annotations
@@ -47,32 +47,34 @@ __all__ = ["CaptureWriter"]
 _RECORDS, _BATCHES, _STATES = "consumer_offsets.parquet", "batches.parquet", "cluster.jsonl"
 _CONFIG, _LOCK = "cluster-config.json", ".lock"
 _PART = re.compile(r"\.?(part-(\d{8})\.parquet)(?:\.tmp|\.replaced)?")
-#: A part has at most so many rows and bytes in memory, whatever comes first.
+#: A part is written when it reaches one of these: rows, or bytes in memory.
 PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
 
 class CaptureWriter:
-    """Opens or goes on with the capture in a folder; one writer at a time.
+    """The writer of a new capture, or of more records into an existing one.
+
+    Only one process may write into a folder at a time.
 
     Args:
-        out: the folder; made if it is not there.
+        out: the folder; created if it does not exist.
         part_rows: records after which a part is written.
-        together: how many small parts are merged into one.
+        together: number of small parts that are merged into one.
 
     Raises:
         InvalidConfigError: the folder cannot be used, or another process writes into it.
-        InvalidCaptureError: it holds a capture of another origin.
+        InvalidCaptureError: the capture in the folder is of another cluster or topic.
         MissingExtraError: pyarrow is not installed.
 
     Attributes:
-        last_state_ms: time of the last line of ``cluster.jsonl`` when it was opened; None before
-            there is one.
-        epochs: of the leaders that wrote what was taken.
+        last_state_ms: time of the last line of ``cluster.jsonl`` when the folder was opened; None
+            if it had none.
+        epochs: the leader epochs of the records taken.
     """
 
     def __init__(self, out: Path, *, part_rows: int = PART_ROWS, together: int = TOGETHER) -> None:
         try:
-            import pyarrow as pa  # noqa: F401 - asked for now: not after an hour of reading
+            import pyarrow as pa  # noqa: F401 - fail now, not after an hour of reading
         except ImportError:
             raise MissingExtraError("pyarrow", extra="capture") from None
         expect_local(out, "--out")
@@ -125,7 +127,7 @@ class CaptureWriter:
             self._lock.close()
 
     def _manifest(self) -> Manifest:
-        """Read or create the folder's manifest, first: a folder without one is not ours."""
+        """Return the folder's manifest; create it first in a new folder, to mark it as ours."""
         found = Manifest.of(self.folder)
         if found is None:
             found = Manifest()
@@ -146,7 +148,7 @@ class CaptureWriter:
             raise InvalidCaptureError(what) from None
 
     def _clear_up(self) -> None:
-        """Parts that no manifest knows, and what was being written beside its place."""
+        """Remove parts that the manifest does not list, and temporary files."""
         self._put_aside()
         counted, replaced = {one.number for one in self.manifest.parts}, set(self.manifest.replaced)
         for folder in (self.folder / _RECORDS, self.folder / _BATCHES):
@@ -164,10 +166,10 @@ class CaptureWriter:
     # --- what is written -------------------------------------------------------------------
 
     def of(self, *, cluster_id: str | None = None, topic_id: str | None = None) -> None:
-        """Say which cluster and topic this is.
+        """Set the ids of the cluster and the topic.
 
         Raises:
-            InvalidCaptureError: the capture is of another one.
+            InvalidCaptureError: the capture is of another cluster or topic.
         """
         asked = (("cluster", "cluster_id", cluster_id), ("topic", "topic_id", topic_id))
         for what, name, given in asked:
@@ -187,15 +189,15 @@ class CaptureWriter:
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, why: str) -> None:
-        """Continue at ``offset`` because earlier records are not available, and keep the reason."""
+        """Continue at ``offset`` and record why the records before it are skipped."""
         self.manifest.trouble(f"partition {partition}: {why}")
         self._next[partition] = offset
         self._changed = True
 
     def cut(self, partition: int, offset: int, why: str) -> None:
-        """Go back to ``offset``, where the log ends now, and drop what was read from there on.
+        """Go back to ``offset``, where the log ends now, and remove the records after it.
 
-        After a kill on the way the manifest says so, and the next capture drops it.
+        The manifest records the cut first, so that the next capture completes it after a kill.
         """
         with self._writing():
             self.roll()
@@ -207,7 +209,7 @@ class CaptureWriter:
             self._without_cut()
 
     def _without_cut(self) -> None:
-        """Rewrite the parts without what the log no longer has; the same however often."""
+        """Rewrite the parts without the rows of a recorded cut; repeating it changes nothing."""
         if not self.manifest.cut:
             return
         rows = [0, 0]
@@ -221,15 +223,15 @@ class CaptureWriter:
         self.manifest.put(self.folder)
 
     def trouble(self, what: str) -> None:
-        """Remember what was skipped or missing."""
+        """Add a sentence about a skipped or missing range to the manifest."""
         self.manifest.trouble(what)
         self._changed = True
 
     def add(self, partition: int, batch: Batch) -> bool:
-        """Take a batch; False where it has been taken before.
+        """Add a batch; return False if the capture has it already.
 
         Raises:
-            WireFormatError: it cannot be read; nothing of it is taken.
+            WireFormatError: the batch cannot be read; none of its records are added.
         """
         if batch.last_offset < self.position(partition):
             return False
@@ -244,32 +246,33 @@ class CaptureWriter:
         return True
 
     def see_end(self, partition: int, end: int) -> None:
-        """Remember the end of a log partition at its first fetch: offsets that are missing beyond
-        it were lost by this capture.
+        """Record the end of a log partition at its first fetch.
+
+        Missing offsets beyond it were removed while the capture ran, so the capture lost them.
         """
         self._cleaned.see_end(partition, end)
 
     def see_damage(self, partition: int) -> None:
-        """Remember that a batch of a log partition could not be read."""
+        """Record that a batch of a log partition could not be read."""
         self._cleaned.damaged.add(partition)
 
     def take_reports(self) -> list[str]:
-        """Return the losses to compaction that came into the manifest since the last call."""
+        """Return the sentences about losses to compaction since the last call."""
         reports, self._unreported = self._unreported, []
         return reports
 
     @property
     def pending(self) -> int:
-        """Batches that are in memory only."""
+        """Number of batches that are only in memory."""
         return self._columns.batches
 
     @property
     def records(self) -> int:
-        """Records taken, those in memory included."""
+        """Number of records, those in memory included."""
         return self.manifest.records + self._columns.records
 
     def state(self, state: Mapping[str, Any]) -> bool:
-        """Take the metadata of a moment; False where it says what the last one said."""
+        """Add a state of the metadata; return False if it equals the last one."""
         said = _content(state)
         if said == self._last:
             return False
@@ -288,7 +291,7 @@ class CaptureWriter:
                 put_json(self.folder / _CONFIG, {"configs": dict(configs)})
 
     def roll(self) -> None:
-        """Write everything taken so far; it counts when this returns.
+        """Write everything in memory and list it in the manifest.
 
         Raises:
             InvalidConfigError: the folder cannot be written, a full disk for example.
@@ -298,7 +301,7 @@ class CaptureWriter:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Name the folder in an error of the disk, and do not write to it again."""
+        """Raise disk errors with the folder's name, and never write there again after one."""
         try:
             with name_folder_in_errors(self.folder):
                 yield
@@ -333,7 +336,7 @@ class CaptureWriter:
         self.manifest.put(self.folder)
 
     def _merge(self) -> None:
-        """Many small parts become one; what they replace goes when the next ones are replaced."""
+        """Merge small parts, and remove the files that the merge before this one replaced."""
         import pyarrow as pa
 
         before, replaced = list(self.manifest.replaced), set[int]()
@@ -346,7 +349,7 @@ class CaptureWriter:
                 self.manifest.replaced = sorted(replaced)
                 self._put_manifest()
         except (pa.ArrowException, OSError) as e:
-            # A part that is damaged, a disk that is full: what was recorded is as it was.
+            # A damaged part or a full disk stops the merge only: the capture is unchanged.
             why = (str(e).splitlines() or [type(e).__name__])[0]
             self.trouble(f"small parts cannot be merged ({why})")
         if replaced:
@@ -355,7 +358,7 @@ class CaptureWriter:
                 aside(path).unlink(missing_ok=True)
 
     def _put_aside(self) -> None:
-        """Parts that a merged one stands for go out of sight of who reads the folder."""
+        """Hide replaced parts from new readers of the folder."""
         for path in (path for number in self.manifest.replaced for path in self._paths(number)):
             if path.exists():
                 path.replace(aside(path))
@@ -370,7 +373,7 @@ class CaptureWriter:
         if self._states and not path.exists() and first_ms is not None:
             first = self._states[0]
             if first_ms < first["ts_ms"]:
-                # Nobody knows what was before; the first state is the best guess, and says so.
+                # The state before the first one is unknown: assume the first, marked as assumed.
                 self._states.insert(0, {**first, "ts_ms": max(0, first_ms - 1), "assumed": True})
         for state in self._states:
             appended(path, json.dumps(state, separators=(",", ":")))
@@ -383,7 +386,7 @@ def _content(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _expect_ours(folder: Path) -> None:
-    """Check that a folder is new, empty, or a capture; a kill may have left empty folders."""
+    """Raise unless a folder is new, empty or a capture; empty subfolders of a killed one pass."""
     if folder.exists() and not folder.is_dir():
         raise InvalidConfigError("--out", "must be a folder, and this is a file", str(folder))
     if not folder.is_dir() or (folder / MANIFEST).is_file():
