@@ -49,6 +49,7 @@ __all__ = [
     "ReadOnlyBytes",
     "ReadOnlyInt32s",
     "ReadOnlyInt64s",
+    "UInt64s",
     "form",
     "kernel",
     "never_compiling",
@@ -74,9 +75,10 @@ _pieces: dict[Any, Any] = {}
 _pieces_lock = threading.Lock()
 
 
-#: Types of a record's fields. The first four are one-dimensional.
+#: Types of a record's fields. The first five are one-dimensional.
 Int32s: TypeAlias = npt.NDArray[np.int32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
+UInt64s: TypeAlias = npt.NDArray[np.uint64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Int16Rows: TypeAlias = npt.NDArray[np.int16]
@@ -90,6 +92,7 @@ ReadOnlyInt64s: TypeAlias = npt.NDArray[np.int64]
 _FIELD_TYPES = {
     "Int32s": "int32[::1]",
     "Int64s": "int64[::1]",
+    "UInt64s": "uint64[::1]",
     "Booleans": "boolean[::1]",
     "Bytes": "uint8[::1]",
     "Int16Rows": "int16[:, ::1]",
@@ -332,8 +335,8 @@ def _typed(signature: str, records: dict[str, type]) -> Any:
         return tuple_types.from_types(fields, record)
 
     result, _, rest = signature.partition("(")
-    # A comma inside brackets belongs to the type of an array.
-    arguments = re.split(r",\s*(?![^\[]*\])", rest.removesuffix(")"))
+    # A comma inside brackets or parentheses belongs to the type of an array.
+    arguments = re.split(r",\s*(?![^\[(]*[\])])", rest.removesuffix(")"))
     return getattr(types, result)(*map(parse, arguments))
 
 

@@ -113,16 +113,23 @@ class Distinct:
         # All work so far, and all kernels by the same: many small batches are worth a compiled
         # table as one large one is, and what was counted compiled is not read out by Python.
         self._work += 40 * count + 10 * (int(starts[-1] - starts[0]) // 8)
+        keys = kernels.KeyColumns(
+            starts,
+            nulls,
+            _NO_LONGS if times is None else times,
+            _NO_LONGS if sizes is None else sizes,
+        )
         done = 0
         while True:
-            done += kernels.count(
-                data, wide, starts[done:], nulls[done:], _rest(times, done), _rest(sizes, done),
-                self._slots, self._store, self._store.view(np.uint64), self._used, self._block,
-                work=self._work,
-            )  # fmt: skip
+            done = kernels.count(
+                data, wide, keys, done, self._memory(), self._block, work=self._work
+            )
             if done >= count:
                 return
             self._grow(int(starts[min(count, done + _BLOCK)] - starts[done]))
+
+    def _memory(self) -> kernels.KeyTable:
+        return kernels.KeyTable(self._slots, self._store, self._store.view(np.uint64), self._used)
 
     def _grow(self, more: int) -> None:
         """Make room for a block of keys with ``more`` bytes."""
@@ -184,7 +191,3 @@ def _words(count: int) -> _Longs:
     words = room[skipped : skipped + count]
     words[0] = 0
     return words
-
-
-def _rest(values: _Longs | None, done: int) -> _Longs:
-    return _NO_LONGS if values is None else values[done:]

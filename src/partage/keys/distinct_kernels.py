@@ -1,4 +1,4 @@
-# ruff: noqa: PLR0917 - kernels take arrays by place, and have many
+# ruff: noqa: PLR0917 - pieces take numbers and arrays by place
 """Kernels of the table of distinct keys (`partage.keys.distinct`): looking up, adding, reading out.
 
 A slot has 31 bits of a key's hash above the 32 bits of where the key lies; 0 is an empty one. Its
@@ -13,18 +13,54 @@ and hashes wrap there, and are masked for Python. Places and counts are signed.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import kernel, piece, prefetch
+from partage.kernels import Bytes, Int64s, UInt64s, kernel, piece, prefetch
 
-__all__ = ["count", "headed", "slotted", "unpadded"]
+__all__ = ["KeyColumns", "KeyTable", "count", "headed", "slotted", "unpadded"]
+
 
 _Longs = NDArray[np.int64]
 _Words = NDArray[np.uint64]
 _Bytes = NDArray[np.uint8]
 
 _UNALIGNED = "Array(uint64, 1, 'A', readonly=True, aligned=False)"
+
+
+class KeyColumns(NamedTuple):
+    """Keys to count, and the records of each.
+
+    Attributes:
+        starts: int64[n + 1], offsets of the keys in their bytes.
+        null: uint8[n], 1 for a key that is null and not counted; empty if none is.
+        times: int64[n], records of each key; empty if each has one.
+        sizes: int64[n], bytes of the records of each key; empty if these are the key's own.
+    """
+
+    starts: Int64s
+    null: Bytes
+    times: Int64s
+    sizes: Int64s
+
+
+class KeyTable(NamedTuple):
+    """The memory of a table of distinct keys.
+
+    Attributes:
+        slots: a power of two of them.
+        store: entries of the keys, one after the other.
+        words: the memory of ``store`` as unsigned words.
+        used: number of keys, end of the store, bits of a hash that are no slot's, words of an
+            entry before the key's bytes.
+    """
+
+    slots: Int64s
+    store: Int64s
+    words: UInt64s
+    used: Int64s
 
 
 @piece
@@ -61,9 +97,7 @@ def _hashed(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 
 @piece
-def _is_there(
-    data: _Bytes, wide: _Words, at: int, end: int, words: _Words, word: int
-) -> bool:  # fmt: skip
+def _is_there(data: _Bytes, wide: _Words, at: int, end: int, words: _Words, word: int) -> bool:
     """Return whether a key equals the stored key of the same length at a place."""
     top = 0x7FFFFFFFFFFFFFFF
     while at + 8 <= end:
@@ -75,12 +109,10 @@ def _is_there(
 
 
 @piece
-def _sought(
-    data: _Bytes, wide: _Words, at: int, end: int, tag: int,
-    slots: _Longs, store: _Longs, words: _Words, used: _Longs,
-) -> int:  # fmt: skip
+def _sought(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table: KeyTable) -> int:
     """Return the place of a key; add it if it is new."""
     top = 0x7FFFFFFFFFFFFFFF
+    slots, store, words, used = table
     mask = len(slots) - 1
     slot = tag >> used[2]
     head = tag << 32 | (end - at)
@@ -160,34 +192,33 @@ def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
 
 
 @kernel(
-    f"int64(Array(uint8, 1, 'C', readonly=True), {_UNALIGNED}, int64[::1], uint8[::1], int64[::1],"
-    "int64[::1], int64[::1], int64[::1], uint64[::1], int64[::1], int64[::1])"
-)
+    f"int64(Array(uint8, 1, 'C', readonly=True), {_UNALIGNED}, KeyColumns, int64, KeyTable,"
+    "int64[::1])",
+    KeyColumns, KeyTable,
+)  # fmt: skip
 def count(
-    data: _Bytes, wide: _Words, starts: _Longs, null: _Bytes, times: _Longs, sizes: _Longs,
-    slots: _Longs, store: _Longs, words: _Words, used: _Longs, block: _Longs,
+    data: _Bytes, wide: _Words, keys: KeyColumns, first: int, table: KeyTable, block: _Longs
 ) -> int:  # fmt: skip
-    """Count keys until the table has no room for another block; return how many were counted.
+    """Count keys until the table has no room for another block.
 
     Args:
         data: uint8, bytes of the keys.
         wide: uint64, the eight bytes that begin at each of them.
-        starts: int64[n + 1].
-        null: uint8[n], or none: which are not counted.
-        times: int64[n], or none: records of each.
-        sizes: int64[n], or none: bytes of the records of each, for a table that has them.
-        slots: int64, a power of two of them.
-        store: int64, of which ``words`` is the same memory.
-        words: uint64.
-        used: int64[4]: keys, end of the store, bits of a hash that are no slot's, words of a head.
-        block: int64, three for each key that is looked up at a time.
+        keys: the keys in ``data``, and the records of each.
+        first: number of the first key to count.
+        table: memory of the table, changed in place.
+        block: int64, three words for each key that is looked up at a time.
+
+    Returns:
+        The number of the first key that is not counted.
     """
     top = 0x7FFFFFFFFFFFFFFF
-    keys = len(starts) - 1
+    starts, null, times, sizes = keys
+    slots, store, words, used = table
     third = len(block) // 3
-    done = 0
-    while done < keys:
-        stop = min(keys, done + third)
+    done = first
+    while done < len(starts) - 1:
+        stop = min(len(starts) - 1, done + third)
         need = used[1] + (starts[stop] - starts[done]) // 8 + 5 * third
         if (used[0] + third) * 2 > len(slots) or need > len(store):
             return done
@@ -199,9 +230,7 @@ def count(
             end = starts[(i + 1) & top]
             place = block[(i - done + third) & top]
             if place == 0 or not _is_there(data, wide, at, end, words, place + used[3]):
-                place = _sought(
-                    data, wide, at, end, block[(i - done) & top], slots, store, words, used
-                )
+                place = _sought(data, wide, at, end, block[(i - done) & top], table)
             records = times[i & top] if len(times) > 0 else 1
             store[(place + 1) & top] += records
             if used[3] > 2:
