@@ -24,8 +24,8 @@ _TABLES = (
     ("scala", "SCALA"),
     ("java", "STREAMS"),
     ("librdkafka", "LIBRDKAFKA"),
-    ("sarama", "SARAMA"),
-    ("franz_go", "FRANZ_GO"),
+    ("go", "SARAMA"),
+    ("go", "FRANZ_GO"),
     ("python", "PYTHON"),
 )
 

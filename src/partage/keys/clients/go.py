@@ -1,0 +1,318 @@
+"""Partitioners of the Go clients Sarama and franz-go.
+
+Sarama hashes with FNV-1a by default, in three kinds of arithmetic. franz-go hashes as Java does and
+has its own ways for records without a key. In both, a message's own partition counts for the
+manual partitioner only, and messages that need not be consistent choose among the partitions
+that have a leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from partage.errors import InvalidConfigError
+from partage.keys.clients.java import MURMUR2_MASKED
+from partage.keys.hashing import CRC32, FNV1A
+from partage.keys.partitioner import (
+    Int32Array,
+    Int64Array,
+    KeyRule,
+    Partitioner,
+    State,
+    StateMachine,
+    below,
+    check_batch_size,
+    fraction,
+)
+
+__all__ = ["FRANZ_GO", "SARAMA", "StickyTopicPartitioner", "UniformBytes", "Walk", "repinned"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """What the partitioners of one client have in common.
+
+    Attributes:
+        name: the client, and the first part of its partitioners' names.
+        function: format of the Go function that a partitioner equals, with its release.
+        machine: places messages without a key, if a partitioner has no other machine.
+        refusal: the client's message for a partition that the topic does not have.
+    """
+
+    name: str
+    function: str
+    machine: StateMachine
+    refusal: Callable[[int, int], str]
+
+    def row(
+        self,
+        name: str,
+        summary: str,
+        function: str,
+        rule: KeyRule | None = None,
+        *,
+        machine: StateMachine | None = None,
+        aliases: tuple[str, ...] = (),
+        is_manual: bool = False,
+    ) -> Partitioner:
+        """Return a partitioner of the client; only the manual one uses the message's partition."""
+        return Partitioner(
+            f"{self.name}:{name}",
+            summary,
+            self.function.format(function),
+            rule,
+            None if is_manual else machine or self.machine,
+            aliases,
+            "only" if is_manual else "ignored",
+            self.refusal,
+        )
+
+
+# --- Sarama ----------------------------------------------------------------------------------
+
+
+def _choose_random(state: State, sizes: Int64Array, partitions: int) -> tuple[Int32Array, State]:
+    """Draw a partition with a leader for each record, by Go's ``Intn``."""
+    pool, draws = state.pool(partitions), state.draws
+    out = np.empty(len(sizes), np.int32)
+    for i in range(len(out)):
+        place, draws = below(draws, len(pool))
+        out[i] = pool[place]
+    return out, replace(state, draws=draws)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk(State):
+    """Turns from the first partition to the last.
+
+    Attributes:
+        on: place of the next one.
+    """
+
+    on: int = 0
+
+
+def _choose_in_turn(state: Walk, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Walk]:
+    """Place records in turn; begin at 0 after the last one, or if the pool has shrunk."""
+    pool = np.array(state.pool(partitions), np.int32)
+    if not len(sizes):
+        return np.zeros(0, np.int32), state
+    first = state.on if state.on < len(pool) else 0
+    turn = (first + np.arange(len(sizes), dtype=np.int64)) % len(pool)
+    # The place after the last one is kept, not 0: the difference shows when the pool grows.
+    return pool[turn], replace(state, on=int(turn[-1]) + 1)
+
+
+def _sarama_refusal(partition: int, partitions: int) -> str:
+    """Return ``ErrInvalidPartition``."""
+    del partition, partitions
+    return "kafka: partitioner returned an invalid partition index"
+
+
+_ROUND_ROBIN = StateMachine(Walk, _choose_in_turn, "by turns")
+_RANDOM = StateMachine(State, _choose_random, "by chance")
+_SARAMA = _Client("sarama", "sarama.{} v1.61.1", _RANDOM, _sarama_refusal)
+
+SARAMA = (
+    # ``NewCustomHashPartitioner(fnv.New32a)`` is the same.
+    _SARAMA.row(
+        "hash",
+        "FNV-1a as a signed int, its remainder's absolute value; null keys by chance. The default.",
+        "NewHashPartitioner",
+        KeyRule(FNV1A, "absolute"),
+        aliases=("sarama",),
+    ),
+    # Also ``NewCustomPartitioner(WithAbsFirst())``. The hash is still not Java's.
+    _SARAMA.row(
+        "reference",
+        "FNV-1a with the sign bit masked as Java does: ``NewReferenceHashPartitioner``.",
+        "NewReferenceHashPartitioner",
+        KeyRule(FNV1A, "masked"),
+    ),
+    # Also ``NewCustomPartitioner(WithHashUnsigned(), WithCustomHashFunction(crc32.NewIEEE))``. An
+    # empty key is hashed here; librdkafka's ``consistent_random`` places it by chance.
+    _SARAMA.row(
+        "crc32",
+        "CRC32, unsigned, as librdkafka's default: ``NewConsistentCRCHashPartitioner``.",
+        "NewConsistentCRCHashPartitioner",
+        KeyRule(CRC32, "unsigned"),
+    ),
+    _SARAMA.row(
+        "murmur2",
+        "As Java hashes keys: ``NewMurmur2Partitioner``.",
+        "NewMurmur2Partitioner",
+        MURMUR2_MASKED,
+    ),
+    _SARAMA.row(
+        "random",
+        "Each message by chance, whatever its key: ``NewRandomPartitioner``, Go's ``Intn``.",
+        "NewRandomPartitioner",
+    ),
+    _SARAMA.row(
+        "roundrobin",
+        "Each message to the next partition that has a leader: ``NewRoundRobinPartitioner``.",
+        "NewRoundRobinPartitioner",
+        machine=_ROUND_ROBIN,
+    ),
+    _SARAMA.row(
+        "manual",
+        "The partition that the message names, 0 if it names none: ``NewManualPartitioner``.",
+        "NewManualPartitioner",
+        is_manual=True,
+    ),
+)
+
+
+# --- franz-go --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StickyTopicPartitioner(State):
+    """``stickyTopicPartitioner`` of one topic.
+
+    Attributes:
+        on: place of the pinned partition, -1 for none.
+        last: place of the one before, which is not drawn twice in a row.
+        batch_size: bytes after which a batch is full.
+        filled: bytes in the batch.
+    """
+
+    on: int = -1
+    last: int = -1
+    batch_size: int = 1_000_012
+    filled: int = 0
+
+
+def _choose_sticky(
+    state: StickyTopicPartitioner, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, StickyTopicPartitioner]:
+    """Place records in the pinned partition until one does not fit into the batch."""
+    check_batch_size(state.batch_size)
+    pool = state.pool(partitions)
+    out = np.empty(len(sizes), np.int32)
+    for i, size in enumerate(sizes.tolist()):
+        if state.filled and state.filled + size > state.batch_size:
+            state = replace(state, last=state.on, on=-1, filled=0)
+        if state.on == -1 or state.on >= len(pool):
+            on, draws = below(state.draws, len(pool))
+            on = (on + 1) % len(pool) if on == state.last else on
+            state = replace(state, on=on, draws=draws)
+        state = replace(state, filled=state.filled + size)
+        out[i] = pool[state.on]
+    return out, state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniformBytes(State):
+    """``uniformBytesTopicPartitioner`` of one topic.
+
+    Attributes:
+        limit: bytes after which another partition is chosen.
+        adaptive: whether partitions with full queues are avoided.
+        on: place of the pinned partition, -1 for none.
+        produced: bytes since it was pinned.
+        buffered: records that wait for each partition, for ``adaptive``; () for none anywhere.
+    """
+
+    limit: int = 64 << 10
+    adaptive: bool = True
+    on: int = -1
+    produced: int = 0
+    buffered: tuple[int, ...] = ()
+
+
+def repinned(state: UniformBytes, count: int) -> UniformBytes:
+    """Return the state pinned to a new place, drawn with the weights 1 / (1 + buffered).
+
+    Without ``adaptive`` all places weigh the same (``Intn``). Weights are summed from the last
+    place to the first, in the order in which the client walks them.
+    """
+    if not state.adaptive:
+        on, draws = below(state.draws, count)
+        return replace(state, on=on, draws=draws)
+    buffered = state.buffered or (0,) * count
+    if len(buffered) != count:
+        raise InvalidConfigError("buffered", f"must have {count} numbers", state.buffered)
+    places = range(count - 1, -1, -1)
+    total = 0.0
+    for place in places:
+        total += 1 / (buffered[place] + 1)
+    drawn, draws = fraction(state.draws)
+    pick = drawn * total
+    for place in places:
+        pick -= 1 / (buffered[place] + 1)
+        if pick <= 0:
+            return replace(state, on=place, draws=draws)
+    return replace(state, on=0, draws=draws)  # rounding left a remainder: the last one walked
+
+
+def _choose_uniform_bytes(
+    state: UniformBytes, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, UniformBytes]:
+    """Place records in the pinned partition until ``limit`` bytes; then pin another one."""
+    check_batch_size(state.limit, "limit")
+    pool = state.pool(partitions)
+    out = np.empty(len(sizes), np.int32)
+    for i, size in enumerate(sizes.tolist()):
+        produced = state.produced + size
+        if produced >= state.limit:
+            state = replace(state, produced=size, on=-1)
+        else:
+            state = replace(state, produced=produced)
+        if not 0 <= state.on < len(pool):
+            state = repinned(state, len(pool))
+        out[i] = pool[state.on]
+    return out, state
+
+
+def _franz_go_refusal(partition: int, partitions: int) -> str:
+    """Return the error of the promise."""
+    return f"invalid record partitioning choice of {partition} from {partitions} partitions"
+
+
+_STICKY = StateMachine(StickyTopicPartitioner, _choose_sticky, "sticky for a batch")
+_UNIFORM = StateMachine(UniformBytes, _choose_uniform_bytes, "sticky for 64 KiB")
+_FRANZ_GO = _Client("franz-go", "kgo.{} v1.22.2", _STICKY, _franz_go_refusal)
+
+FRANZ_GO = (
+    _FRANZ_GO.row(
+        "uniform-bytes",
+        "As Java hashes keys; null keys stay for 64 KiB: ``UniformBytesPartitioner``. The default.",
+        "UniformBytesPartitioner",
+        MURMUR2_MASKED,
+        machine=_UNIFORM,
+        aliases=("franz-go",),
+    ),
+    _FRANZ_GO.row(
+        "sticky-key",
+        "As Java hashes keys; null keys stay with a partition a batch: ``StickyKeyPartitioner``.",
+        "StickyKeyPartitioner",
+        MURMUR2_MASKED,
+    ),
+    _FRANZ_GO.row(
+        "sarama-compat",
+        "As Sarama's default: ``StickyKeyPartitioner(SaramaCompatHasher(fnv32a))``.",
+        "SaramaCompatHasher",
+        KeyRule(FNV1A, "absolute"),
+    ),
+    _FRANZ_GO.row(
+        "sticky",
+        "All records stay with one partition a batch, whatever their keys: ``StickyPartitioner``.",
+        "StickyPartitioner",
+    ),
+    _FRANZ_GO.row(
+        "roundrobin",
+        "Each record to the next partition that can be written to: ``RoundRobinPartitioner``.",
+        "RoundRobinPartitioner",
+        machine=_ROUND_ROBIN,
+    ),
+    _FRANZ_GO.row(
+        "manual",
+        "The partition that the record names, 0 if it names none: ``ManualPartitioner``.",
+        "ManualPartitioner",
+        is_manual=True,
+    ),
+)
