@@ -11,8 +11,6 @@ from tests.support.wire_damage import damaged, peak_of, random_bytes
 
 from partage.errors import WireFormatError
 from partage.legacy.kip441_messages import (
-    decode_assignment_draft_4,
-    decode_subscription_draft_4,
     decode_subscription_draft_5,
     encode_subscription_draft_5,
 )
@@ -52,8 +50,6 @@ def _readers(rng):
         (decode_subscription_info, subscriptions),
         (decode_assignment_info, assignments),
         (decode_subscription_draft_5, drafts),
-        (decode_subscription_draft_4, subscriptions),
-        (decode_assignment_draft_4, assignments),
     ]
 
 

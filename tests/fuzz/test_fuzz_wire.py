@@ -6,10 +6,11 @@ import random
 
 import pytest
 from tests.support.wire_damage import damaged, payloads_of, peak_of, random_bytes
+from tests.support.wire_samples import is_canonical
 
 from partage.errors import WireFormatError
 from partage.wire import consumer_protocol
-from partage.wire.group_log import KEYS, decode_record, is_canonical, record_type
+from partage.wire.group_log import KEYS, decode_record, record_type
 from partage.wire.record_json import to_json
 from partage.wire.sticky_userdata import decode_sticky_user_data
 

@@ -15,8 +15,8 @@ from tests.support.jvm import skip
 import partage as pg
 from parity.partitioner_calls import COUNTS, LENGTHS
 from partage.keys import start
-from partage.keys.clients.franz_go import repinned
-from partage.keys.clients.python import pinned_anew
+from partage.keys.clients.go import repinned
+from partage.keys.clients.python import _pin
 from peers.asking import python
 
 pytestmark = pytest.mark.parity
@@ -173,9 +173,9 @@ def kafka_pythons_sticky(keys, count, available, batches, draws):
     out = []
     for i, key in enumerate(keys):
         if i in batches and state.partition == out[-1]:
-            state = pinned_anew(state, count, avoid=out[-1])
+            _, state = _pin(state, count, out[-1])
         if key is None and state.partition is None:
-            state = pinned_anew(state, count)
+            _, state = _pin(state, count, None)
         placed = pg.partition_for([key], partitions=count, partitioner="murmur2").tolist()[0]
         out.append(state.partition if key is None else placed)
     return out

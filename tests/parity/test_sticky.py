@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 from tests.support.jvm import JvmOracle
+from tests.support.sticky_transfers import transfer_rows
 
 from parity.problems import _cuts
 from parity.sticky_problems import invented, lived, smaller_lines
@@ -43,7 +44,7 @@ def one_round(strategy, problem, generation):
         # A plan tells the same, claims on partitions that do not exist in their places.
         assert pairs_with_unresolved(decision.to_plan(sticky)) == named
     given = {m: [list(p) for p in pairs] for m, pairs in named.items()}
-    moving = decision.transfer_rows(sticky)
+    moving = transfer_rows(decision, sticky)
     moving = None if moving is None else [list(row) for row in moving]
     answer = {"assignment": given, "transferring": moving}
     return answer if decision.loop is None else {**answer, "loop": True}, generation

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyarrow.parquet
 
+from partage.wire.errors import EncodingError
+from partage.wire.group_log import decode_record, encode_record
 from partage.wire.messages import load_message
 from partage.wire.schema import UNKNOWN_TAGS
 
@@ -101,3 +103,19 @@ def without_unknown(value):
     if isinstance(value, tuple):
         return tuple(without_unknown(one) for one in value)
     return value
+
+
+def is_canonical(key, value):
+    """Whether decoding and encoding a record again gives the same bytes, as for Kafka's own.
+
+    Other bytes hold more than their values: trailing bytes, malformed UTF-8, padded varints, or
+    tagged fields with their default, with a false size, repeated or out of order.
+    """
+    record = decode_record(key, value)
+    try:
+        again = encode_record(
+            record.key_version, record.key, version=record.value_version, value=record.value
+        )
+    except EncodingError:
+        return False
+    return again == (key, value)

@@ -292,9 +292,15 @@ def _decode_and_encode(codec: str, vectors: Path, case: int) -> str:
 
 
 def _record(key: bytes, value: bytes | None) -> list[Any]:
+    record = find("partage.wire.group_log.decode_record")(key, value)
+    encode = find("partage.wire.group_log.encode_record")
     return [
-        find("partage.wire.group_log.decode_record")(key, value),
-        find("partage.wire.group_log.is_canonical")(key, value),
+        record,
+        outcome(
+            lambda: encode(
+                record.key_version, record.key, version=record.value_version, value=record.value
+            )
+        ),
     ]
 
 

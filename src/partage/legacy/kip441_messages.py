@@ -3,9 +3,9 @@ r"""The message layouts that KIP-441's document prints, and the task lags comput
 The document prints three layouts:
 
 * *SubscriptionInfo version 4*: version, latest supported version, client's UUID, previous tasks,
-  standby tasks, end point. Kafka 2.1 to 2.3 sent this layout.
+  standby tasks, end point. Kafka 2.1 to 2.3 sent this layout; `wire.streams` reads it.
 * *AssignmentInfo version 4*: version, latest supported version, active tasks, standby tasks,
-  partitions by host, error code. Kafka 2.1 to 2.3 sent this layout, too.
+  partitions by host, error code. Kafka 2.1 to 2.3 sent this layout; `wire.streams` reads it.
 * *SubscriptionInfo version 5*: version, latest supported version, client's UUID, **store lags**
   (a map of store id to int32), end point. It was never released. Version 5 of Kafka 2.4 has the
   lists of version 4, and version 7 reports lags as one offset sum per task. Nothing in the bytes
@@ -32,26 +32,12 @@ from partage.java.strings import decode_utf8, encode_utf8
 from partage.wire.errors import EncodingError, UnsupportedVersionError
 from partage.wire.primitives import Reader, Writer
 from partage.wire.streams.arrays import NO_VALUES, Tasks, TaskValues
-from partage.wire.streams.assignment_info import (
-    AssignmentInfo,
-    decode_assignment_info,
-    encode_assignment_info,
-)
-from partage.wire.streams.subscription_info import (
-    SubscriptionInfo,
-    decode_subscription_info,
-    encode_subscription_info,
-)
 
 __all__ = [
     "StoreId",
     "StoreLags",
     "SubscriptionDraft5",
-    "decode_assignment_draft_4",
-    "decode_subscription_draft_4",
     "decode_subscription_draft_5",
-    "encode_assignment_draft_4",
-    "encode_subscription_draft_4",
     "encode_subscription_draft_5",
     "task_lags_of_stores",
 ]
@@ -252,57 +238,6 @@ def _read_lags(reader: Reader) -> StoreLags:
         partitions.append(reader.int32())
         lags.append(reader.int32())
     return StoreLags.from_columns(stores, partitions, lags, names)
-
-
-def _check_version_4(version: int, name: str) -> None:
-    """Raise `UnsupportedVersionError` for another version."""
-    if version != 4:
-        what = f"version {version}: this is the draft of version 4"
-        raise UnsupportedVersionError(what, offset=0, field=f"{name} draft 4", version=version)
-
-
-def encode_subscription_draft_4(info: SubscriptionInfo) -> bytes:
-    """Return the bytes of the printed SubscriptionInfo of version 4, as Kafka sent them.
-
-    Raises:
-        UnsupportedVersionError: another version.
-        EncodingError: a value does not fit.
-    """
-    _check_version_4(info.version, "SubscriptionInfo")
-    return encode_subscription_info(info)
-
-
-def decode_subscription_draft_4(data: bytes) -> SubscriptionInfo:
-    """Decode the printed SubscriptionInfo of version 4.
-
-    Raises:
-        WireFormatError: the bytes are no such message, or of another version.
-    """
-    info = decode_subscription_info(data)
-    _check_version_4(info.version, "SubscriptionInfo")
-    return info
-
-
-def encode_assignment_draft_4(info: AssignmentInfo) -> bytes:
-    """Return the bytes of the printed AssignmentInfo of version 4, as Kafka sent them.
-
-    Raises:
-        UnsupportedVersionError: another version.
-        EncodingError: a value does not fit.
-    """
-    _check_version_4(info.version, "AssignmentInfo")
-    return encode_assignment_info(info)
-
-
-def decode_assignment_draft_4(data: bytes) -> AssignmentInfo:
-    """Decode the printed AssignmentInfo of version 4.
-
-    Raises:
-        WireFormatError: the bytes are no such message, or of another version.
-    """
-    info = decode_assignment_info(data)
-    _check_version_4(info.version, "AssignmentInfo")
-    return info
 
 
 # --- lags of tasks ---

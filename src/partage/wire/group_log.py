@@ -30,7 +30,6 @@ __all__ = [
     "decode_record",
     "decode_value",
     "encode_record",
-    "is_canonical",
     "record_type",
 ]
 
@@ -210,26 +209,3 @@ def encode_record(
         raise EncodingError("a value needs a version", offset=0, field="value.version")
     body = encode(VALUES[number], value, version=version, path="value")
     return names, version.to_bytes(2, "big") + body
-
-
-def is_canonical(key: bytes, value: bytes | None) -> bool:
-    r"""Return whether decoding and encoding again gives the same bytes.
-
-    Kafka's own records are canonical. Other bytes hold more than their values: trailing bytes,
-    malformed UTF-8, padded varints, a nullable struct marked other than -1 or 1; or tagged fields
-    with their default, with a false size, repeated or out of order.
-
-    Raises:
-        WireFormatError: the record cannot be decoded.
-
-    >>> is_canonical(b"\x00\x03\x00\x01g", None), is_canonical(b"\x00\x03\x00\x01g!", None)
-    (True, False)
-    """
-    record = decode_record(key, value)
-    try:
-        again = encode_record(
-            record.key_version, record.key, version=record.value_version, value=record.value
-        )
-    except EncodingError:
-        return False
-    return again == (key, value)

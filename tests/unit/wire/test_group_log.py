@@ -10,6 +10,7 @@ import pytest
 from tests.support.wire_samples import (
     decoded_lines,
     distinct_group_records,
+    is_canonical,
     recorded,
     typed,
     unbase64,
@@ -76,7 +77,7 @@ def test_vectors_of_every_type_and_version(line):
     assert (record.key_version, plain_json(record.key)) == (expected["type"], expected["key"])
     assert plain_json(record.value) == expected["value"]
     assert record.value_version == expected.get("version")
-    assert group_log.is_canonical(key_bytes, value_bytes)
+    assert is_canonical(key_bytes, value_bytes)
     unknown = (record.value or {}).get(UNKNOWN_TAGS, ())
     kafkas = [(tag, unbase64(data)) for tag, data in expected.get("unknownTags", ())]
     assert list(unknown) == kafkas
@@ -155,7 +156,7 @@ def test_the_printed_examples_of_bytes(key, value, says):
     key, value = bytes.fromhex(key), bytes.fromhex(value)
     record = group_log.decode_record(key, value)
     assert record.value == says
-    assert group_log.is_canonical(key, value)
+    assert is_canonical(key, value)
 
 
 NATIVE = "0000 00 00 0263 0268 02 0274 00 ffffffff 00 01 00 01 00"
@@ -240,7 +241,7 @@ def test_errors_name_offset_field_and_version():
 )
 def test_bytes_that_say_more_than_their_values_are_not_canonical(key, value):
     """Kafka reads these; what it writes of them is not the same, and `is_canonical` says so."""
-    assert not group_log.is_canonical(bytes.fromhex(key), bytes.fromhex(value))
+    assert not is_canonical(bytes.fromhex(key), bytes.fromhex(value))
 
 
 def test_refused_values_say_which_field():

@@ -14,11 +14,7 @@ from partage.errors import InvalidProblemError, WireFormatError
 from partage.legacy.kip441_messages import (
     StoreLags,
     SubscriptionDraft5,
-    decode_assignment_draft_4,
-    decode_subscription_draft_4,
     decode_subscription_draft_5,
-    encode_assignment_draft_4,
-    encode_subscription_draft_4,
     encode_subscription_draft_5,
     task_lags_of_stores,
 )
@@ -220,19 +216,19 @@ def test_values_that_do_not_fit_are_named():
         encode_subscription_info(SubscriptionInfo(1, process=b"x"))
 
 
-def test_the_drafts_of_version_4_are_what_was_shipped():
-    """As printed: the fields in their order, and nothing else."""
+def test_version_4_is_as_kip_441_prints_it():
+    """Kafka 2.1 to 2.3 sent version 4 with the fields of the KIP's document in their order."""
     said = SubscriptionInfo.of(
         process=PROCESS, version=4, endpoint="h:80", offset_sums={(0, 2): -2, (1, 0): 5}
     )
-    data = encode_subscription_draft_4(said)
+    data = encode_subscription_info(said)
     printed = (
         "00000004 0000000b 000102030405060708090a0b0c0d0e0f "  # VersionId, Latest, ClientUUID
         "00000001 00000000 00000002 00000001 00000001 00000000 "  # PrevTasks, StandbyTasks
         "00000004 683a3830"  # EndPoint
     )
     assert data == bytes.fromhex(printed)
-    assert decode_subscription_draft_4(data) == said
+    assert decode_subscription_info(data) == said
     info = AssignmentInfo.of(
         version=4,
         active=[(0, 2)],
@@ -240,7 +236,7 @@ def test_the_drafts_of_version_4_are_what_was_shipped():
         hosts={("h", 80): [("t0", 2)]},
         error_code=3,
     )
-    data = encode_assignment_draft_4(info)
+    data = encode_assignment_info(info)
     printed = (
         "00000004 0000000b 00000001 00000000 00000002 "  # VersionId, Latest, ActiveTasks
         "00000001 00000001 00000000 00000001 0002 7431 00000000 "  # StandbyTasks
@@ -248,13 +244,7 @@ def test_the_drafts_of_version_4_are_what_was_shipped():
         "00000003"  # ErrorCode
     )
     assert data == bytes.fromhex(printed)
-    assert decode_assignment_draft_4(data).standby_of((1, 0)) == (("t1", 0),)
-    for read, other in (
-        (decode_subscription_draft_4, encode_subscription_info(SubscriptionInfo(1))),
-        (decode_assignment_draft_4, encode_assignment_info(AssignmentInfo(5))),
-    ):
-        with pytest.raises(WireFormatError, match="draft"):
-            read(other)
+    assert decode_assignment_info(data) == info
 
 
 def test_the_draft_of_version_5_is_none_of_kafkas():

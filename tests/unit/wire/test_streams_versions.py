@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from partage.errors import InvalidConfigError, WireFormatError
+from partage.errors import WireFormatError
 from partage.wire.record_json import subscription_json
 from partage.wire.streams.assignment_info import (
     AssignmentInfo,
     decode_assignment_info,
     encode_assignment_info,
-    error_assignment,
 )
 from partage.wire.streams.subscription_info import (
     SubscriptionInfo,
@@ -21,10 +20,8 @@ from partage.wire.streams.subscription_info import (
     encode_subscription_info,
 )
 from partage.wire.streams.versions import (
-    first_version,
     group_versions,
     next_version,
-    probing_answer,
 )
 
 
@@ -48,12 +45,19 @@ class Release:
         return encode_subscription_info(info)
 
 
+def answer_of(seen, latest):
+    """The leader's reply without tasks: versions alone, or the error code."""
+    if seen.error_code:
+        return AssignmentInfo(latest, latest, error_code=seen.error_code)
+    return AssignmentInfo(seen.used, seen.common)
+
+
 def rebalance(members, leader):
     """One round through the bytes: who joins again, and what the leader saw."""
     latest = members[leader].latest
     read = [decode_subscription_info(one.says(), latest=latest) for one in members]
     seen = group_versions(read, latest=latest)
-    answer = encode_assignment_info(probing_answer(seen, latest=latest))
+    answer = encode_assignment_info(answer_of(seen, latest))
     rejoin = []
     for member in members:
         heard = decode_assignment_info(answer, latest=member.latest)
@@ -115,7 +119,7 @@ def test_versions_that_cannot_be_probed(old, leader):
 
 def test_an_error_of_a_newer_leader_is_not_read_by_an_older_member():
     """The answer of code 3 has the leader's own version, 11, as in Kafka: version 5 refuses it."""
-    answer = encode_assignment_info(error_assignment(3))
+    answer = encode_assignment_info(AssignmentInfo(11, 11, error_code=3))
     assert decode_assignment_info(answer).error == "ASSIGNMENT_ERROR"
     with pytest.raises(WireFormatError, match=r"version \(version 11\)"):
         decode_assignment_info(answer, latest=5)
@@ -160,21 +164,9 @@ def test_a_future_member_is_its_two_numbers():
             decode_subscription_info(damaged)
 
 
-def test_upgrade_from_pins_the_version_before_release_4():
-    """0.10.0 speaks 1, up to 1.1 it is 2, all others the latest; release 4 knows no older than 2.4."""
-    old = {"0.10.0": 1, "0.10.1": 2, "0.11.0": 2, "1.1": 2, "2.0": 11, "3.9": 11}
-    for value, version in old.items():
-        assert first_version(value, release_4=False) == version
-    assert first_version("2.4") == first_version("4.2") == first_version() == 11
-    assert first_version(latest=8) == 8
-    for value in ("2.3", "0.10.0", "4.3", "x"):
-        with pytest.raises(InvalidConfigError, match=r"upgrade\.from"):
-            first_version(value)
-
-
 def test_a_rolling_upgrade_from_release_1_by_way_of_upgrade_from():
     """Pinned to 2 among members of version 2 nobody fails; unpinned one after another, all go up."""
-    pinned = first_version("1.1", release_4=False)
+    pinned = 2  # `upgrade.from=1.1`
     members = [Release(2, 2), Release(11, pinned)]
     for leader in (0, 1):
         seen, rejoin = rebalance(members, leader)

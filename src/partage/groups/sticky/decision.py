@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import InvalidProblemError, PlanInvariantError, UnsupportedProblemError
+from partage.errors import PlanInvariantError, UnsupportedProblemError
 from partage.groups.sticky.problem import Slots, StickyProblem
 from partage.model import Assignment, Plan, Unresolved
 from partage.model.index import Int32Array
 from partage.model.repeated_state import EndlessLoop, loop_attributes
 
-__all__ = ["Decision", "StickyAssignorError", "Transfers", "by_member", "first_phase", "withheld"]
+__all__ = ["Decision", "StickyAssignorError", "Transfers", "by_member", "withheld"]
 
 
 _ALGORITHM = "Kafka's AbstractStickyAssignor.performReassignments"
@@ -70,18 +70,6 @@ class Decision:
         start = self.start.tolist()
         ids = sticky.problem.group.ids
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
-
-    def transfer_rows(self, sticky: StickyProblem) -> list[tuple[str, int, str]] | None:
-        """Return sorted (topic, partition, new owner); None after the general algorithm."""
-        if self.transfers is None:
-            return None
-        names = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
-        ids = sticky.problem.group.ids
-        # Java's map has the last owner of a slot that was assigned twice.
-        last = dict(zip(self.transfers.slot.tolist(), self.transfers.member.tolist(), strict=True))
-        rows = sorted((int(self.slots.keys[s]), s, m) for s, m in last.items())
-        topic, number = self.slots.topic, self.slots.number
-        return [(names[topic[s]], int(number[s]), ids[m]) for _, s, m in rows]
 
     def to_plan(self, sticky: StickyProblem, **more: Any) -> Plan:
         """Return the plan, with a warning if Kafka's class never returns.
@@ -140,37 +128,6 @@ def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.i
     # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
     key = owner.astype(np.int16) if members < 2**15 else owner
     return start, np.argsort(key, kind="stable")
-
-
-def first_phase(before: Assignment, target: Plan) -> Plan:
-    """Return the plan of the first of two cooperative rebalances from ``before`` to ``target``.
-
-    A partition that another member still owns is withheld: its owner must revoke it first, and
-    the second rebalance assigns it. Partitions without owner are assigned at once. Members may
-    join and leave.
-
-    Raises:
-        InvalidProblemError: the two assignments have different indexes.
-
-    >>> from partage.model import Index
-    >>> index = Index.of({"t": 3})
-    >>> before = Assignment.of(index, {"a": {"t": [0, 1]}})
-    >>> target = Plan.of(index, {"a": {"t": [0]}, "b": {"t": [1, 2]}})
-    >>> first_phase(before, target).to_dict()
-    {'a': {'t': [0]}, 'b': {'t': [2]}}
-    """
-    if before.index is not target.index:
-        raise InvalidProblemError(
-            "must share one index with the plan", path="before.index", value=before.index.topics[:3]
-        )
-    number = {member: i for i, member in enumerate(target.members)}
-    of_before = np.array([number.get(m, -1) for m in before.members], np.int32)
-    owned_by = of_before[before.member_of] if len(before.partition) else before.partition
-    stays = ~withheld(owned_by, before.partition, target.owner)[target.partition]
-    start = np.zeros(len(target.start), np.int32)
-    sizes = np.bincount(target.member_of[stays], minlength=len(target.members))
-    np.cumsum(sizes, out=start[1:])
-    return replace(target, start=start, partition=target.partition[stays], role=target.role[stays])
 
 
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from partage.keys.partitioner import (
     random_partitions,
 )
 
-__all__ = ["PYTHON", "Pinned", "pinned_anew"]
+__all__ = ["PYTHON", "Pinned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +45,6 @@ def _pin(state: Pinned, partitions: int, avoid: int | None) -> tuple[int, Pinned
         return pool[0], replace(state, partition=pool[0], filled=0)
     partition, draws = drawn_from(pool, state.draws)
     return partition, replace(state, partition=partition, draws=draws, filled=0)
-
-
-def pinned_anew(state: Pinned, partitions: int, *, avoid: int | None = None) -> Pinned:
-    """Return the state pinned to another partition with a leader; ``avoid`` only if it is alone."""
-    return _pin(state, partitions, avoid)[1]
 
 
 def _choose_sticky(state: Pinned, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Pinned]:

@@ -56,7 +56,6 @@ __all__ = [
     "AssignmentInfo",
     "decode_assignment_info",
     "encode_assignment_info",
-    "error_assignment",
 ]
 
 ASSIGNMENT_INFO = load_message("AssignmentInfo")
@@ -132,8 +131,8 @@ class AssignmentInfo:
             UnsupportedVersionError: no version from 1 to 11 (IllegalArgumentException).
             EncodingError: an element is no task or no partition.
 
-        >>> AssignmentInfo.of(active=[(0, 2)], standby={(1, 0): [("t", 0)]}).standby_of((1, 0))
-        (('t', 0),)
+        >>> AssignmentInfo.of(active=[(0, 2)], standby={(1, 0): [("t", 0)]}).standby_tasks()
+        {(1, 0, None): (('t', 0),)}
         """
         _check_version(version)
         by_standby = merge_unnamed(standby or {})
@@ -157,11 +156,6 @@ class AssignmentInfo:
         'ASSIGNMENT_ERROR'
         """
         return ERRORS.get(self.error_code, "UNKNOWN")
-
-    def standby_of(self, task: TaskKey | tuple[int, int]) -> tuple[TopicPartition, ...] | None:
-        """Return the partitions of a standby task, or None if it is no standby task."""
-        index = self.standby.last_index(task)
-        return None if index is None else self.standby_partitions[index]
 
     def standby_tasks(self) -> dict[TaskKey, tuple[TopicPartition, ...]]:
         """Return the partitions of each standby task; of duplicates the last, as in Kafka's map."""
@@ -190,17 +184,6 @@ def _check_version(version: int) -> None:
         what = f"versions 1 to {LATEST_VERSION} can be written"
         field = "AssignmentInfo.version"
         raise UnsupportedVersionError(what, offset=0, field=field, version=version)
-
-
-def error_assignment(code: int, *, latest: int = LATEST_VERSION) -> AssignmentInfo:
-    """Return the message for all members of a group whose leader cannot assign: the code alone.
-
-    Its version is the leader's latest even if members use older ones, as in Kafka 4.3.1.
-
-    >>> error_assignment(1).error
-    'INCOMPLETE_SOURCE_TOPIC_METADATA'
-    """
-    return AssignmentInfo(latest, latest, error_code=code)
 
 
 # --- bytes -----------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 One round, as pure functions of decoded messages:
 
-1. Every member joins with its used version, first the latest that it knows (`first_version`), and
-   sends the latest version that it supports.
+1. Every member joins with its used version, first the latest that it knows, and sends the
+   latest version that it supports.
 2. The leader decodes what it can (`group_versions`). A member with a version above the leader's
    own is a *future* member: the leader only counts it. It replies in the lowest version of all,
    with the latest version that all members support. If the group has a future member and one of
@@ -22,9 +22,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from partage.errors import InvalidConfigError
 from partage.wire.errors import UnsupportedVersionError
-from partage.wire.streams.assignment_info import AssignmentInfo, error_assignment
+from partage.wire.streams.assignment_info import AssignmentInfo
 from partage.wire.streams.subscription_info import (
     LATEST_VERSION,
     SubscriptionInfo,
@@ -36,10 +35,8 @@ __all__ = [
     "SHUTDOWN_REQUESTED",
     "GroupVersions",
     "NextVersion",
-    "first_version",
     "group_versions",
     "next_version",
-    "probing_answer",
     "versions_of",
 ]
 
@@ -47,41 +44,6 @@ EARLIEST_PROBEABLE_VERSION = 3
 """The first version with the latest version that the member supports."""
 ASSIGNMENT_ERROR = 3
 SHUTDOWN_REQUESTED = 4
-
-_PINNED = {
-    "0.10.0": 1,
-    **dict.fromkeys(("0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"), 2),
-}
-_UP_TO_2_3 = (*_PINNED, "2.0", "2.1", "2.2", "2.3")
-_SINCE_2_4 = (
-    *(f"2.{minor}" for minor in range(4, 9)),
-    *(f"3.{minor}" for minor in range(10)),
-    *(f"4.{minor}" for minor in range(3)),
-)
-
-
-def first_version(
-    upgrade_from: str | None = None, *, latest: int = LATEST_VERSION, release_4: bool = True
-) -> int:
-    """Return the version of a member's first subscription.
-
-    Args:
-        upgrade_from: the setting ``upgrade.from``, None if it is not set.
-        latest: the latest version that the member supports.
-        release_4: whether the member is of release 4. There the setting has no effect on the
-            version and accepts nothing before 2.4. In earlier releases it pins the version to 1
-            or 2, for a rolling upgrade from 0.10.0 to 1.1, whose leaders do not support probing.
-
-    Raises:
-        InvalidConfigError: Streams has no such value.
-
-    >>> first_version(), first_version("3.9"), first_version("0.11.0", release_4=False)
-    (11, 11, 2)
-    """
-    known = _SINCE_2_4 if release_4 else (*_UP_TO_2_3, *_SINCE_2_4)
-    if upgrade_from is not None and upgrade_from not in known:
-        raise InvalidConfigError("upgrade.from", f"must be one of {', '.join(known)}", upgrade_from)
-    return min(latest, _PINNED.get(upgrade_from or "", latest))
 
 
 @dataclass(frozen=True)
@@ -94,7 +56,7 @@ class GroupVersions:
         common: the lowest of the latest supported versions, at most the leader's latest.
         future: indexes of the members that the leader cannot decode.
         error_code: 0 for none; 3 for a future member in a group with one that cannot be probed;
-            4 if a member asks for shutdown. With an error every member gets `error_assignment`.
+            4 if a member asks for shutdown. With an error every member gets the code alone.
     """
 
     used: int
@@ -155,22 +117,6 @@ def versions_of(
     elif future and used < EARLIEST_PROBEABLE_VERSION:
         code = ASSIGNMENT_ERROR
     return GroupVersions(used, common, tuple(future), code)
-
-
-def probing_answer(versions: GroupVersions, *, latest: int = LATEST_VERSION) -> AssignmentInfo:
-    """Return a reply with versions alone, or with the error code.
-
-    A future member gets it if the leader has no task for it. In 4.3.1 future members count as one
-    client without end point, tags and state. Its previous tasks follow from the partitions that
-    they own, and it is assigned tasks like other clients.
-
-    >>> answer = probing_answer(GroupVersions(used=9, common=9, future=(1,)))
-    >>> answer.version, answer.common_version, len(answer.active)
-    (9, 9, 0)
-    """
-    if versions.error_code:
-        return error_assignment(versions.error_code, latest=latest)
-    return AssignmentInfo(versions.used, versions.common)
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,13 @@ from partage.groups.sticky.claims import (
     read_group_user_data,
     resolve_claims,
 )
-from partage.groups.sticky.decision import first_phase
 from partage.groups.sticky.general import _balance
 from partage.groups.sticky.general_problem import prepare
 from partage.groups.sticky.problem import StickyProblem
 from partage.groups.sticky.quirks.member_lists import ListBalancer
 from partage.groups.sticky.racks import Racks
 from partage.kernels import form
-from partage.model import Assignment, Claims, Index, Plan, Problem
+from partage.model import Assignment, Claims, Problem
 from partage.testing import cluster, group
 from partage.wire.sticky_userdata import encode_sticky_user_data
 
@@ -200,20 +199,6 @@ def test_what_a_member_remembers_and_sends() -> None:
     assert two.subscription_user_data(["t"], two.on_assignment(mine, None, 5)) == b"\0\0\0\5"
     with pytest.raises(InvalidConfigError, match="memory"):
         one.subscription_user_data(["t"], {"generation": 5})
-
-
-def test_first_phase_is_a_function_of_two_plans() -> None:
-    """What no member owns is assigned at once, what another member must revoke is not; leavers count too."""
-    index = Index.of({"t": 4})
-    before = Assignment.of(index, {"gone": {"t": [3]}, "a": {"t": [0, 1]}, "b": {"t": [1]}})
-    target = Plan.of(index, {"b": {"t": [1, 3]}, "a": {"t": [0]}, "c": {"t": [2]}})
-    assert first_phase(before, target).to_dict() == {
-        "b": {"t": [1]},
-        "a": {"t": [0]},
-        "c": {"t": [2]},
-    }
-    with pytest.raises(pg.InvalidProblemError, match="one index"):
-        first_phase(Assignment.of(Index.of({"t": 4}), {}), target)
 
 
 def test_partition_numbers_with_holes() -> None:

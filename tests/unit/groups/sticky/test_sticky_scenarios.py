@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.sticky_transfers import transfer_rows
 
 import partage as pg
 from partage.groups.registry import find
@@ -162,7 +163,7 @@ def decided(strategy, topics, members):
     sent = group(members) if isinstance(members, str) else members
     sticky = StickyProblem(Problem(subscribed(one, with_data(sent), where).group, where))
     found, _ = one.decide(sticky, -1)
-    moving = found.transfer_rows(sticky)
+    moving = transfer_rows(found, sticky)
     lists = " | ".join(
         f"{m}: {' '.join(f'{t}-{p}' for t, p in pairs) or '–'}"
         for m, pairs in found.to_pairs(sticky).items()

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.support.sticky_transfers import transfer_rows
 
 import partage as pg
 from partage.groups.registry import find
@@ -35,7 +36,7 @@ def answered(strategy, rounds):
         except StickyAssignorError as refusal:
             return [*out, {"error": refusal.java_exception}]
         given = {m: [list(p) for p in pairs] for m, pairs in decision.to_pairs(sticky).items()}
-        moving = decision.transfer_rows(sticky)
+        moving = transfer_rows(decision, sticky)
         moving = None if moving is None else [list(row) for row in moving]
         out.append({"assignment": given, "transferring": moving})
     return out
