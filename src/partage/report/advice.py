@@ -306,6 +306,8 @@ def _storms(group: GroupFigures) -> Advice | None:
     if not traits.storms:
         return None
     trigger = traits.triggers[0][0] if traits.triggers else "unknown"
+    if trigger == "broker":  # clients can do nothing about it
+        return None
     why = (
         f"{plural(traits.storms, 'rebalance storm')} with {plural(traits.stormy, 'rebalance')} in "
         f"all, mostly triggered because {cause_clause(trigger)}. "

@@ -28,10 +28,12 @@ class CauseText(NamedTuple):
 CAUSES: dict[str, CauseText] = {
     "first": CauseText("first", "it is the first rebalance of the group in the log"),
     "migration": CauseText("migration", "the group moved to another protocol"),
+    "broker": CauseText("broker", "a broker or the group coordinator failed or moved"),
     "bounce": CauseText("quick rejoin", "a member left and rejoined within its session timeout"),
     "expiry": CauseText("session timeout", "a member was evicted by session timeout"),
     "poll": CauseText("poll timeout", "a member exceeded max.poll.interval.ms"),
     "leave": CauseText("leave", "a member left"),
+    "departure": CauseText("left or died", "a member left or died, and no commit shows which"),
     "join": CauseText("join", "a member joined"),
     "resubscription": CauseText("subscription", "a member changed its subscription"),
     "topics": CauseText("topics", "a topic was created, expanded or deleted"),
@@ -40,6 +42,7 @@ CAUSES: dict[str, CauseText] = {
         "second step",
         "the previous rebalance needed a second step, whose downtime counts for its cause",
     ),
+    "request": CauseText("requested by a client", "a client requested it"),
     "unknown": CauseText("unknown", "of something that the log does not show"),
 }
 

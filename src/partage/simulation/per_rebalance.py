@@ -33,7 +33,7 @@ _MIGRATED = "the assignment before, written in another form when the group was m
 _AWAY = "a static member that is back in time causes nothing"
 
 #: Causes that do not exist for a static member that returns within its session timeout.
-_MEMBERSHIP_CAUSES = ("bounce", "leave", "expiry", "join")
+_MEMBERSHIP_CAUSES = ("broker", "bounce", "leave", "departure", "expiry", "join")
 
 
 def simulate_rebalance(

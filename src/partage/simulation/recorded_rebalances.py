@@ -27,7 +27,9 @@ __all__ = [
     "session_timeout_ms",
 ]
 
-_EXPIRED, _LEFT, _FOLLOW_UP = "expiry", "leave", "follow-up"
+_LEFT, _FOLLOW_UP = "leave", "follow-up"
+#: Causes of a departure that the coordinator notices a session timeout later.
+_EXPIRED = frozenset({"expiry", "broker"})
 #: Departed members that may return; the history itself remembers fewer.
 _MOST_ABSENT = 4_096
 
@@ -120,7 +122,7 @@ def _absence(member: MemberState, now: Generation) -> Absence:
     """Return the absence of a member that is missing from a generation."""
     kinds = {c.kind for c in now.causes if c.member == member.id}
     # A static member sends no LeaveGroup on close; only an administrator removes it.
-    expired = _EXPIRED in kinds or (member.instance is not None and _LEFT not in kinds)
+    expired = bool(kinds & _EXPIRED) or (member.instance is not None and _LEFT not in kinds)
     gone_ms = now.timestamp_ms - (session_timeout_ms(member) if expired else 0)
     return Absence(member, (now.incarnation, now.number), gone_ms, expired)
 

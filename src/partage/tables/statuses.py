@@ -54,14 +54,17 @@ OFFSETS_ONLY: Final = "offsets only"
 CAUSE_KINDS: Final[tuple[str, ...]] = (
     "first",  # no generation before it, or none in the log
     "migration",  # from the classic to the consumer protocol, or back
+    "broker",  # a broker or coordinator failed or moved, and members were lost or rejoined for it
     "bounce",  # a member left and rejoined within its session timeout
     "expiry",  # a member was evicted by session timeout
     "poll",  # a member exceeded max.poll.interval.ms and left
     "leave",  # a member left the group
+    "departure",  # a member left or died: no commit shows which
     "join",  # a member joined
     "resubscription",  # a member changed its subscription
     "topics",  # a subscribed topic was created, expanded, deleted or recreated
     "strategy",  # the group chose another assignment strategy
     "follow-up",  # no new cause: second step of the previous rebalance
+    "request",  # a client requested it, with the same members and topics
     "unknown",  # no cause can be inferred
 )

@@ -14,7 +14,9 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
@@ -29,9 +31,11 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /**
  * Consumers of one process, started and closed by JSON lines; what happens to them goes out as lines.
  *
- * <p>In: {"do": "start", "id": "a", "topics": [...], "properties": {...}}, {"do": "close", "id": "a"}. Out:
- * {"id": "a", "event": "assigned" | "revoked" | "lost" | "read" | "error" | "closed", ...}. The Python twin is
- * tests/clients/member.py.
+ * <p>In: {"do": "start", "id": "a", "topics": [...], "properties": {...}}, {"do": "close", "id": "a"}, and between them
+ * {"do": "stall", "ms": 9000} (no poll for so long), {"do": "subscribe", "topics": [...]}, {"do": "enforce"}. Out:
+ * {"id": "a", "event": "assigned" | "revoked" | "lost" | "read" | "error" | "closed", ...}. A member that is started
+ * with "silent": true leaves commits to the client and reports no records. The Python twins are
+ * tests/clients/member.py and tests/chaos/recorded_member.py.
  */
 public final class Member implements Runnable, ConsumerRebalanceListener {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -40,6 +44,7 @@ public final class Member implements Runnable, ConsumerRebalanceListener {
     private final String id;
     private final JsonNode told;
     private final AtomicBoolean closing = new AtomicBoolean();
+    private final Queue<JsonNode> requests = new ConcurrentLinkedQueue<>();
     private final Thread thread = new Thread(this);
     private KafkaConsumer<byte[], byte[]> consumer;
 
@@ -57,8 +62,10 @@ public final class Member implements Runnable, ConsumerRebalanceListener {
                 Member member = new Member(told);
                 RUNNING.put(id, member);
                 member.thread.start();
-            } else {
+            } else if (told.get("do").asText().equals("close")) {
                 RUNNING.get(id).closing.set(true);
+            } else {
+                RUNNING.get(id).requests.add(told);
             }
         }
         for (Member member : RUNNING.values()) {
@@ -79,18 +86,45 @@ public final class Member implements Runnable, ConsumerRebalanceListener {
         try (KafkaConsumer<byte[], byte[]> made = new KafkaConsumer<>(properties)) {
             consumer = made;
             consumer.subscribe(topics, this);
+            boolean silent = told.path("silent").asBoolean();
+            if (silent) {
+                say(event("started"));
+            }
             while (!closing.get()) {
                 ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(100));
-                if (!records.isEmpty()) {
+                for (JsonNode one = requests.poll(); one != null; one = requests.poll()) {
+                    answer(one);
+                }
+                if (!silent && !records.isEmpty()) {
                     // Told before it is committed: at least once.
                     read(records);
                     commit();
                 }
             }
-        } catch (RuntimeException thrown) {
+        } catch (RuntimeException | InterruptedException thrown) {
             say(event("error").put("what", thrown.toString()));
         }
         say(event("closed"));
+    }
+
+    private void answer(JsonNode request) throws InterruptedException {
+        switch (request.get("do").asText()) {
+            case "stall" -> {
+                say(event("stall").put("ms", request.get("ms").asLong()));
+                Thread.sleep(request.get("ms").asLong());
+            }
+            case "enforce" -> {
+                consumer.enforceRebalance("asked for by the test");
+                say(event("enforced"));
+            }
+            case "subscribe" -> {
+                List<String> topics = new ArrayList<>();
+                request.get("topics").forEach(topic -> topics.add(topic.asText()));
+                consumer.subscribe(topics, this);
+                say(event("resubscribed"));
+            }
+            default -> say(event("error").put("what", "unknown request " + request.get("do")));
+        }
     }
 
     /** What cannot be committed, since the group or its coordinator has moved on, is read again. */
