@@ -375,6 +375,8 @@ class Recording(Closes):
         if len(group.members) < plan.lo or not idle:
             drawn = "add"
         if drawn == "add" and len(group.members) >= plan.hi:
+            if not idle:
+                return
             drawn = "leave"
         if drawn == "add":
             self.add(group)

@@ -28,7 +28,7 @@ def rebalance(group: str, generation: int, **more) -> dict:
         "members": 2, "partitions": 6, "records": 1, "gap_before": 0, "cause": "1 joined",
         "follow_up": False, "joined": 1, "left": 0, "restarted": 0, "resubscribed": 0,
         "clients": ["java"], "replayed": True, "why_not": None, "protocol": "classic",
-        "cause_kind": "join", "cause_source": "inferred",
+        "cause_kind": "join", "cause_source": "inferred", "cause_probability": 1.0, "cause_other": None,
     }  # fmt: skip
     return row | more
 

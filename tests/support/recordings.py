@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from pyarrow import Table, parquet
+from tests.support.captured import DATA, SAMPLE
 from tests.support.commit_runs import CommitRun, fed
 
 from partage.history.clusters import ClusterHistory
@@ -57,10 +58,12 @@ class Recording:
 
     Args:
         folder: with the files of the recording.
+        capture: with the files of the capture, if that is another folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, capture: Path | None = None) -> None:
         self.folder = folder
+        self.capture = capture or folder
 
     @cached_property
     def events(self) -> list[dict[str, Any]]:
@@ -74,11 +77,11 @@ class Recording:
 
     @cached_property
     def clusters(self) -> ClusterHistory:
-        return ClusterHistory(json_lines(self.folder, "cluster.jsonl"))
+        return ClusterHistory(json_lines(self.capture, "cluster.jsonl"))
 
     @cached_property
     def _log(self) -> Table:
-        table = parquet.read_table(self.folder / "consumer_offsets.parquet")
+        table = parquet.read_table(self.capture / "consumer_offsets.parquet")
         return table.sort_by([("partition", "ascending"), ("offset", "ascending")])
 
     @cached_property
@@ -100,11 +103,11 @@ class Recording:
             group: [record.position for record in records]
             for group, records in self.group_records.items()
         }
-        return commit_runs(self._log, parquet.read_table(self.folder / "batches.parquet"), positions)  # fmt: skip
+        return commit_runs(self._log, parquet.read_table(self.capture / "batches.parquet"), positions)  # fmt: skip
 
     @cached_property
     def moves(self) -> dict[int, tuple[CoordinatorMove, ...]]:
-        return coordinator_moves(self.folder / "batches.parquet")
+        return coordinator_moves(self.capture / "batches.parquet")
 
     @cached_property
     def histories(self) -> dict[str, tuple[HistoryItem, ...]]:
@@ -133,8 +136,13 @@ class Recording:
 
 @cache
 def recording(name: str) -> Recording:
-    """Return a recording that is checked in."""
-    return Recording(FOLDER / name)
+    """Return a recording that is checked in; ``sample`` is the one of the demo."""
+    return Recording(DATA, SAMPLE) if name == "sample" else Recording(FOLDER / name)
+
+
+def names() -> list[str]:
+    """Return the names of all recordings that are checked in."""
+    return ["sample", *sorted(one.name for one in FOLDER.iterdir() if one.is_dir())]
 
 
 def coordinator_moves(batches: Path) -> dict[int, tuple[CoordinatorMove, ...]]:

@@ -189,9 +189,7 @@ class TrueCauses:
     def _near_broker(self, at: int) -> bool:
         return any(0 <= at - ts <= _BROKER_MS for ts in self._brokers)
 
-    def _without_changes(
-        self, found: Generation, before: Generation, told: set[int]
-    ) -> list[str]:
+    def _without_changes(self, found: Generation, before: Generation, told: set[int]) -> list[str]:
         at, topics = found.timestamp_ms, {t for m in found.first.members for t in subscribed_topics(m)}  # fmt: skip
         if _assigned(found) > _assigned(before) and any(
             m.subscription and m.subscription.owned for m in found.first.members
@@ -201,6 +199,8 @@ class TrueCauses:
                         for e in self._done.get(self._id("", m, at) or "", ())]  # fmt: skip
         since = max(before.timestamp_ms, at - _REQUEST_MS)
         for what, kind in (("enforce", "request"), ("resub", "resubscription")):
+            if found.protocol != "classic":
+                break  # `enforceRebalance` has no effect in the consumer protocol
             if any(e["what"] == what and since <= e["ts_ms"] <= at for e in group_events):
                 return [kind]
         for i, e in enumerate(self._topics):

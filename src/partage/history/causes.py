@@ -3,18 +3,20 @@
 A classic group's record lists the members afterwards, never the cause: causes are the differences
 from the record before. The new protocols record each join, departure and subscription. No record
 tells a leave from a session timeout. The member's offset commits do: they end a session timeout
-before an eviction, and just before a leave. `departures` matches members that rejoin.
+before an eviction, and just before a leave. `departures` matches members that rejoin, and
+`coordinator_moves` tells when a broker was at fault.
 
 If neither members nor topics changed, `cause_without_changes` looks at the assignment: other
-metadata, a follow-up of a cooperative rebalance (KIP-429), or a request by a member.
+metadata, a follow-up of a cooperative rebalance (KIP-429), or a request by a client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from partage.history.clusters import ClusterHistory
+from partage.history.coordinator_moves import BrokerFaults, CoordinatorMove
 from partage.history.departures import DepartedMembers
 from partage.history.events import (
     INFERRED,
@@ -45,6 +47,15 @@ _METADATA_DELAY_MS = 1_500
 #: so many milliseconds, counts as one.
 _SILENT_INTERVALS = 4
 _LEAST_SILENCE_MS = 5_000
+#: Time between a member's last request and the record of the generation that it took part in.
+_SYNC_DELAY_MS = 1_000
+#: A dead broker is missed, and its partitions get a new leader, within this time
+#: (``broker.session.timeout.ms`` and the load of the group's partition).
+_FAILOVER_MS = 10_000
+#: Members that a group loses in one rebalance if its coordinator is at fault.
+_LOST_AT_ONCE = 2
+#: Probabilities of a label that is not proven, judged on recordings whose clients' log is known.
+_LIKELY, _EVEN = 0.9, 0.5
 _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 
@@ -55,10 +66,12 @@ class CauseState:
     Attributes:
         departures: members that have left.
         topics_position: the cluster state that topic changes were last compared with.
+        alive: times of the members' newest acknowledgements, which they send in heartbeats.
     """
 
     departures: DepartedMembers = field(default_factory=DepartedMembers)
     topics_position: int = -1
+    alive: dict[str, int] = field(default_factory=dict)
 
 
 class CauseFinder:
@@ -70,6 +83,7 @@ class CauseFinder:
         session_timeout_ms: the broker's setting, for members that send none of their own; None
             if unknown: it is then estimated from their commit intervals.
         state: the state to resume from.
+        moves: of coordinators, by log partition.
     """
 
     def __init__(
@@ -78,11 +92,17 @@ class CauseFinder:
         commits: PauseTracker,
         session_timeout_ms: int | None = None,
         state: CauseState | None = None,
+        moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
     ) -> None:
         self.state = state or CauseState()
         self._clusters = clusters
         self._commits = commits
         self._timeout_ms = session_timeout_ms
+        self._faults = BrokerFaults(clusters, moves or {})
+
+    def note_alive(self, member: str, time_ms: int) -> None:
+        """Record that a member of the new protocols acknowledged an assignment."""
+        self.state.alive[member] = time_ms
 
     def find(self, found: Generation, before: Generation | None) -> tuple[Cause, ...]:
         """Return the causes of a rebalance by precedence; never empty.
@@ -103,8 +123,11 @@ class CauseFinder:
         else:
             is_recorded = any(c.kind == "topics" for c in found.causes)
             causes = [*self._recorded_causes(found, before), *([] if is_recorded else topics)]
-        if not causes:
-            causes = [cause_without_changes(found, before)]
+        if not causes or self._is_metadata_of_a_fault(found, causes, topics):
+            causes = [self._without_changes(found, before)]
+        if len(causes) > 1 and found.protocol != "classic":
+            # The coordinator replaces a static member without a rebalance (KIP-848).
+            causes = [c for c in causes if c.kind != "bounce" or c.instance is None] or causes
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
     def _compared_causes(self, found: Generation, before: Generation) -> Iterator[Cause]:
@@ -123,6 +146,35 @@ class CauseFinder:
         for a, b in change.restarted:
             yield Cause("bounce", INFERRED, b.id, b.instance, at, f"was {a.id}", a.id)
         yield from _other_changes(change, at)
+
+    def _without_changes(self, found: Generation, before: Generation | None) -> Cause:
+        """Return the cause of a rebalance in which members and topics are the same."""
+        cause = cause_without_changes(found, before)
+        if cause.kind not in ("request", "unknown"):
+            return cause
+        timeout = max((self._session_timeout(m) for m in found.first.members), default=0)
+        fault = self._fault(found, found.timestamp_ms, timeout)
+        if fault is None:
+            return cause
+        words = f"{fault}: members rejoined"
+        other = None if cause.kind == "unknown" else cause.kind
+        return Cause("broker", INFERRED, time_ms=found.timestamp_ms, detail=words,
+                     probability=_LIKELY, other=other)  # fmt: skip
+
+    def _is_metadata_of_a_fault(
+        self, found: Generation, causes: list[Cause], topics: list[Cause]
+    ) -> bool:
+        """Return whether the coordinator only saw other racks, because a broker failed."""
+        if found.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
+            return False
+        return self._fault(found, found.timestamp_ms, SESSION_TIMEOUT_MS) is not None
+
+    def _fault(self, found: Generation, at: int, timeout_ms: int) -> str | None:
+        """Return the fault of a broker within a session timeout before a time; None without one."""
+        fault = self._faults.last(
+            found.position.partition, at - timeout_ms, at + _METADATA_DELAY_MS
+        )
+        return None if fault is None else fault[1]
 
     def _recorded_causes(self, found: Generation, before: Generation) -> Iterator[Cause]:
         """Yield the causes that records of the new protocols state, with departures explained."""
@@ -161,37 +213,122 @@ class CauseFinder:
         if departed is None:
             return Cause("join", INFERRED, m.id, m.instance, at, m.client_id)
         words = f"was {departed.member}, away for {max(0, at - departed.time_ms)} ms"
-        kind = "bounce" if departed.is_bounce(at) else "join"
-        if departed.evicted:
+        kind = "join"
+        if departed.lost:
+            kind, words = "broker", f"{words} since a broker failed or its coordinator moved"
+        elif departed.evicted:
             words += " since its session timeout expired"
+        elif departed.is_bounce(at) and departed.member != m.id:
+            # Members of the consumer protocol choose their id: a restarted one has another.
+            kind = "bounce"
         return Cause(kind, INFERRED, m.id, m.instance, at, words, departed.member)
 
     def _departure(self, m: MemberState, found: Generation, recorded: Cause | None = None) -> Cause:
-        """Return a leave, a session timeout or a poll timeout, by how long commits were absent.
+        """Return how a member departed, by its last signs of life.
+
+        A member that leaves sends LeaveGroup at once, and most clients commit before. A dead one
+        is evicted a session timeout after its last heartbeat, or commit in a classic group. A
+        static member leaves by a session timeout only, unless an administrator removes it.
 
         Args:
-            m: the member that left.
+            m: the member that departed.
             found: the rebalance without it.
             recorded: the departure as a record states it; None in a classic group.
         """
         at = found.timestamp_ms
         if recorded is not None and recorded.time_ms is not None:
             at = recorded.time_ms
-        source = INFERRED if recorded is None else RECORDED
-        member = (m.id, m.instance)
-        silence = self._silence(m, at if recorded is not None else self._beginning(m, found))
-        if silence is None:
-            words = f"{m.client_id}: no commits tell when it went"
-            return Cause("leave", source, *member, at, words)
+        cause = Cause("leave", INFERRED if recorded is None else RECORDED, m.id, m.instance, at)
         timeout = self._least_silence(m)
-        if silence < timeout:
-            return Cause("leave", source, *member, at, m.client_id)
+        alive = self._alive_ms(m, found, recorded)
+        seen = self._last_commit(m)
+        began = at if recorded is not None else self._beginning(m, found)
+        usual = self._usual_interval(m)
+        last = max((t for t in (alive, seen) if t is not None), default=None)
+        if last is not None and at - last < self._proven_leave(m, timeout, recorded):
+            return replace(cause, detail=m.client_id)
+        longest = timeout + max(m.rebalance_timeout_ms, 0) + _SILENT_INTERVALS * usual
+        unsure = seen is None or began - seen > longest
+        if self._is_outage(m, found, began):
+            self.state.departures.mark_evicted(m.id, lost=True)
+            words = f"{m.client_id}: lost with others when its coordinator moved"
+            return replace(cause, kind="broker", source=INFERRED, detail=words,
+                           probability=_LIKELY, other="expiry")  # fmt: skip
+        if unsure and m.instance is None:
+            words = f"{m.client_id}: no commit tells how it went"
+            return replace(cause, kind="departure", detail=words, probability=_EVEN, other="expiry")
+        silence = None if seen is None else max(0, began - seen)
+        waited = self._waited_for(m, found) if recorded is None else False
+        if m.instance is None and silence is not None and silence < timeout and not waited:
+            return replace(cause, detail=m.client_id, probability=_LIKELY, other="expiry")
         self.state.departures.mark_evicted(m.id)
-        words = f"{m.client_id}: silent for {silence} ms"
-        if m.rebalance_timeout_ms > timeout and silence >= m.rebalance_timeout_ms:
-            words += ", longer than its max.poll.interval.ms: alive perhaps, but not polling"
-            return Cause("poll", INFERRED, *member, at, words)
-        return Cause("expiry", INFERRED, *member, at, words)
+        words = m.client_id if silence is None else f"{m.client_id}: silent for {silence} ms"
+        poll = m.rebalance_timeout_ms
+        if silence is not None and timeout < poll <= silence and silence - timeout > usual:
+            words += ", longer than its max.poll.interval.ms, and not evicted before"
+            return replace(cause, kind="poll", source=INFERRED, detail=words,
+                           probability=_LIKELY, other="expiry")  # fmt: skip
+        return replace(cause, kind="expiry", source=INFERRED, detail=words)
+
+    def _waited_for(self, m: MemberState, found: Generation) -> bool:
+        """Return whether a rebalance that another member began waited for this one's session.
+
+        A rebalance does not wait for a member that has left, but for a dead one until its session
+        timeout: it ends then, if no other member is missing.
+        """
+        seen = self._last_commit(m)
+        before = found.previous
+        if seen is None or before is None:
+            return False
+        old, new = ({x.owner for x in g.members} for g in (before.last, found.first))
+        over = found.timestamp_ms - seen - self._session_timeout(m)
+        is_alone = old - new == {m.owner} and bool(new - old)
+        return is_alone and 0 <= over <= self._usual_interval(m) + _SYNC_DELAY_MS
+
+    def _proven_leave(self, m: MemberState, timeout: int, recorded: Cause | None) -> int:
+        """Return the time since a sign of life below which no session timeout can have expired.
+
+        In a classic group each commit restarts the session, in the others heartbeats alone do.
+        """
+        if recorded is None:
+            return timeout
+        return timeout // 2 if m.instance is not None else timeout - timeout // 4
+
+    def _alive_ms(self, m: MemberState, found: Generation, recorded: Cause | None) -> int | None:
+        """Return when a member last took part in the group's protocol, as far as records tell."""
+        if recorded is not None:
+            return self.state.alive.pop(m.id, None)
+        before = found.previous
+        return None if before is None else before.timestamp_ms - _SYNC_DELAY_MS
+
+    def _is_outage(self, m: MemberState, found: Generation, began: int) -> bool:
+        """Return whether a group lost several members at once when its coordinator moved.
+
+        One silent member may as well have died at that moment.
+        """
+        before = found.previous
+        stayed = {x.owner for x in found.first.members}
+        left = [] if before is None else [x for x in before.last.members if x.owner not in stayed]
+        if len(left) < _LOST_AT_ONCE:
+            return False
+        fault = self._faults.last(
+            found.position.partition, began - self._session_timeout(m) - _SYNC_DELAY_MS,
+            began + _METADATA_DELAY_MS, only_coordinator=True,
+        )  # fmt: skip
+        if fault is None:
+            return False
+        seen = [self._last_commit(x) for x in left]
+        return all(t is None or t >= fault[0] - _FAILOVER_MS for t in seen)
+
+    def _last_commit(self, m: MemberState) -> int | None:
+        """Return the time of the newest commit of a member's partitions; None without one."""
+        times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(m)]
+        return max((t for t in times if t is not None), default=None)
+
+    def _usual_interval(self, m: MemberState) -> int:
+        """Return the longest usual commit interval of a member's partitions; 0 if unknown."""
+        waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(m)]
+        return max((w for w in waits if w is not None), default=0)
 
     def _beginning(self, departed: MemberState, found: Generation) -> int:
         """Return when a classic group's rebalance began, as far as commits of the others tell.
@@ -210,24 +347,6 @@ class CauseFinder:
         if newest is None or newest < last:
             return at
         return min(at, newest + max(waits, default=0))
-
-    def _silence(self, m: MemberState, at: int) -> int | None:
-        """Return how long a member's partitions had no commits; None if that proves nothing.
-
-        A dead member is evicted a session timeout later. One that stops polling leaves after
-        its ``max.poll.interval.ms``, and the others take at most that long to rejoin. A longer
-        silence means an idle topic.
-        """
-        pairs = assigned_partitions(m)
-        times = [self._commits.last_ms(topic, p) for topic, p in pairs]
-        waits = [self._commits.usual_ms(topic, p) for topic, p in pairs]
-        seen = max((t for t in times if t is not None), default=None)
-        if seen is None:
-            return None
-        usual = max((w for w in waits if w is not None), default=0)
-        silence = max(0, at - seen)
-        longest = self._least_silence(m) + max(m.rebalance_timeout_ms, 0)
-        return silence if silence <= longest + _SILENT_INTERVALS * usual else None
 
     def _least_silence(self, m: MemberState) -> int:
         """Return the shortest silence that counts as an expired session timeout."""
@@ -284,8 +403,8 @@ def cause_without_changes(found: Generation, before: Generation | None) -> Cause
     """Return the cause of a rebalance in which no member joined, left or resubscribed.
 
     A topic or partition that was not assigned before means that the leader saw other metadata.
-    Otherwise, newly assigned partitions mean a follow-up. The remaining cause is a request: a
-    leader that rejoined, or ``enforceRebalance``.
+    Otherwise, newly assigned partitions mean a follow-up. The remaining cause is a request by a
+    client: ``enforceRebalance``, or a leader that saw other racks.
     """
     at = found.timestamp_ms
     if before is None or found.protocol != "classic":
@@ -312,7 +431,7 @@ def cause_without_changes(found: Generation, before: Generation | None) -> Cause
         kind = before.causes[0].kind if before.causes else "unknown"
         words = f"second step of generation {before.number} ({kind})"
         return Cause("follow-up", INFERRED, time_ms=at, detail=words)
-    return Cause("unknown", INFERRED, time_ms=at, detail="a member asked for it, or joined again")
+    return Cause("request", INFERRED, time_ms=at, detail="a client requested it, or joined again")
 
 
 def _assigned(members: Iterable[MemberState]) -> set[tuple[str, int]]:

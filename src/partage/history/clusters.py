@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from partage.errors import InvalidCaptureError, InvalidProblemError
@@ -20,6 +20,8 @@ from partage.model import Broker, Cluster, Index
 
 __all__ = ["ClusterHistory", "TopicNames", "alternative_clusters", "smaller_clusters"]
 
+#: The group log; the leader of a partition is the coordinator of its groups.
+OFFSETS_TOPIC = "__consumer_offsets"
 #: Cached states: a group's history is read in time order, several groups at a time.
 _STATES_CACHED = 256
 #: Metadata states before and after that are tried as alternatives.
@@ -118,6 +120,30 @@ class ClusterHistory:
             if a.topic(name) != b.topic(name)
             or len(a.partitions_of(name)) != len(b.partitions_of(name))
         )
+
+    @cached_property
+    def broker_changes(self) -> tuple[int, ...]:
+        """Times of the states whose brokers are not those of the state before."""
+        ids = [{b["id"] for b in state["brokers"]} for state in self._states]
+        return tuple(self.times[i] for i in range(1, len(ids)) if ids[i] != ids[i - 1])
+
+    @cached_property
+    def _coordinator_changes(self) -> dict[int, tuple[int, ...]]:
+        """Times at which partitions of the group log got another leader or none."""
+        found: dict[int, list[int]] = {}
+        known: dict[int, Any] = {}
+        for time_ms, state in zip(self.times, self._states, strict=True):
+            rows = state["topics"].get(OFFSETS_TOPIC, {}).get("partitions", ())
+            now = {row["p"]: row.get("leader") for row in rows}
+            for p, leader in now.items():
+                if known.get(p, leader) != leader:
+                    found.setdefault(p, []).append(time_ms)
+            known |= now
+        return {p: tuple(times) for p, times in found.items()}
+
+    def coordinator_changes(self, partition: int) -> tuple[int, ...]:
+        """Return the times at which a partition of the group log got another leader or none."""
+        return self._coordinator_changes.get(partition, ())
 
     def racks(self) -> dict[int, str]:
         """Return the last known rack of each broker by its id."""

@@ -2,7 +2,8 @@
 
 Each batch of the log carries the leader epoch of its writer. A larger epoch means that another
 broker, or the same one after a restart, took over: it loads the partition, and members have to
-find it. A move is no rebalance by itself, but rebalances often happen at that moment.
+find it. A move is no rebalance by itself, but members may be lost or rejoin because of it.
+`BrokerFaults` has the times at which that is plausible.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from partage.history.clusters import ClusterHistory
 from partage.history.records import LogPosition
 
-__all__ = ["CoordinatorMove", "CoordinatorMoves", "find_moves"]
+__all__ = ["BrokerFaults", "CoordinatorMove", "CoordinatorMoves", "find_moves"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +81,43 @@ class CoordinatorMoves:
             for move in self.by_partition.get(position.partition, ()):
                 if before < move.position <= position:
                     yield move
+
+
+class BrokerFaults:
+    """Times at which a group's coordinator moved, or a broker left or entered the cluster.
+
+    Args:
+        clusters: the metadata over time.
+        moves: of coordinators, by log partition (`find_moves`).
+
+    >>> faults = BrokerFaults(ClusterHistory([]), find_moves([0, 0], [0, 5], [1, 2], [10, 50]))
+    >>> faults.last(0, 20, 90), faults.last(0, 60, 90), faults.last(1, 20, 90)
+    ((50, 'its coordinator moved'), None, None)
+    """
+
+    def __init__(
+        self, clusters: ClusterHistory, moves: Mapping[int, Sequence[CoordinatorMove]]
+    ) -> None:
+        self._clusters = clusters
+        self._moves = moves
+
+    def last(
+        self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
+    ) -> tuple[int, str] | None:
+        """Return time and text of the last fault within a span; None without one.
+
+        Args:
+            partition: the group's partition of the log.
+            from_ms: begin of the span.
+            to_ms: end of the span, included.
+            only_coordinator: leave out faults of other brokers.
+        """
+        moved = (
+            *(move.time_ms for move in self._moves.get(partition, ())),
+            *self._clusters.coordinator_changes(partition),
+        )
+        faults = [(time_ms, "its coordinator moved") for time_ms in moved]
+        if not only_coordinator:
+            changes = self._clusters.broker_changes
+            faults += [(time_ms, "a broker failed or restarted") for time_ms in changes]
+        return max((one for one in faults if from_ms <= one[0] <= to_ms), default=None)

@@ -32,6 +32,7 @@ class DepartedMember:
         time_ms: time of the first record without it.
         until_ms: a rejoin up to this time is a bounce.
         evicted: whether its session timeout expired; no rejoin is a bounce then.
+        lost: whether a broker was at fault.
     """
 
     member: str
@@ -41,6 +42,7 @@ class DepartedMember:
     time_ms: int
     until_ms: int
     evicted: bool = False
+    lost: bool = False
 
     def is_bounce(self, time_ms: int) -> bool:
         """Return whether a rejoin at this time is a bounce."""
@@ -68,11 +70,11 @@ class DepartedMembers:
         self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
         del self.members[:-_MOST_REMEMBERED]
 
-    def mark_evicted(self, member: str) -> None:
-        """Mark a departed member as evicted by session timeout."""
+    def mark_evicted(self, member: str, *, lost: bool = False) -> None:
+        """Mark a departed member as evicted, and perhaps as lost by the fault of a broker."""
         for i, departed in enumerate(self.members):
             if departed.member == member:
-                self.members[i] = replace(departed, evicted=True)
+                self.members[i] = replace(departed, evicted=True, lost=lost)
 
     def match_rejoin(
         self, member: str, instance: str | None, client_id: str, host: str, time_ms: int

@@ -48,8 +48,8 @@ OWNER, RELEASING = "owner", "releasing"
 ACTIVE, STANDBY, WARMUP = "active", "standby", "warmup"
 #: Kinds of causes that are events; a migration is a `LifecycleEvent`.
 _EVENT_CAUSES = (
-    "join", "leave", "expiry", "poll", "bounce", "resubscription", "topics", "strategy",
-    "follow-up",
+    "join", "leave", "departure", "expiry", "poll", "bounce", "broker", "resubscription", "topics",
+    "strategy", "follow-up", "request",
 )  # fmt: skip
 
 #: (role, (topic id or subtopology id, numbers)) of a member; consumer and share groups: owner only.
@@ -68,6 +68,8 @@ class Cause:
         time_ms: time of the cause, None if unknown.
         detail: a short description.
         was: of a rejoined member, its former member id (`departures`); else None.
+        probability: of the kind; below 1 where the log allows another one, which is `other`.
+        other: the next probable kind; None if the log proves the kind.
 
     >>> Cause("join", "inferred", "m-1").kind
     'join'
@@ -80,6 +82,8 @@ class Cause:
     time_ms: int | None = None
     detail: str | None = None
     was: str | None = None
+    probability: float = 1.0
+    other: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class GroupHistory:
         self._missing = 0
         self._number = -1
         self._pauses = PauseTracker()
-        self._causes = CauseFinder(clusters, self._pauses, session_timeout_ms)
+        self._causes = CauseFinder(clusters, self._pauses, session_timeout_ms, moves=moves)
         self._unread = UnreadTracker(self._pauses, session_timeout_ms)
 
     @property
@@ -134,7 +134,9 @@ class GroupHistory:
             if stored["epochs"] is not None:
                 new._epochs = EpochGroup(stored["epochs"], new.topics)
             new._pauses = PauseTracker(stored["pauses"])
-            new._causes = CauseFinder(clusters, new._pauses, session_timeout_ms, stored["causes"])
+            new._causes = CauseFinder(
+                clusters, new._pauses, session_timeout_ms, stored["causes"], moves
+            )
             new._moves.position = stored["moves"]
             new._unread = UnreadTracker(new._pauses, session_timeout_ms, stored["unread"])
         except (KeyError, AttributeError, TypeError):
@@ -152,6 +154,8 @@ class GroupHistory:
         self._at = record.position
         yield from self.moves_until(record.position)
         for found in self._feed_protocol(record):
+            if isinstance(found, CurrentAssignment) and found.member_epoch >= 0:
+                self._causes.note_alive(found.member, found.time_ms)
             yield self._link(found)
             if isinstance(found, CurrentAssignment):
                 self._unread.acknowledge(found)

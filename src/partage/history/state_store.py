@@ -41,8 +41,8 @@ from partage.history.unread import OpenStop, UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 6: unread times are part of the state.
-VERSION = 6
+#: Version 7: unread times are part of the state, causes have probabilities.
+VERSION = 7
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30

@@ -243,7 +243,8 @@ class _Simulation:
         if self.policy.protocol == OWN and "strategy" in kinds:
             return True
         # A member that rejoins for a reason of its own: only classic members do.
-        return kinds[:1] in {("unknown",), ("request",), ("broker",)} and self._protocol(rebalance) != CONSUMER
+        is_rejoin = kinds[0] in {"broker", "request", "unknown"} if kinds else False
+        return is_rejoin and self._protocol(rebalance) != CONSUMER
 
     def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Bounds]:
         """Let a member leave.

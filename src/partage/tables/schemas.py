@@ -122,6 +122,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("protocol", "string", "classic, consumer, share or streams"),
         ("cause_kind", "string", f"cause with the highest precedence: {_one_of(CAUSE_KINDS)}"),
         ("cause_source", "string", "recorded: stated by a record; inferred: from differences"),
+        ("cause_probability", "double", "of cause_kind; below 1 where another kind fits as well"),
+        ("cause_other", "string?", "that other kind; null if the log allows one kind only"),
         ("storm", "int32?", "number of the rebalance storm that it belongs to"),
         ("stopped_low_ms", "int64?", "duration by the members' commits around it, lower bound"),
         ("stopped_high_ms", "int64?", "duration by the members' commits around it, upper bound"),

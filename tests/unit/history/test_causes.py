@@ -64,7 +64,7 @@ def test_the_killed_expire_and_who_leaves_leaves() -> None:
     assert not_seen <= 0.1 * put_out
     left = found["leave", "leave", False]
     wrong = found["expiry", "leave", False]
-    assert left >= 100
+    assert left >= 95
     assert wrong <= 0.05 * left
 
 
@@ -79,7 +79,7 @@ def test_bounces_are_found() -> None:
     found = [
         c for g in group_records() for f in rebalances(g) for c in f.causes if c.kind == "bounce"
     ]
-    assert len(found) >= 8
+    assert len(found) >= 2
     assert all(c.was is not None and "was " in (c.detail or "") for c in found)
 
 
@@ -126,15 +126,15 @@ def test_every_rebalance_has_causes_in_their_order() -> None:
 
 
 def test_few_causes_stay_unknown() -> None:
-    """Of 688 rebalances at most 3 % have no cause; most of these the recording enforced."""
+    """Of 688 rebalances at most 1 % have no cause; most requests are those that were enforced."""
     found = Counter(f.causes[0].kind for g in group_records() for f in rebalances(g))
-    assert found["unknown"] <= 20
+    assert found["unknown"] <= 7
     enforced = [(e["group"], e["ts_ms"]) for e in lines("events.jsonl") if e["what"] == "enforce"]
     near = sum(
         any(g == group and -500 <= f.timestamp_ms - ts <= 20_000 for g, ts in enforced)
         for group in group_records()
         for f in rebalances(group)
-        if f.causes[0].kind == "unknown"
+        if f.causes[0].kind == "request"
     )
     assert near >= 8
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from partage.history.causes import is_follow_up
 from partage.history.clients import identify_client, leader_client
-from partage.history.events import Event, Generation, compare_states
+from partage.history.events import INFERRED, Cause, Event, Generation, compare_states
 from partage.history.ownership import Interval
 from partage.history.pauses import Pause, stopped_partitions
 from partage.history.records import ClassicState, MemberState, Pairs, subscription_hash
@@ -66,9 +66,12 @@ def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
     """
     state = generation.first
     change = compare_states(generation.previous.last if generation.previous else None, state)
+    main = generation.causes[0] if generation.causes else Cause("unknown", INFERRED)
     topics = [c.detail or "" for c in generation.causes if c.kind == "topics"]
     words = [change.cause] if not topics or not change.follow_up else []
     words += [f"topics changed: {'; '.join(topics)}"] if topics else []
+    if main.other is not None:
+        words.append(f"{main.kind} ({main.probability:.0%}) or {main.other}")
     return {
         "incarnation": generation.incarnation, "generation": generation.number,
         "log_partition": generation.position.partition, "log_offset": generation.position.offset,
@@ -84,8 +87,8 @@ def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
         "restarted": len(change.restarted), "resubscribed": len(change.resubscribed),
         "clients": sorted({identify_client(m).name for m in state.members}),
         "replayed": reason is None, "why_not": reason, "protocol": generation.protocol,
-        "cause_kind": generation.causes[0].kind if generation.causes else "unknown",
-        "cause_source": generation.causes[0].source if generation.causes else "inferred",
+        "cause_kind": main.kind, "cause_source": main.source,
+        "cause_probability": main.probability, "cause_other": main.other,
     }  # fmt: skip
 
 
