@@ -114,15 +114,15 @@ def words(command: str, shape: Shape, cluster: Path) -> list[str]:
     new = [str(b) for b in range(shape.brokers - shape.empty, shape.brokers)]
     line = {
         "rebalance": ["rebalance"],
-        "add-broker": ["add-broker", *(x for b in new for x in ("-b", b))],
-        "drain": ["drain-broker", "-b", "7"],
-        "replace": ["replace-broker", "-b", "7", "--by", str(shape.brokers - 1)],
+        "add-broker": ["add-broker", *(x for b in new for x in ("--broker", b))],
+        "drain": ["drain-broker", "--broker", "7"],
+        "replace": ["replace-broker", "--broker", "7", "--by", str(shape.brokers - 1)],
         "rf-up": ["change-rf", "-r", "4"],
         "rf-down": ["change-rf", "-r", "2"],
         "fix-racks": ["fix-racks"],
         "elect": ["elect-leaders"],
     }[command]
-    return [line[0], str(cluster), *line[1:], "-k", "5000"]
+    return [line[0], str(cluster), *line[1:], "--max-moves", "5000"]
 
 
 def run(name: str, command: str, seed: int, folder: Path, *, cold: bool = False) -> bool:

@@ -53,8 +53,8 @@ def test_a_file_a_type_a_group_and_a_limit() -> None:
     file = str(SAMPLE / "consumer_offsets.parquet")
     some = lines(file, "--type", "group_metadata", "--limit", "3")
     assert [r["type"] for r in some] == ["GROUP_METADATA"] * 3
-    assert lines(file, "-t", "2", "-n", "3") == some
-    assert {r["key"]["group"] for r in lines(file, "-t", "2", "-g", "billing")} == {"billing"}
+    assert lines(file, "--type", "2", "-n", "3") == some
+    assert {r["key"]["group"] for r in lines(file, "--type", "2", "-g", "billing")} == {"billing"}
     assert lines(file, "--limit", "0") == []
 
 

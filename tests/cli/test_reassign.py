@@ -41,7 +41,7 @@ def file(tmp_path):
 def test_a_plan_with_its_files(file, tmp_path) -> None:
     """Tables with bounds on stdout; batches, their way back, an election and a page in files."""
     out, page = tmp_path / "plan", tmp_path / "page.html"
-    output = run("reassign", "rebalance", file, "--out", out, "--page", page, "-k", 3,
+    output = run("reassign", "rebalance", file, "--out", out, "--page", page, "--max-moves", 3,
                "--throttle", 1000)  # fmt: skip
     assert "no plan below" in output
     assert "at 1.0 kB/s a broker: at least" in output
@@ -67,9 +67,9 @@ def test_a_plan_with_its_files(file, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "check"),
     [
-        (["drain-broker", "-b", 4], lambda p: p["brokers"][3]["after"]["replicas"] == 0),
-        (["add-broker", "-b", 3], lambda p: {m["to"] for m in p["moves"]} == {3}),
-        (["replace-broker", "-b", 1, "--by", 3], lambda p: p["replicas_moved"] == 12),
+        (["drain-broker", "--broker", 4], lambda p: p["brokers"][3]["after"]["replicas"] == 0),
+        (["add-broker", "--broker", 3], lambda p: {m["to"] for m in p["moves"]} == {3}),
+        (["replace-broker", "--broker", 1, "--by", 3], lambda p: p["replicas_moved"] == 12),
         (["change-rf", "-r", 3], lambda p: p["replicas_moved"] == 12),
         (["fix-racks"], lambda p: p["replicas_moved"] == 0),
         (["elect-leaders"], lambda p: p["replicas_moved"] == 0 and p["partitions_changed"] > 0),
@@ -96,23 +96,25 @@ def test_a_capture_and_kafkas_sizes(tmp_path) -> None:
         "brokers": [{"id": 1}, {"id": 2}],
         "topics": {"t": {"partitions": [{"p": 0, "leader": 1, "replicas": [1]}]}},
     }))  # fmt: skip
-    plan = json.loads(run("reassign", "drain-broker", small, "-b", 1, "--log-dirs", dirs, "--json"))
+    plan = json.loads(
+        run("reassign", "drain-broker", small, "--broker", 1, "--log-dirs", dirs, "--json")
+    )
     assert plan["bytes_moved"] == 70
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["drain-broker", "-b", 4, "-b", 4], "the broker is named twice"),
-        (["drain-broker", "-b", 9], "no such broker; the cluster has 1, 2, 3, 4, got 9"),
-        (["add-broker", "-b", 9], "no such broker; the cluster has 1, 2, 3, 4, got 9"),
+        (["drain-broker", "--broker", 4, "--broker", 4], "the broker is named twice"),
+        (["drain-broker", "--broker", 9], "no such broker; the cluster has 1, 2, 3, 4, got 9"),
+        (["add-broker", "--broker", 9], "no such broker; the cluster has 1, 2, 3, 4, got 9"),
         (["rebalance", "--pin", "x"], "pin: no such topic, got 'x'"),
         (["change-rf", "-r", 5], r"no feasible plan (replication factor): 5 replicas need"),
         (["change-rf", "-r", 2, "--topic", "x"], "topic: no such topic, got 'x'"),
         (["rebalance", "--tolerance", "bytes=-1"], "tolerance.bytes: must be a fraction"),
         (["rebalance", "--throttle", 0], "--throttle: must be at least 1"),
-        (["rebalance", "-k", 0], "max-moves: must be at least 1"),
-        (["replace-broker", "-b", 1, "--by", 1], "cannot take over from itself"),
+        (["rebalance", "--max-moves", 0], "max-moves: must be at least 1"),
+        (["replace-broker", "--broker", 1, "--by", 1], "cannot take over from itself"),
     ],
 )
 def test_what_is_refused(file, words, said) -> None:
@@ -181,7 +183,9 @@ esac
 
 def test_the_scripts_of_a_plan(file, tmp_path) -> None:
     """Batch after batch, each until it is through; back in reverse; stopped by the tool's words."""
-    run("reassign", "rebalance", file, "--out", tmp_path / "plan", "-k", 3, "--throttle", 7)
+    run(
+        "reassign", "rebalance", file, "--out", tmp_path / "plan", "--max-moves", 3, "--throttle", 7
+    )
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("reassign-partitions", "leader-election"):

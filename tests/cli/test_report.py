@@ -45,13 +45,13 @@ def test_the_page_goes_into_the_runs_folder(out, monkeypatch) -> None:
 
 def test_json_is_one_documented_object(out, tmp_path) -> None:
     """Format and version first; the same in a file; ranges, causes, advice and groups are there."""
-    found = json.loads(run(str(out), "-f", "json").stdout)
+    found = json.loads(run(str(out), "--format", "json").stdout)
     assert (found["format"], found["version"]) == ("partage-report", 2)
     assert found["lost_partition_seconds"]["low"] < found["lost_partition_seconds"]["high"]
     assert {g["name"] for g in found["groups"]} >= {NASTY}
     assert found["groups"][0]["advice"][0]["lines"]
     assert sum(c["rebalances"] for c in found["causes"]) == 24
-    assert run(str(out), "-f", "json", "-o", str(tmp_path / "r.json")).exit_code == 0
+    assert run(str(out), "--format", "json", "-o", str(tmp_path / "r.json")).exit_code == 0
     assert json.loads((tmp_path / "r.json").read_text(encoding="utf-8")) == found
 
 
@@ -61,7 +61,7 @@ def test_the_terminal_says_the_same_in_short(out, tmp_path) -> None:
     for words in ("coverage", "Rebalances caused", "group.protocol=consumer", NASTY,
                   "cooperative/cooperative-sticky", "would have saved"):  # fmt: skip
         assert words in text, words
-    assert run(str(out), "-f", "terminal", "-o", str(tmp_path / "r.txt")).exit_code == 0
+    assert run(str(out), "--format", "terminal", "-o", str(tmp_path / "r.txt")).exit_code == 0
     assert "group.protocol=consumer" in (tmp_path / "r.txt").read_text(encoding="utf-8")
 
 
@@ -71,8 +71,8 @@ def test_the_terminal_says_the_same_in_short(out, tmp_path) -> None:
         (["--run", "nope"], "no run 'nope'"),
         (["--format", "json", "--open"], "only a page can be opened"),
         (["--out", "no/such/folder/r.html"], "cannot be written"),
-        (["-f", "json", "--out", "no/such/folder/r.json"], "cannot be written"),
-        (["-f", "terminal", "--out", "no/such/folder/r.txt"], "cannot be written"),
+        (["--format", "json", "--out", "no/such/folder/r.json"], "cannot be written"),
+        (["--format", "terminal", "--out", "no/such/folder/r.txt"], "cannot be written"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(out, arguments, said) -> None:

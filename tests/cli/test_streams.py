@@ -41,7 +41,7 @@ def _run(*arguments: object, code: int = 0) -> str:
 
 def test_settings_and_assignors_stand_side_by_side(file: Path) -> None:
     """A line for each combination, with the seconds that the tasks were away."""
-    output = _run(file, "-a", "high-availability", "-s", "num.standby.replicas=0,1")
+    output = _run(file, "-a", "high-availability", "--sweep", "num.standby.replicas=0,1")
     rows = [line.split() for line in output.splitlines() if line.startswith("high-availability")]
     assert [row[1:4] for row in rows] == [["0", "336.2", "168.1"], ["1", "96.2", "48.1"]]
 
@@ -61,7 +61,7 @@ def test_the_page_shows_warm_ups_and_needs_no_network(file: Path, tmp_path: Path
     changed = {**APP, "name": "<script>x</script>"}
     file.write_text(json.dumps(changed), "utf-8")
     page = tmp_path / "page.html"
-    _run(file, "-s", "num.standby.replicas=0,1", "-o", page)
+    _run(file, "--sweep", "num.standby.replicas=0,1", "-o", page)
     text = page.read_text("utf-8")
     assert "<script" not in text
     assert "http:" not in text
@@ -132,8 +132,8 @@ def test_settings_that_kafka_refuses_are_refused(file: Path) -> None:
     """A value out of bounds is one line and exit code 1; a sweep without values is wrong usage."""
     with pytest.raises(InvalidConfigError):
         read_application({**APP, "settings": {"max.warmup.replicas": 0}})
-    _run(file, "-s", "max.warmup.replicas=0", code=1)
-    _run(file, "-s", "max.warmup.replicas=", code=2)
+    _run(file, "--sweep", "max.warmup.replicas=0", code=1)
+    _run(file, "--sweep", "max.warmup.replicas=", code=2)
     _run(file, "-a", "no-such", code=1)
 
 
@@ -158,19 +158,19 @@ def test_unknown_racks_are_reported(tmp_path: Path) -> None:
     shown, said = _output(tmp_path, APP)
     assert shown.splitlines()[2].split()[-4] == "-"
     assert "rack" not in said
-    shown, said = _output(tmp_path, RACKED, "-s", f"{STRATEGY}=none,min_traffic")
+    shown, said = _output(tmp_path, RACKED, "--sweep", f"{STRATEGY}=none,min_traffic")
     assert ">= " in shown
     assert "the racks of these topics are unknown: counts-words-changelog" in said
     # Without standbys nobody looks at the racks of changelogs.
     assert "no effect" not in said
-    more = ("-s", "num.standby.replicas=1", "-s", f"{STRATEGY}=min_traffic")
+    more = ("--sweep", "num.standby.replicas=1", "--sweep", f"{STRATEGY}=min_traffic")
     assert (
         f"{STRATEGY} has no effect: the racks are unknown of counts-words-changelog"
         in _output(tmp_path, RACKED, *more)[1]
     )
     homeless = {**RACKED, "clients": {"a": {"rack": "r1"}, "b": {}}}
     assert "no effect: b has none" in _output(
-        tmp_path, homeless, "-s", f"{STRATEGY}=min_traffic"
+        tmp_path, homeless, "--sweep", f"{STRATEGY}=min_traffic"
     )[1]  # fmt: skip
     whole = {**RACKED, "racks": {**RACKED["racks"], "counts-words-changelog": [["r1"]] * 4}}
     shown, said = _output(tmp_path, whole, *more)
@@ -184,7 +184,7 @@ def test_a_narrow_terminal_gets_every_figure(file: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(console, "interactive", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
-    sweep = ("-s", "num.standby.replicas=0,1", "-s", "max.warmup.replicas=1,2")
+    sweep = ("--sweep", "num.standby.replicas=0,1", "--sweep", "max.warmup.replicas=1,2")
     output = " ".join(_run(file, *sweep).split())
     assert "high-availability, num.standby.replicas=0, max.warmup.replicas=1" in output
     assert "away s 336.2, worst s 168.1, restored 2.4 GB" in output
@@ -195,7 +195,15 @@ def test_what_the_numbers_of_tasks_mean_and_what_happens(file: Path, tmp_path: P
     """Sub-topologies below the table and on the page, and there the events too; ties are named."""
     assert "sub-topology 0: reads lines, keeps words" in _run(file)
     page = tmp_path / "page.html"
-    _run(file, "-s", "max.warmup.replicas=2,3", "-s", "num.standby.replicas=0,1", "-o", page)
+    _run(
+        file,
+        "--sweep",
+        "max.warmup.replicas=2,3",
+        "--sweep",
+        "num.standby.replicas=0,1",
+        "-o",
+        page,
+    )
     text = page.read_text("utf-8")
     assert "0: reads lines, keeps words" in text
     assert "600 s: crash b without its disk back after 120 s" in text

@@ -97,14 +97,22 @@ def test_the_decision_is_that_of_the_whole_leader() -> None:
 
 def test_the_balance_factor_of_the_document_can_be_swept(file: Path) -> None:
     """With a factor of 4 everything stays; other assignors have no such setting."""
-    command = (file, "--decide", "-a", "kip-441-document", "-s", "balance_factor=1,4", "--json")
+    command = (
+        file,
+        "--decide",
+        "-a",
+        "kip-441-document",
+        "--sweep",
+        "balance_factor=1,4",
+        "--json",
+    )
     one, four = json.loads(_run(*command).stdout)
     assert one["settings"] == {"balance_factor": "1"}
     assert four["clients"]["a1"]["active"] == ["0_0", "0_1", "0_2", "0_3"]
     assert one["clients"]["a1"]["active"] == ["0_0", "0_2", "0_3"]
-    done = _run(file, "--decide", "-a", "sticky", "-s", "balance_factor=2", code=1)
+    done = _run(file, "--decide", "-a", "sticky", "--sweep", "balance_factor=2", code=1)
     assert "kip-441-document only" in done.stderr.replace("\n", " ")
-    done = _run(file, "--decide", "-a", "kip-441-document", "-s", "balance_factor=x", code=1)
+    done = _run(file, "--decide", "-a", "kip-441-document", "--sweep", "balance_factor=x", code=1)
     assert "whole number >= 1" in done.stderr.replace("\n", " ")
 
 
@@ -126,10 +134,10 @@ def test_more_standbys_than_clients_are_a_warning_with_the_possible_number(file:
     output = (
         "num.standby.replicas=5 is not possible on 3 clients: each task gets at most 2 standbys"
     )
-    assert output in _run(file, "--decide", "-s", "num.standby.replicas=5").stderr.replace(
+    assert output in _run(file, "--decide", "--sweep", "num.standby.replicas=5").stderr.replace(
         "\n", " "
     )
-    assert "not possible" not in _run(file, "--decide", "-s", "num.standby.replicas=2").stderr
+    assert "not possible" not in _run(file, "--decide", "--sweep", "num.standby.replicas=2").stderr
     plain = {
         **STATE,
         "seconds": 60,

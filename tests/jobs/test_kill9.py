@@ -29,7 +29,7 @@ def _killed(folder: Path, out: Path, seconds: float, line: str = "decoding") -> 
     """Start a replay, and kill it and all that it started some seconds after it said ``line``."""
     command = [sys.executable, "-m", "partage", "replay", str(folder), "--out", str(out)]
     with subprocess.Popen(
-        [*command, "--no-report", "-p", *POLICIES],
+        [*command, "--no-report", "--policy", *POLICIES],
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True,
     ) as process:  # fmt: skip
         assert process.stderr is not None

@@ -67,7 +67,7 @@ def test_the_command_prints_the_same_table_with_and_without_spark(
     tables = []
     for more in ([], ["--master", master]):
         done = CliRunner().invoke(
-            app, ["streams", str(file), "-q", "-s", "num.standby.replicas=0,1,2", *more]
+            app, ["streams", str(file), "-q", "--sweep", "num.standby.replicas=0,1,2", *more]
         )
         assert done.exit_code == 0, done.output
         tables.append(done.stdout)

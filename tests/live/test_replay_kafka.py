@@ -82,7 +82,7 @@ def test_spark_reads_the_group_log_of_a_broker(broker, tmp_path):
     jars = ",".join(str(one) for one in (tmp_path / "jars").iterdir())
     done = subprocess.run(
         [sys.executable, "-m", "partage", "replay", f"kafka://{broker.bootstrap}", "--json",
-         "--out", str(tmp_path / "run"), "--conf", f"spark.jars={jars}", "-p", "eager/range"],
+         "--out", str(tmp_path / "run"), "--conf", f"spark.jars={jars}", "--policy", "eager/range"],
         capture_output=True, text=True, check=False, env=dict(os.environ),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

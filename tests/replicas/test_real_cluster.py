@@ -93,7 +93,7 @@ def test_a_broker_is_drained_and_stopped(count, factor, tmp_path) -> None:
         plan = partage(
             "drain-broker",
             cluster.bootstrap,
-            "-b",
+            "--broker",
             1,
             "--max-moves",
             3 * factor,
@@ -191,12 +191,12 @@ def test_every_command_on_six_brokers_with_two_disks_each(tmp_path) -> None:
         records = [(i % 24 if i % 3 else i % 5, None, f"v{i} {letters}") for i in range(RECORDS)]
         cluster.produce("orders", records)
         for number, words in enumerate([
-            ("rebalance", "-t", "disk-bytes=0.02", "-t", "disk-replicas=0.6"),
-            ("drain-broker", "-b", 1),
-            ("add-broker", "-b", 1),
+            ("rebalance", "--tolerance", "disk-bytes=0.02", "--tolerance", "disk-replicas=0.6"),
+            ("drain-broker", "--broker", 1),
+            ("add-broker", "--broker", 1),
             ("change-rf", "-r", 2, "--topic", "orders"),
             ("change-rf", "-r", 3, "--topic", "orders"),
-            ("replace-broker", "-b", 2, "--by", 5, "--throttle", 30_000_000),
+            ("replace-broker", "--broker", 2, "--by", 5, "--throttle", 30_000_000),
             ("fix-racks",),
             ("elect-leaders",),
         ]):  # fmt: skip
@@ -223,7 +223,7 @@ def test_every_command_on_six_brokers_with_two_disks_each(tmp_path) -> None:
                 back = as_asked(out, "rollback")[1]
                 now = disks(cluster)
                 assert {key: now[key] for key in back} == back
-        partage("drain-broker", cluster.bootstrap, "-b", 1, "--out", tmp_path / "last")
+        partage("drain-broker", cluster.bootstrap, "--broker", 1, "--out", tmp_path / "last")
         scripted(cluster, tools, tmp_path / "last")
         assert not any(1 in row for topic in replicas(cluster).values() for row in topic.values())
         cluster.brokers[0].stop()

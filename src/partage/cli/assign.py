@@ -13,6 +13,7 @@ import typer
 
 from partage.cli.command_errors import FAILED, FAILED_JUDGE
 from partage.cli.console import first_of, interactive, name, out, show, tell, warn, write_json
+from partage.cli.options import AsJson, StrategyConfig, strategy_option, with_options
 from partage.cli.problems import (
     DEFAULT,
     STDIN,
@@ -108,38 +109,29 @@ def _chosen(
     return registry.find(names or [DEFAULT]), None
 
 
-def assign(  # noqa: PLR0917 - options are given by name on a command line
+@with_options
+def assign(
     problem: Annotated[
         Path | None,
         typer.Argument(
             metavar="PROBLEM.json", help="Problem as JSON; - reads stdin.", show_default=False
         ),
     ] = None,
+    *,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(
-            "--strategy", "-s", metavar="NAME",
-            help="Strategy, Java class name, or package.module:Class. A list with commas as in "
-            "Kafka's configuration, or repeated for a list of which the first that exists counts. "
-            "Without it the problem's `strategy` counts, else what its members' `strategies` "
-            "agree on, else range.",
-            show_default=False,
+        strategy_option(
+            "Also a Java class name, or package.module:Class. A list with commas as in Kafka's "
+            "configuration; repeated, the first that exists decides. "
+            "Without it the problem's `strategy` decides, else what its members' `strategies` "
+            "agree on, else range."
         ),
     ] = None,
     jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="One problem a line in, one answer a line out.")
+        bool, typer.Option("--jsonl", help="One problem a line in, one result a line out.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, on a terminal too.")
-    ] = False,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config", "-c", metavar="KEY=VALUE",
-            help="A setting of the leader's strategy; repeatable. One without effect is an error.",
-            show_default=False,
-        ),
-    ] = None,
+    as_json: AsJson = False,
+    config: StrategyConfig = None,
     as_documented: Annotated[
         bool,
         typer.Option(
@@ -148,7 +140,7 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
             "its document has it. The judge objects.",
         ),
     ] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Assign partitions to members: the plan of a strategy.
 
     A problem is a JSON object with `topics` and `members`.

@@ -12,10 +12,15 @@ import typer
 
 from partage.cli.console import first_of, name, show, tell, write_json
 from partage.cli.key_results import shown
-from partage.cli.options import CONF, CONFIG, MASTER, PROPERTY, properties_of, spark_settings
+from partage.cli.options import (
+    ClusterOptions,
+    OutputOptions,
+    SparkOptions,
+    output_option,
+    topic_option,
+    with_options,
+)
 from partage.cli.progress import working
-from partage.keys.audit.client_names import called, narrowed, remedy
-from partage.keys.audit.writers import FEWEST_KEYS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,33 +46,33 @@ _STAGES = {
 }
 
 
-_WHERE = typer.Argument(
-    metavar="CAPTURE|TOPICS",
-    help="A capture, Parquet with topic, partition, offset, timestamp_ms and key, or "
-    "kafka://host:port/topic,topic.",
-)
-_TOPIC = typer.Option("--topic", "-t", help="Only this topic; repeatable.", show_default=False)
-_JOIN = typer.Option(
-    "--join", "-j", metavar="A,B", show_default=False,
-    help="Topics meant to be joined; repeatable.",
-)  # fmt: skip
-_ALL_JOINS = typer.Option("--all-joins", help="Also topics that are only read together.")
-_OUT = typer.Option("--out", "-o", help="Folder for audit.html and audit.json.", show_default=False)
-
-
+@with_options
 def audit(
-    where: Annotated[str, _WHERE],
+    where: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CAPTURE|TOPICS", show_default=False,
+            help="A capture, Parquet with topic, partition, offset, timestamp_ms and key, or "
+            "kafka://host:port/topic,topic.",
+        ),
+    ] = None,
     *,
-    topic: Annotated[list[str] | None, _TOPIC] = None,
-    join: Annotated[list[str] | None, _JOIN] = None,
-    all_joins: Annotated[bool, _ALL_JOINS] = False,
-    to: Annotated[Path | None, _OUT] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-    command_config: Annotated[Path | None, CONFIG] = None,
-    properties: Annotated[list[str] | None, PROPERTY] = None,
-    master: Annotated[str | None, MASTER] = None,
-    conf: Annotated[list[str] | None, CONF] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    topic: Annotated[
+        list[str] | None,
+        topic_option("Repeatable. Without it, all topics of the input."),
+    ] = None,
+    join: Annotated[
+        list[str] | None,
+        typer.Option("--join", "-j", metavar="A,B", show_default=False,
+                     help="Topics meant to be joined; repeatable."),
+    ] = None,
+    all_joins: Annotated[
+        bool, typer.Option("--all-joins", help="Also topics that are only read together.")
+    ] = False,
+    to: Annotated[Path | None, output_option("Folder for audit.html and audit.json.")] = None,
+    output: OutputOptions,
+    cluster: ClusterOptions,
+    spark: SparkOptions,
 ) -> None:  # fmt: skip
     """Find the partitioner that wrote each topic, and check the joins between topics.
 
@@ -80,9 +85,9 @@ def audit(
 
         partage audit capture/ --join orders,customers --json
 
-        partage audit kafka://broker:9092/orders,customers --join orders,customers --out audited
+        partage audit -b broker:9092 -t orders -t customers --join orders,customers --out audited
 
-        partage audit kafka://broker:9093/orders --command-config client.properties
+        partage audit -b broker:9093 --topic orders --command-config client.properties
 
     In a capture, topics that a group reads together are compared too. They count as meant to be
     joined where a streams group's topology joins them, or where they share keys and have as
@@ -93,18 +98,21 @@ def audit(
     """
     from partage.jobs.audit.audit import audit_topics
 
+    if cluster.bootstrap_server is not None and not topic:
+        raise typer.BadParameter("--bootstrap-server needs topics", param_hint="--topic")
+    where = cluster.input_or_cluster(where, "CAPTURE|TOPICS", topic or ())
     joins = [[t.strip() for t in some.split(",") if t.strip()] for some in join or ()]
     for some in joins:
         if len(set(some)) < 2:
             raise typer.BadParameter("needs two topics or more: a,b", param_hint="--join")
-    with working(_STAGES, quiet=quiet or as_json) as progress:
+    with working(_STAGES, quiet=output.quiet or output.as_json) as progress:
         found = audit_topics(
-            where, topics=topic, joins=joins, progress=progress, master=master,
-            conf=spark_settings(conf or []), kafka=properties_of(command_config, properties),
+            where, topics=topic, joins=joins, progress=progress, master=spark.master,
+            conf=spark.settings(), kafka=cluster.client_properties(),
         )  # fmt: skip
     if to is not None:
         _write(found, to, where)
-    if as_json:
+    if output.as_json:
         write_json(_as_json(found), indent=2)
     else:
         _print(found, all_joins=all_joins)
@@ -257,6 +265,8 @@ def writers(t: TopicAudit) -> str:
 
 
 def _client(w: dict[str, Any], keyless: str = "") -> str:
+    from partage.keys.audit.client_names import called, narrowed
+
     return called(narrowed(w["clients"], keyless), w["hash"], w["hashes"])
 
 
@@ -299,6 +309,8 @@ def findings(t: TopicAudit) -> list[str]:
 
 def undecided(topics: Sequence[TopicAudit]) -> list[str]:
     """Return sentences about what the keys cannot decide, with the topics."""
+    from partage.keys.audit.writers import FEWEST_KEYS
+
     one = [t.topic for t in topics if t.status == "one partition"]
     few = [t.topic for t in topics if t.status == "too few keys"]
     lines = []
@@ -316,6 +328,8 @@ def _what_to_do(t: TopicAudit) -> str:
     if t.topic.endswith((_CHANGELOG, _REPARTITION)):
         return ("Kafka Streams writes this topic itself, each task its own partition: it follows "
                 "from the topics that the task reads; mend those")  # fmt: skip
+    from partage.keys.audit.client_names import remedy
+
     return remedy([w["partitioners"] for w in t.writers])
 
 
@@ -328,6 +342,8 @@ def _examples(t: TopicAudit, reason: str, count: int) -> str:
 
 def join_words(broken: Broken, groups: Sequence[str]) -> list[str]:
     """Return the reason of a broken join, keys that show it with their topics, and the remedy."""
+    from partage.keys.audit.client_names import remedy
+
     one, other = broken.topics
     read = f" (read together by {', '.join(first_of(groups))})" if groups else ""
     lines = [f"join of {one} and {other}{read}: {broken.words}"]

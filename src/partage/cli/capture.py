@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.console import name, out, tell, write_json
-from partage.cli.options import CONFIG, PROPERTY, settings_of
+from partage.cli.options import ClusterOptions, OutputOptions, output_option, with_options
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -21,25 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["capture"]
 
 
-def capture(  # noqa: PLR0917 - typer's options are parameters
-    to: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the capture; may be one to go on with.")
-    ],
-    bootstrap: Annotated[
-        str | None,
-        typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT", show_default=False,
-                     help="A running cluster; several brokers with commas."),
-    ] = None,
+@with_options
+def capture(
+    *,
+    to: Annotated[Path, output_option("Folder of the capture; may be one to go on with.")],
+    cluster: ClusterOptions,
     log_dir: Annotated[
         list[Path] | None,
-        typer.Option("--log-dir", show_default=False,
+        typer.Option("--log-dir", metavar="FOLDER", show_default=False,
                      help="Copied files instead: folder of __consumer_offsets-*; repeatable."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until stopped.")
     ] = False,
-    command_config: Annotated[Path | None, CONFIG] = None,
-    properties: Annotated[list[str] | None, PROPERTY] = None,
     metadata_every: Annotated[
         float,
         typer.Option("--metadata-every", metavar="SECONDS", help="Between looks at the metadata."),
@@ -48,8 +42,7 @@ def capture(  # noqa: PLR0917 - typer's options are parameters
         float,
         typer.Option("--roll-every", metavar="SECONDS", help="Write a file at the latest after."),
     ] = 60.0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on the way.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The manifest on stdout.")] = False,
+    output: OutputOptions,
 ) -> None:  # fmt: skip
     """Record a cluster's groups: what `partage replay` reads.
 
@@ -59,7 +52,7 @@ def capture(  # noqa: PLR0917 - typer's options are parameters
 
         partage capture --bootstrap-server broker:9092 --out capture
 
-        partage capture -b broker:9093 --command-config client.properties --out capture --follow
+        partage capture -b broker:9093 --command-config client.properties -o capture --follow
 
         partage capture --log-dir /copies/broker-1 --log-dir /copies/broker-2 --out capture
 
@@ -69,6 +62,7 @@ def capture(  # noqa: PLR0917 - typer's options are parameters
     """
     from partage.capture.writing import CaptureWriter
 
+    bootstrap = cluster.bootstrap_server
     if (bootstrap is None) == (not log_dir):
         what = "give either --bootstrap-server or --log-dir"
         raise typer.BadParameter(what)
@@ -79,7 +73,7 @@ def capture(  # noqa: PLR0917 - typer's options are parameters
             raise InvalidConfigError(option, "must be between 0.01 and 86400 seconds", value)
     if bootstrap is not None:
         manifest = _live(
-            bootstrap, settings_of(command_config, properties), to, follow=follow, quiet=quiet,
+            bootstrap, cluster.connection(), to, follow=follow, quiet=output.quiet,
             pace=(metadata_every, roll_every),
         )  # fmt: skip
     else:
@@ -88,7 +82,7 @@ def capture(  # noqa: PLR0917 - typer's options are parameters
         with CaptureWriter(to) as writer:
             capture_log_dirs(log_dir or [], writer)
         manifest = writer.manifest
-    _shown(manifest, to, as_json=as_json, quiet=quiet)
+    _shown(manifest, to, as_json=output.as_json, quiet=output.quiet)
 
 
 def _live(

@@ -10,6 +10,7 @@ import typer
 
 from partage.cli.command_errors import FAILED_JUDGE
 from partage.cli.console import first_of, name, shortened, show, warn, write_json
+from partage.cli.options import AsJson, StrategyConfig, strategy_option, with_options
 from partage.cli.problems import problem_of, read_problem, settings
 
 if TYPE_CHECKING:
@@ -30,27 +31,18 @@ _COLUMNS = (
 )
 
 
+@with_options
 def compare(
     problem: Annotated[
         Path, typer.Argument(metavar="PROBLEM.json", help="Problem as JSON; - reads stdin.")
     ],
+    *,
     strategy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--strategy", "-s", metavar="NAME", show_default=False,
-            help="Only these; repeatable. Without it, all of them.",
-        ),
+        list[str] | None, strategy_option("Repeatable; without it, all strategies.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config", "-c", metavar="KEY=VALUE",
-            help="A setting of a strategy; repeatable. One without effect is an error.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:  # fmt: skip
+    as_json: AsJson = False,
+    config: StrategyConfig = None,
+) -> None:
     """Compare strategies on the same problem, side by side.
 
     A star marks the best value of a column. A strategy that refuses the problem says why; a

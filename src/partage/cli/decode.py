@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from partage.cli.console import tell, write_json
+from partage.cli.options import GroupPatterns, with_options
 
 __all__ = ["decode", "decoded"]
 
 
+@with_options
 def decode(
     source: Annotated[
         Path,
@@ -22,18 +25,15 @@ def decode(
             help="A Parquet file with a capture's columns, a folder of them, or a capture.",
         ),
     ],
+    *,
     kinds: Annotated[
         list[str] | None,
         typer.Option(
-            "--type", "-t", metavar="TYPE",
-            help="Only records of this type, by name or number; repeatable.", show_default=False,
+            "--type", metavar="TYPE",
+            help="Record type, by name or number; repeatable.", show_default=False,
         ),
     ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", "-g", metavar="GROUP", show_default=False,
-                     help="Only records of this group; repeatable."),
-    ] = None,
+    group: GroupPatterns = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many lines.",
                                  show_default=False)
@@ -49,13 +49,13 @@ def decode(
 
         partage decode consumer_offsets.parquet --type GROUP_METADATA
 
-        partage decode capture/ -t 2 -g orders-service | jq .value.members
+        partage decode capture/ --type 2 -g orders-service | jq .value.members
 
     A record that cannot be decoded is a line too: `partition`, `offset` and `error`; stderr
     counts them at the end, and no filter hides them. The exit code stays 0: the log is what it is.
     """
     numbers = _types(kinds)
-    wanted = set(group or ())
+    wanted = group or ()
     counts: Counter[str] = Counter()
     if limit == 0:
         return
@@ -63,7 +63,7 @@ def decode(
         bad = "error" in line
         if numbers is not None and not bad and line["key_version"] not in numbers:
             continue
-        if wanted and not bad and _group_of(line["key"]) not in wanted:
+        if wanted and not bad and not _is_of(line["key"], wanted):
             continue
         write_json(line)
         counts["bad" if bad else "good"] += 1
@@ -108,8 +108,12 @@ def _line(
         return {"partition": partition, "offset": offset, "error": str(e)}
 
 
-def _group_of(key: Mapping[str, Any]) -> object:
-    return key.get("group", key.get("groupId"))
+def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
+    """Return whether a record's group has one of the names, or matches one of the patterns."""
+    group = key.get("group", key.get("groupId"))
+    return isinstance(group, str) and any(
+        group == pattern or fnmatchcase(group, pattern) for pattern in patterns
+    )
 
 
 def _types(kinds: list[str] | None) -> set[int] | None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from partage.cli.compare import shown_comparison
 from partage.cli.console import interactive, name, out, short_name, show, tell, write_json
-from partage.cli.options import CONFIG, PROPERTY, settings_of
+from partage.cli.options import (
+    AsJson,
+    ClusterOptions,
+    GroupPatterns,
+    strategy_option,
+    with_options,
+)
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -51,30 +56,22 @@ class _Look:
     compared: Comparison | None = None
 
 
-def groups(  # noqa: PLR0917 - typer's options are parameters
-    bootstrap: Annotated[
-        str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT", help="The cluster.")
-    ],
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", "-g", show_default=False,
-                     help="Only groups of this pattern, e.g. 'orders-*'; repeatable."),
-    ] = None,
+@with_options
+def groups(
+    *,
+    cluster: ClusterOptions,
+    group: GroupPatterns = None,
     strategy: Annotated[
-        list[str] | None,
-        typer.Option("--strategy", "-s", show_default=False,
-                     help="Compare with these; repeatable."),
+        list[str] | None, strategy_option("Compare with this one; repeatable.")
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", "-c", help="Compare with every strategy.")
+        bool, typer.Option("--compare", help="Compare with every strategy.")
     ] = False,
-    command_config: Annotated[Path | None, CONFIG] = None,
-    properties: Annotated[list[str] | None, PROPERTY] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Look repeatedly.")] = False,
     every: Annotated[
         float, typer.Option("--every", metavar="SECONDS", help="Between two looks.")
     ] = 2.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line a look.")] = False,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show the owners of each partition, their lag, and what each strategy would do.
 
@@ -85,9 +82,11 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
     **lag**: records between the committed offset and the end of the partition. **load**: records
     a second that arrive, measured between two looks. **optimum**: the most even plan that there
     is, and the fewest moves to it, proven. What each strategy would do stands below a group that
-    could be evener, and with `-c` or `-s`; `*` marks the best figure of a column. Share groups are
-    not compared: several members have one partition, and nothing is committed by offset; nor are
-    streams groups, which share tasks: a member owns what its active tasks read.
+    could be evener, and with `--compare` or `-s`; `*` marks the best figure of a column.
+
+    Share groups are not compared: several members have one partition, and nothing is committed by
+    offset. Streams groups are not compared: they share tasks, and a member owns what its active
+    tasks read. `--json` prints a line a look.
 
     Nothing is changed, no group is joined; the account needs DESCRIBE on groups and topics.
     """
@@ -101,8 +100,7 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
 
     for one in strategy or ():
         registry.load(one)  # a name that is wrong is said before a cluster is asked
-    settings = settings_of(command_config, properties)
-    with ClusterConnection(bootstrap, settings) as connection:
+    with ClusterConnection(cluster.brokers(), cluster.connection()) as connection:
         before: tuple[float, Mapping[Partition, int]] | None = None
         last: list[_Look] | None = None
         while True:

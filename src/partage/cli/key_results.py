@@ -1,15 +1,18 @@
-"""The answer of `partage keys INPUT`: on the terminal, as JSON, and as tables."""
+"""The result of `partage keys INPUT`: on the terminal, as JSON, and as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from partage.cli.console import name, show, write_json
+from partage.cli.options import OptionGroup, OutputOptions, SparkOptions, partitions_option
 from partage.cli.progress import working
 from partage.errors import InvalidConfigError
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
     from partage.jobs.keys.analysis import KeySpread
 
-__all__ = ["Asked", "advice", "shown", "spread"]
+__all__ = ["KeyOptions", "advice", "shown", "spread"]
 
 _MOST_HOURS = 5
 _PAGE = "keys.html"
@@ -30,27 +33,86 @@ _STAGES = {
 }
 
 
-class Asked(NamedTuple):
-    """What the command was given; see `partage.jobs.keys.analysis.analyse_keys`."""
+@dataclass(frozen=True, kw_only=True)
+class KeyOptions(OptionGroup):
+    """The key of an input, and what `partage.jobs.keys.analysis.analyse_keys` computes of it."""
 
-    where: str
-    key: str
-    value: str | None
-    time: str | None
-    partitions: list[int]
-    partitioner: str
-    serializer: str | None
-    top: int
-    max_share: float | None
-    max_rate: float | None
-    approximate: bool
-    master: str | None = None
-    conf: Mapping[str, str] | None = None
-    kafka: Mapping[str, str] | None = None
+    key: Annotated[
+        str | None,
+        typer.Option("--key", "-k", show_default=False,
+                     help="Column that becomes the key, or a path to it: meta.tenant. Without "
+                     "INPUT the key itself."),
+    ] = None  # fmt: skip
+    partitions: Annotated[str, partitions_option("Several with commas.", "N,N,...")] = "6,12,24,48"
+    partitioner: Annotated[
+        str,
+        typer.Option("--partitioner", metavar="NAME",
+                     help="Partitioner: see --list; or package.module:Class."),
+    ] = "murmur2"  # fmt: skip
+    serializer: Annotated[
+        str | None,
+        typer.Option("--serializer", metavar="TYPE", show_default=False,
+                     help="How numbers become bytes: string, short, int, long, float, double."),
+    ] = None  # fmt: skip
+    value: Annotated[
+        str | None,
+        typer.Option("--value", metavar="COLUMN", help="Column whose bytes count too.",
+                     show_default=False),
+    ] = None  # fmt: skip
+    time: Annotated[
+        str | None,
+        typer.Option("--time", metavar="COLUMN", help="Column of times: load by hour.",
+                     show_default=False),
+    ] = None  # fmt: skip
+    top: Annotated[int, typer.Option("--top", min=1, max=10_000, help="Hottest keys shown.")] = 10
+    max_share: Annotated[
+        float | None,
+        typer.Option("--max-share", min=0.0, max=1.0, show_default=False,
+                     help="Find the fewest partitions that keep the hottest within this share."),
+    ] = None  # fmt: skip
+    max_rate: Annotated[
+        float | None,
+        typer.Option("--max-rate", min=0.0, show_default=False,
+                     help="The same in records per second of the hottest; needs --time."),
+    ] = None  # fmt: skip
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Drop rare keys early: faster, counts may be low.")
+    ] = False
+
+    def counts(self) -> list[int]:
+        """Return the partition counts.
+
+        Raises:
+            BadParameter: one is no whole number.
+
+        >>> KeyOptions(partitions="6, 12").counts()
+        [6, 12]
+        """
+        try:
+            return [int(part) for part in self.partitions.split(",") if part.strip()]
+        except ValueError:
+            raise typer.BadParameter("whole numbers with commas between: 6,12",
+                                     param_hint="--partitions") from None  # fmt: skip
 
 
-def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None:
-    """Run it, print it, and write tables and page where a folder was given.
+def spread(
+    where: str,
+    options: KeyOptions,
+    *,
+    spark: SparkOptions,
+    kafka: Mapping[str, str],
+    to: Path | None,
+    output: OutputOptions,
+) -> None:
+    """Analyse an input, print the result, and write tables and page where a folder was given.
+
+    Args:
+        where: file, folder, or ``kafka://host:port/topic``.
+        options: the key and the requested figures.
+        spark: the Spark to use.
+        kafka: client properties.
+        to: folder for tables and page.
+        output: form of the result.
 
     Raises:
         PartageError: the input or a setting cannot be used.
@@ -58,17 +120,20 @@ def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None
     from partage.jobs.keys.analysis import analyse_keys
     from partage.jobs.keys.columns import InputColumns
 
-    with working(_STAGES, quiet=quiet or as_json) as progress:
+    columns = InputColumns(options.key or "key", options.value, options.time)
+    with working(_STAGES, quiet=output.quiet or output.as_json) as progress:
         found = analyse_keys(
-            asked.where, InputColumns(asked.key, asked.value, asked.time), asked.partitions,
-            partitioner=asked.partitioner, serializer=asked.serializer, top=asked.top,
-            max_share=asked.max_share, max_rate=asked.max_rate, approximate=asked.approximate,
-            progress=progress, master=asked.master, conf=asked.conf, kafka=asked.kafka,
+            where, columns, options.counts(),
+            partitioner=options.partitioner, serializer=options.serializer, top=options.top,
+            max_share=options.max_share, max_rate=options.max_rate,
+            approximate=options.approximate, progress=progress, master=spark.master,
+            conf=spark.settings(), kafka=kafka,
         )  # fmt: skip
     if to is not None:
         write_tables(found, to)
-        _write_page(found, to / _PAGE, asked)
-    if as_json:
+        title = f"{where}, column {columns.key}"
+        _write_page(found, to / _PAGE, title=title, partitioner=options.partitioner)
+    if output.as_json:
         write_json(_as_json(found), indent=1)
         return
     print_found(found)
@@ -76,7 +141,7 @@ def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None
         show(name(f"tables and page   {to / _PAGE}", "bold"))
 
 
-def _write_page(found: KeySpread, path: Path, asked: Asked) -> None:
+def _write_page(found: KeySpread, path: Path, *, title: str, partitioner: str) -> None:
     from partage.report.key_pages import write_keys_page
 
     loads = {
@@ -84,8 +149,8 @@ def _write_page(found: KeySpread, path: Path, asked: Asked) -> None:
         for n, (partition, records, _) in found.by_partition.items()
     }
     write_keys_page(
-        _as_json(found), loads, path, title=f"{asked.where}, column {asked.key}",
-        partitioner=asked.partitioner, advice=advice(found) if found.hottest else [_NO_KEY],
+        _as_json(found), loads, path, title=title,
+        partitioner=partitioner, advice=advice(found) if found.hottest else [_NO_KEY],
         keys=[shown(hot.key) for hot in found.hottest],
     )  # fmt: skip
 

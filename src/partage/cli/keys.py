@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.console import name, out, write_json
-from partage.cli.key_results import Asked, spread
-from partage.cli.options import CONF, CONFIG, PROPERTY, properties_of, spark_settings
+from partage.cli.key_results import KeyOptions, spread
+from partage.cli.options import (
+    ClusterOptions,
+    OutputOptions,
+    SparkOptions,
+    output_option,
+    topic_option,
+    with_options,
+)
 from partage.errors import InvalidConfigError, InvalidKeysError
 
 if TYPE_CHECKING:
@@ -19,12 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["keys", "serialized", "show_one_key"]
 
 _KEYS = 2000
-_MASTER = typer.Option(
-    "--master", show_default=False,
-    help="Spark's master, e.g. 'local[*]': Spark does it, however small the input.",
-)  # fmt: skip
 
 
+@with_options
 def keys(
     where: Annotated[
         str | None,
@@ -34,62 +38,18 @@ def keys(
         ),
     ] = None,
     *,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", "-k", show_default=False,
-                     help="Column that becomes the key, or a path to it: meta.tenant. Without "
-                          "INPUT the key itself."),
-    ] = None,
-    partitions: Annotated[
-        str, typer.Option("--partitions", "-p", metavar="N,N,...", help="Partition counts.")
-    ] = "6,12,24,48",
-    partitioner: Annotated[
-        str, typer.Option("--partitioner",
-                          help="Partitioner: see --list; or package.module:Class.")
-    ] = "murmur2",
-    serializer: Annotated[
-        str | None,
-        typer.Option("--serializer", show_default=False,
-                     help="How numbers become bytes: string, short, int, long, float, double."),
-    ] = None,
-    value: Annotated[
-        str | None, typer.Option("--value", help="Column whose bytes count too.",
-                                 show_default=False)
-    ] = None,
-    time: Annotated[
-        str | None, typer.Option("--time", help="Column of times: load by hour.",
-                                 show_default=False)
-    ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, max=10_000, help="Hottest keys shown.")] = 10,
-    max_share: Annotated[
-        float | None,
-        typer.Option("--max-share", min=0.0, max=1.0, show_default=False,
-                     help="Find the fewest partitions that keep the hottest within this share."),
-    ] = None,
-    max_rate: Annotated[
-        float | None,
-        typer.Option("--max-rate", min=0.0, show_default=False,
-                     help="The same in records per second of the hottest; needs --time."),
-    ] = None,
-    approximate: Annotated[
-        bool, typer.Option("--approximate", help="Drop rare keys early: faster, counts may be low.")
-    ] = False,
-    to: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for tables and a page.",
-                                  show_default=False)
-    ] = None,
+    options: KeyOptions,
+    to: Annotated[Path | None, output_option("Folder for tables and a page.")] = None,
     who_agrees: Annotated[
         bool, typer.Option("--who-agrees", help="Run all partitioners on the same keys.")
     ] = False,
     partitioners: Annotated[
         bool, typer.Option("--list", help="List the partitioners and what each equals.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    command_config: Annotated[Path | None, CONFIG] = None,
-    properties: Annotated[list[str] | None, PROPERTY] = None,
-    master: Annotated[str | None, _MASTER] = None,
-    conf: Annotated[list[str] | None, CONF] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    cluster: ClusterOptions,
+    topic: Annotated[str | None, topic_option("Of --bootstrap-server.")] = None,
+    spark: SparkOptions,
+    output: OutputOptions,
 ) -> None:  # fmt: skip
     """Show how keys spread over partitions, what a change of the count moves, and who agrees.
 
@@ -106,7 +66,9 @@ def keys(
 
         partage keys --key user-1 --partitions 12
 
-        partage keys kafka://broker:9093/orders --command-config client.properties
+    The keys of a topic:
+
+        partage keys -b broker:9093 --topic orders --command-config client.properties
 
     Files of up to 2 GiB (these columns, unpacked) are counted by threads of this process. Larger
     ones, Delta tables and topics are Spark's, and so is all else with --master or --conf.
@@ -119,26 +81,30 @@ def keys(
         partage keys --list
     """
     if who_agrees:
-        _who_agrees(as_json)
-    elif partitioners:
-        _list(partitioner, as_json=as_json)
-    elif where is None and key is not None:
-        _expect_input({
-            "--value": value, "--time": time, "--max-share": max_share, "--max-rate": max_rate,
-            "--approximate": approximate or None, "--out": to, "--command-config": command_config,
-            "--property": properties, "--master": master, "--conf": conf,
-        })  # fmt: skip
-        show_one_key(key, _numbers(partitions), partitioner, serializer, as_json=as_json)
-    elif where is None:
-        raise typer.BadParameter("give an INPUT, a --key, or say --who-agrees or --list")
-    else:
-        if key is None and not where.startswith("kafka://"):
+        _who_agrees(output.as_json)
+        return
+    if partitioners:
+        _list(options.partitioner, as_json=output.as_json)
+        return
+    if (cluster.bootstrap_server is None) != (topic is None):
+        raise typer.BadParameter("--bootstrap-server and --topic go together")
+    if where is not None or topic is not None:
+        where = cluster.input_or_cluster(where, "INPUT", [topic or ""])
+        if options.key is None and not where.startswith("kafka://"):
             raise typer.BadParameter("which column is the key?", param_hint="--key")
-        kafka = properties_of(command_config, properties)
-        asked = Asked(where, key or "key", value, time, _numbers(partitions), partitioner,
-                      serializer, top, max_share, max_rate, approximate, master,
-                      spark_settings(conf or []), kafka)  # fmt: skip
-        spread(asked, to=to, as_json=as_json, quiet=quiet)
+        kafka = cluster.client_properties()
+        spread(where, options, spark=spark, kafka=kafka, to=to, output=output)
+    elif options.key is not None:
+        _expect_input({
+            "--value": options.value, "--time": options.time, "--max-share": options.max_share,
+            "--max-rate": options.max_rate, "--approximate": options.approximate or None,
+            "--out": to, "--command-config": cluster.command_config,
+            "--property": cluster.properties, "--master": spark.master, "--conf": spark.conf,
+        })  # fmt: skip
+        show_one_key(options.key, options.counts(), options.partitioner, options.serializer,
+                     as_json=output.as_json)  # fmt: skip
+    else:
+        raise typer.BadParameter("give an INPUT, a --key, or say --who-agrees or --list")
 
 
 def _expect_input(options: Mapping[str, object]) -> None:
@@ -151,14 +117,6 @@ def _expect_input(options: Mapping[str, object]) -> None:
     if given:
         what = "needs an INPUT; without one the partition of a single key is printed"
         raise typer.BadParameter(what, param_hint=given[0])
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise typer.BadParameter("whole numbers with commas between: 6,12",
-                                 param_hint="--partitions") from None  # fmt: skip
 
 
 def _list(partitioner: str, *, as_json: bool) -> None:

@@ -1,43 +1,232 @@
-"""Options that several commands share: the cluster, Spark's settings, and replica clusters."""
+"""Options that several commands share, as groups, and the decorator that adds a group to a command.
+
+A long option has one meaning in all commands, and a short one stands for one long option. The
+first sentence of an option's help is the same in all commands; a command may add sentences.
+"""
 
 from __future__ import annotations
 
-import json
+import functools
+import inspect
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from partage.capture.secrets import HIDDEN
 from partage.cli.secrets import protect
-from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProblemError
-
-if TYPE_CHECKING:
-    from partage.model import ReplicaCluster
+from partage.errors import InvalidConfigError
 
 __all__ = [
-    "CONF", "CONFIG", "MASTER", "PROPERTY", "described", "properties_of", "read_cluster",
-    "settings_of", "spark_settings",
+    "AsJson", "ClusterOptions", "GroupPatterns", "OpenPage", "OptionGroup", "OutputOptions",
+    "Quiet", "RunId", "SparkMaster", "SparkOptions", "StrategyConfig", "output_option",
+    "partitions_option", "replication_option", "spark_settings", "strategy_option", "topic_option",
+    "with_options",
 ]  # fmt: skip
 
-_MOST_BYTES = 4 << 30
-_LONGEST = 7 * 86_400.0
-_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
+_SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
 
-CONFIG = typer.Option(
-    "--command-config", show_default=False,
-    help="A client.properties file: security.protocol, sasl.*, ssl.*, as Kafka's own tools take.",
-)  # fmt: skip
-PROPERTY = typer.Option(
-    "--property", "-X", metavar="NAME=VALUE", show_default=False,
-    help="One such property; repeatable. Secrets belong into the file: others see a command line.",
-)  # fmt: skip
-MASTER = typer.Option("--master", help="Spark's master.", show_default="local[*]")
-CONF = typer.Option(
-    "--conf", metavar="K=V", help="A setting of Spark; repeatable.", show_default=False
-)
+
+class OptionGroup:
+    """Base of option groups: dataclasses whose annotated fields are options of a command."""
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with each parameter that is an option group replaced by its options."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, type[OptionGroup]] = {}
+    parameters: list[inspect.Parameter] = []
+    for one in inspect.signature(command).parameters.values():
+        hint = hints[one.name]
+        if isinstance(hint, type) and issubclass(hint, OptionGroup):
+            groups[one.name] = hint
+            parameters += _parameters(hint)
+        else:
+            parameters.append(one.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @functools.wraps(command)
+    def run(**named: Any) -> None:
+        made = {
+            name: group(**{one.name: named.pop(one.name) for one in fields(group)})  # type: ignore[arg-type]  # a dataclass
+            for name, group in groups.items()
+        }
+        command(**named, **made)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _parameters(group: type[OptionGroup]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            one.name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[one.name],
+            default=inspect.Parameter.empty if one.default is MISSING else one.default,
+        )
+        for one in fields(group)  # type: ignore[arg-type]  # a dataclass
+    ]  # fmt: skip
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
+SparkMaster = Annotated[
+    str | None,
+    typer.Option("--master", metavar="MASTER", show_default=False,
+                 help="Spark master, for example 'local[*]'."),
+]  # fmt: skip
+RunId = Annotated[
+    str | None,
+    typer.Option("--run", metavar="ID", show_default=False,
+                 help="Run in DIR; without it the newest one."),
+]  # fmt: skip
+OpenPage = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")]
+GroupPatterns = Annotated[
+    list[str] | None,
+    typer.Option("--group", "-g", metavar="GROUP", show_default=False,
+                 help="Group name or pattern, for example 'orders-*'; repeatable."),
+]  # fmt: skip
+StrategyConfig = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", show_default=False,
+                 help="Setting of a strategy; repeatable. A setting without effect is an error."),
+]  # fmt: skip
+
+
+def strategy_option(more: str) -> Any:
+    """Return ``--strategy`` with the command's own sentences in its help."""
+    return typer.Option("--strategy", "-s", metavar="NAME", help=f"Strategy name. {more}",
+                        show_default=False)  # fmt: skip
+
+
+def topic_option(more: str = "") -> Any:
+    """Return ``--topic`` with the command's own sentences in its help."""
+    return typer.Option("--topic", "-t", metavar="TOPIC", help=f"Topic name. {more}".rstrip(),
+                        show_default=False)  # fmt: skip
+
+
+def partitions_option(more: str = "", metavar: str = "N") -> Any:
+    """Return ``--partitions`` with the command's own sentences in its help."""
+    what = f"Number of partitions. {more}".rstrip()
+    return typer.Option("--partitions", "-p", metavar=metavar, help=what)
+
+
+def replication_option(more: str = "") -> Any:
+    """Return ``--replication-factor`` with the command's own sentences in its help."""
+    return typer.Option("--replication-factor", "-r", metavar="N", show_default=False,
+                        help=f"Replicas of each partition. {more}".rstrip())  # fmt: skip
+
+
+def output_option(more: str, metavar: str = "FOLDER") -> Any:
+    """Return ``--out`` with the command's own sentences in its help."""
+    return typer.Option("--out", "-o", metavar=metavar, help=f"Output path. {more}",
+                        show_default=False)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions(OptionGroup):
+    """A running cluster, and the properties of the Kafka client that connects to it."""
+
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT", show_default=False,
+                     help="Brokers of a running cluster; several with commas."),
+    ] = None  # fmt: skip
+    command_config: Annotated[
+        Path | None,
+        typer.Option("--command-config", metavar="FILE", show_default=False,
+                     help="Client properties: security.protocol, sasl.*, ssl.*, as Kafka's own "
+                     "tools take."),
+    ] = None  # fmt: skip
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-X", metavar="NAME=VALUE", show_default=False,
+                     help="Client property; repeatable. Write secrets into the file of "
+                     "--command-config: other users can see a command line."),
+    ] = None  # fmt: skip
+
+    def client_properties(self) -> dict[str, str]:
+        """Return the client properties by Kafka's names, and hide their secrets on stderr.
+
+        Raises:
+            InvalidConfigError: the file cannot be read, or a property has no equals sign.
+        """
+        from partage.capture.properties import read_properties
+
+        found = read_properties(self.command_config, self.properties or ())
+        protect(found)
+        return found
+
+    def connection(self) -> dict[str, Any]:
+        """Return the settings of a connection to the cluster.
+
+        Raises:
+            InvalidConfigError: a file or a property cannot be used; no secret is in the message.
+        """
+        from partage.capture.properties import Properties
+        from partage.capture.security import connection_settings
+
+        return connection_settings(Properties(self.client_properties()))
+
+    def brokers(self) -> str:
+        """Return the brokers' addresses.
+
+        Raises:
+            BadParameter: no cluster is given.
+        """
+        if self.bootstrap_server is None:
+            raise typer.BadParameter("give the cluster", param_hint="--bootstrap-server")
+        return self.bootstrap_server
+
+    def input_or_cluster(self, given: str | None, what: str, topics: Iterable[str] = ()) -> str:
+        """Return the command's input: its argument, or the address of the cluster.
+
+        Args:
+            given: the argument.
+            what: name of the argument.
+            topics: topics that are read from the cluster.
+
+        Raises:
+            BadParameter: both are given, or neither.
+
+        >>> ClusterOptions(bootstrap_server="b:9092").input_or_cluster(None, "INPUT", ["a", "b"])
+        'kafka://b:9092/a,b'
+        """
+        if given is not None and self.bootstrap_server is not None:
+            raise typer.BadParameter(f"give either {what} or --bootstrap-server, not both")
+        if given is not None:
+            return given
+        if self.bootstrap_server is None:
+            raise typer.BadParameter(f"give {what} or --bootstrap-server")
+        path = ",".join(topics)
+        return f"kafka://{self.bootstrap_server}" + (f"/{path}" if path else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions(OptionGroup):
+    """The Spark that a command starts or uses."""
+
+    master: SparkMaster = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", show_default=False,
+                     help="Spark setting; repeatable."),
+    ] = None  # fmt: skip
+
+    def settings(self) -> dict[str, str]:
+        """Return Spark's settings; see `spark_settings`."""
+        return spark_settings(self.conf or [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions(OptionGroup):
+    """Form of the result, and progress."""
+
+    as_json: AsJson = False
+    quiet: Quiet = False
 
 
 def spark_settings(conf: Sequence[str]) -> dict[str, str]:
@@ -56,127 +245,9 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
     for key, equals, _ in words:
         if not equals:
             # The word may be a secret all the same; the name of a setting is none.
-            got = key if _NAME.fullmatch(key) else HIDDEN
+            got = key if _SPARK_NAME.fullmatch(key) else HIDDEN
             raise InvalidConfigError("--conf", "must be spark.something=value", got)
         if not key.startswith("spark."):
             got = f"{key}={HIDDEN}"
             raise InvalidConfigError("--conf", "must be spark.something=value", got)
     return made
-
-
-def settings_of(config: Path | None, properties: list[str] | None) -> dict[str, Any]:
-    """Return the connection settings of a cluster, by Kafka's property names.
-
-    Raises:
-        InvalidConfigError: a file or a property cannot be used; no secret is in the message.
-    """
-    from partage.capture.properties import Properties
-    from partage.capture.security import connection_settings
-
-    return connection_settings(Properties(properties_of(config, properties)))
-
-
-def properties_of(config: Path | None, properties: list[str] | None) -> dict[str, str]:
-    """Return properties of the client by Kafka's names; their secrets are hidden on stderr from
-    now on.
-
-    Raises:
-        InvalidConfigError: the file cannot be read, or a property has no equals sign.
-    """
-    from partage.capture.properties import read_properties
-
-    found = read_properties(config, properties or ())
-    protect(found)
-    return found
-
-
-def read_cluster(
-    source: str,
-    *,
-    log_dirs: Path | None = None,
-    gone: Collection[int] = (),
-    excluded: Collection[str] = (),
-    command_config: Path | None = None,
-    seconds: float | None = None,
-    earlier: Path | None = None,
-) -> ReplicaCluster:
-    """Read a capture's folder or ``cluster.jsonl`` (last line), a JSON file, or ``host:port,...``.
-
-    Raises:
-        InvalidCaptureError: there is no such file, or it is no JSON.
-        InvalidProblemError: it says something that cannot be.
-        ClusterUnreachableError: nobody answers.
-    """
-    from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
-
-    if seconds is not None and not 0 < seconds < _LONGEST:
-        raise InvalidConfigError("--write-load", "must be seconds, more than 0", seconds)
-    if (earlier is None) != (log_dirs is None or seconds is None):
-        what = "goes with --log-dirs FILE and --write-load SECONDS, and these two with it"
-        raise InvalidConfigError("--log-dirs-before", what, str(earlier))
-    given, live = described(source, command_config, seconds if earlier is None else None)
-    sizes = live
-    if log_dirs is not None:
-        sizes = sizes_from_log_dirs(_parsed(_last_object(log_dirs), log_dirs))
-    if earlier is not None and sizes is not None and seconds is not None:
-        from partage.capture.replicas import write_loads
-
-        before = sizes_from_log_dirs(_parsed(_last_object(earlier), earlier))
-        write_loads(given.get("topics", {}), before, sizes, seconds)
-    elif seconds is not None and live is None:
-        what = "a running cluster's sizes are looked at twice; of a file give --log-dirs-before"
-        raise InvalidConfigError("--write-load", what, seconds)
-    return cluster_from_json(given, log_dirs=sizes, gone=gone, excluded=excluded)
-
-
-def described(
-    source: str, command_config: Path | None = None, seconds: float | None = None
-) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
-    """Return the source's JSON unchecked, with sizes and directories from running brokers."""
-    path = Path(source)
-    if not source:
-        what = "name a capture's folder, a file, or host:port of a running cluster"
-        raise InvalidConfigError("CLUSTER", what, source)
-    if not path.exists() and ":" in source and "/" not in source:
-        for one in source.split(","):
-            if not one.rpartition(":")[2].isdecimal():
-                raise InvalidConfigError("CLUSTER", "must be host:port, ... or a file", source)
-        from partage.capture.replicas import read_replicas
-        from partage.cli.options import settings_of
-
-        settings = settings_of(command_config, None)
-        return read_replicas(source, settings, seconds=seconds)
-    if path.is_dir():
-        path /= "cluster.jsonl"
-    lines = path.suffix == ".jsonl"
-    return _parsed(_last_object(path) if lines else _text(path), path), None
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InvalidCaptureError(f"{path}: larger than {_MOST_BYTES >> 30} GiB")
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InvalidCaptureError(f"{path}: is no UTF-8 text") from None
-    except OSError as e:
-        raise InvalidCaptureError(f"{path}: {e.strerror}") from None
-
-
-def _last_object(path: Path) -> str:
-    """Return the last line that is a JSON object: Kafka's tools print sentences around it."""
-    lines = [line for line in _text(path).splitlines() if line.lstrip().startswith("{")]
-    if not lines:
-        raise InvalidCaptureError(f"{path}: no line of it is a JSON object")
-    return lines[-1]
-
-
-def _parsed(text: str, path: Path) -> Any:
-    from partage.model.json_values import parse_json
-
-    try:
-        return parse_json(text)
-    except (json.JSONDecodeError, RecursionError) as e:
-        raise InvalidCaptureError(f"{path}: is no JSON ({e})") from None
-    except InvalidProblemError as e:
-        raise InvalidCaptureError(f"{path}: {e}") from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partage.cli.console import name, short_name, show, tell, write_json
+from partage.cli.options import AsJson, GroupPatterns, RunId, topic_option, with_options
 from partage.errors import InvalidCaptureError, InvalidConfigError
 
 if TYPE_CHECKING:
@@ -27,24 +28,19 @@ __all__ = ["owner"]
 _MOST_GAPS = 20
 
 
-def owner(  # noqa: PLR0917 - typer's options have names
+@with_options
+def owner(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of partage replay.")],
+    *,
     at: Annotated[
         str,
         typer.Option("--at", metavar="TIME",
                      help="2026-11-20T21:07:30, with Z or +02:00 (else UTC), or milliseconds."),
     ],
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")] = None,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", help="Only this group, or those of a pattern: 'orders-*'."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One value, a row a partition, for programs.")
-    ] = False,
-    run: Annotated[
-        str | None, typer.Option("--run", help="An earlier run of DIR; else the newest.")
-    ] = None,
+    topic: Annotated[str | None, topic_option()] = None,
+    group: GroupPatterns = None,
+    as_json: AsJson = False,
+    run: RunId = None,
 ) -> None:  # fmt: skip
     """Show the owners of partitions at an instant, from table `ownership`.
 
@@ -52,8 +48,8 @@ def owner(  # noqa: PLR0917 - typer's options have names
 
         partage owner demo-out --at 1795208850000 --topic orders --json
 
-    At the very instant of a rebalance, who got a partition in it owns it. Times are those of
-    the log's records; a member may have stopped a little earlier and begun a little later.
+    At the very instant of a rebalance, the member that got a partition in it owns it. Times are
+    those of the log's records; a member may have stopped a little earlier and begun later.
     """
     from partage.jobs.replay.selection import parse_time
     from partage.report.owners import missing_at, owners_at
@@ -61,7 +57,7 @@ def owner(  # noqa: PLR0917 - typer's options have names
 
     time_ms = parse_time(at, "--at")
     published = PublishedRun(folder, run)
-    groups = None if group is None else _called(published, group)
+    groups = _called(published, group) if group else None
     found = owners_at(published, time_ms, topic=topic, groups=groups)
     if not found:
         _expect_topic(published, topic)
@@ -75,24 +71,28 @@ def owner(  # noqa: PLR0917 - typer's options have names
     if found:
         show(_table(found, time_ms), name(_sum(found, time_ms), "dim"))
     else:
-        asked = {"topic": topic, "group": group}
-        only = "".join(f" of {what} {one!r}" for what, one in asked.items() if one is not None)
+        asked = [("topic", one) for one in (topic,) if one is not None]
+        asked += [("group", one) for one in group or ()]
+        only = "".join(f" of {what} {one!r}" for what, one in asked)
         show(name(f"nobody owned a partition{only} at {_utc(time_ms)}", "bold"))
 
 
-def _called(published: PublishedRun, pattern: str) -> list[str]:
-    """Return the group of this name, or all groups that match the pattern.
+def _called(published: PublishedRun, patterns: list[str]) -> list[str]:
+    """Return the groups of these names, and all groups that match one of the patterns.
 
     Raises:
-        InvalidConfigError: there is no such group; a name is most often misspelt.
+        InvalidConfigError: a pattern matches no group; a name is most often misspelt.
     """
     known = _names(published, "groups", "group")
-    found = [one for one in known if one == pattern] or sorted(
-        one for one in known if fnmatchcase(one, pattern)
-    )
-    if not found:
-        raise InvalidConfigError("--group", _no_such("group", pattern, known), pattern)
-    return found
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        named = [one for one in known if one == pattern] or sorted(
+            one for one in known if fnmatchcase(one, pattern)
+        )
+        if not named:
+            raise InvalidConfigError("--group", _no_such("group", pattern, known), pattern)
+        found.update(dict.fromkeys(named))
+    return list(found)
 
 
 def _names(published: PublishedRun, table: str, column: str) -> list[str]:

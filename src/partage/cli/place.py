@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.console import name, show, tell, write_json
+from partage.cli.options import (
+    AsJson,
+    ClusterOptions,
+    partitions_option,
+    replication_option,
+    strategy_option,
+    topic_option,
+    with_options,
+)
 from partage.errors import InvalidConfigError, InvalidPlacementError
 
 if TYPE_CHECKING:
@@ -28,44 +37,44 @@ _MOST_IN_A_REQUEST = 10_000
 _MOST_PARTITIONS = 20 * _MOST_IN_A_REQUEST
 
 
-def place(  # noqa: PLR0917 - options have names
+@with_options
+def place(
     brokers: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="BROKERS",
+            metavar="BROKERS", show_default=False,
             help="1:a,2:b,3 (id:rack), a capture's folder, a cluster's JSON, or host:port.",
         ),
-    ],
-    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Its name.")] = "topic",
-    partitions: Annotated[int, typer.Option("--partitions", "-p", metavar="N")] = 1,
+    ] = None,
+    *,
+    topic: Annotated[str, topic_option("New; with --add an existing one.")] = "topic",
+    partitions: Annotated[int, partitions_option()] = 1,
     factor: Annotated[
-        int | None,
-        typer.Option("--replication-factor", "-r", metavar="N", show_default=False,
-                     help="Without it 1; with --add as the topic has."),
+        int | None, replication_option("Without it 1; with --add as the topic has.")
     ] = None,
     add: Annotated[
         bool,
-        typer.Option("--add", help="The topic is there: place so many partitions in addition."),
+        typer.Option("--add", help="The topic exists: place so many partitions in addition."),
     ] = False,
     strategy: Annotated[
-        str,
-        typer.Option("--strategy", "-s", help="striped (KRaft), rack-aware or rack-unaware (3.9)."),
+        str, strategy_option("striped (KRaft, the default), rack-aware or rack-unaware (3.9).")
     ] = "striped",
     start_index: Annotated[
-        int | None, typer.Option("--start-index", metavar="N", show_default=False)
+        int | None,
+        typer.Option("--start-index", metavar="N", show_default=False,
+                     help="First broker's index in the placers of 3.9; without it from the seed."),
     ] = None,
     start_shift: Annotated[
-        int | None, typer.Option("--start-shift", metavar="N", show_default=False)
+        int | None,
+        typer.Option("--start-shift", metavar="N", show_default=False,
+                     help="First shift of followers in the placers of 3.9; without it from the "
+                     "seed."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of Java's Random.")] = 0,
-    command_config: Annotated[
-        Path | None,
-        typer.Option("--command-config", show_default=False,
-                     help="A client.properties file, for a running cluster."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The JSON of kafka-reassign-partitions.")
-    ] = False,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Seed of Java's Random.")
+    ] = 0,
+    cluster: ClusterOptions,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Print where Kafka puts the replicas of a new topic, or of partitions that a topic gets.
 
@@ -73,8 +82,11 @@ def place(  # noqa: PLR0917 - options have names
 
         partage place capture --topic orders --add --partitions 4
 
+        partage place -b broker:9092 --partitions 12 --replication-factor 3
+
     `kafka-topics.sh --replica-assignment` creates a topic, or adds partitions: its line is printed.
-    The JSON is for topics that are there: kafka-reassign-partitions moves their replicas so.
+    `--json` prints the input of kafka-reassign-partitions, which moves the replicas of existing
+    topics so.
 
     With the seed of a real controller's generator unknown, `striped` is one of its answers; the
     strategies of 3.9 with a start index are exact.
@@ -96,7 +108,7 @@ def place(  # noqa: PLR0917 - options have names
             "partage.place"
         )
         raise InvalidConfigError("--partitions", what, partitions)
-    listed, existing = _brokers(brokers, topic, command_config, add=add)
+    listed, existing = _brokers(brokers, topic, cluster, add=add)
     chosen: Any = strategy
     if add:
         if factor not in {None, len(existing[0])}:
@@ -138,32 +150,35 @@ def _show(
 
 
 def _brokers(
-    given: str, topic: str, config: Path | None, *, add: bool
+    given: str | None, topic: str, cluster: ClusterOptions, *, add: bool
 ) -> tuple[list[Broker], list[list[int]]]:
     """Return the brokers, and the existing replicas of the topic (if partitions are added)."""
-    from partage.cli.options import read_cluster
+    from partage.cli.replica_source import read_cluster
     from partage.model import Broker
 
-    words = given.split(",")
-    if all(word.partition(":")[0].isdecimal() for word in words) and not Path(given).exists():
+    if given is None and cluster.bootstrap_server is None:
+        raise typer.BadParameter("give BROKERS or --bootstrap-server")
+    words = [] if given is None else given.split(",")
+    listed = words and all(word.partition(":")[0].isdecimal() for word in words)
+    if listed and cluster.bootstrap_server is None and not Path(str(given)).exists():
         if add:
             raise InvalidConfigError("--add", "needs a cluster that has the topic", given)
         pairs = [word.partition(":") for word in words]
         return [Broker(int(number), rack or None) for number, _, rack in pairs], []
-    cluster = read_cluster(given, command_config=config)
+    found = read_cluster(given, cluster)
     if not add:
-        if topic in cluster.topics:
+        if topic in found.topics:
             what = "the topic is there: --add places partitions in addition to its own"
             raise InvalidConfigError("--topic", what, topic)
-        return list(cluster.brokers), []
-    if topic not in cluster.topics:
+        return list(found.brokers), []
+    if topic not in found.topics:
         raise InvalidConfigError("--topic", "no such topic", topic)
-    at = cluster.topics.index(topic)
+    at = found.topics.index(topic)
     rows = {
-        int(cluster.number[p]): cluster.ids(
-            cluster.replica[int(cluster.start[p]) : int(cluster.start[p + 1])]
+        int(found.number[p]): found.ids(
+            found.replica[int(found.start[p]) : int(found.start[p + 1])]
         )
-        for p in range(cluster.partitions)
-        if cluster.topic[p] == at
+        for p in range(found.partitions)
+        if found.topic[p] == at
     }
-    return list(cluster.brokers), [rows[number] for number in sorted(rows)]
+    return list(found.brokers), [rows[number] for number in sorted(rows)]

@@ -23,11 +23,18 @@ from partage.cli.console import (
     tell,
     write_json,
 )
-from partage.cli.options import CONF, CONFIG, MASTER, PROPERTY, properties_of, spark_settings
+from partage.cli.options import (
+    ClusterOptions,
+    GroupPatterns,
+    OpenPage,
+    OutputOptions,
+    SparkOptions,
+    output_option,
+    strategy_option,
+    with_options,
+)
 from partage.cli.progress import report_progress
 from partage.errors import InvalidConfigError
-from partage.runs.published_run import MANIFEST
-from partage.tables.statuses import RECORDED
 
 if TYPE_CHECKING:
     from partage.report.run import Run
@@ -39,58 +46,49 @@ REPORT = "report.html"
 _MOST_FAILED = 5
 
 
-def replay(  # noqa: PLR0917 - typer's options are parameters
+@with_options
+def replay(
     capture: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            help="A capture's folder, Parquet files, a table that Spark reads, or kafka://HOST:PORT."
+            show_default=False,
+            help="A capture's folder, Parquet files, a table that Spark reads, or "
+            "kafka://HOST:PORT; or use --bootstrap-server.",
         ),
-    ],
-    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables and report.")],
+    ] = None,
+    *,
+    to: Annotated[Path, output_option("Folder for tables and report.")],
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            "--policy", "-p", show_default=False,
+            "--policy", metavar="POLICY", show_default=False,
             help="Only these, e.g. cooperative/cooperative-sticky+static; repeatable.",
         ),
     ] = None,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(
-            "--strategy", "-s", show_default=False,
-            help="The policy of a strategy by the protocol it prefers; repeatable.",
-        ),
+        strategy_option("Its policy uses the protocol that it prefers; repeatable."),
     ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", "-g", show_default=False,
-                     help="Only groups of this pattern, e.g. 'orders-*'; repeatable."),
-    ] = None,
+    group: GroupPatterns = None,
     since: Annotated[
         str | None,
-        typer.Option("--from", show_default=False, help="ISO time (UTC) or epoch milliseconds."),
+        typer.Option("--from", metavar="TIME", show_default=False,
+                     help="ISO time (UTC) or epoch milliseconds."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", show_default=False, help="The same; itself excluded.")
+        str | None,
+        typer.Option("--to", metavar="TIME", show_default=False, help="The same; itself excluded."),
     ] = None,
     commits: Annotated[
         bool, typer.Option("--commits", help="Write each commit too: table commits.")
     ] = False,
-    master: Annotated[str | None, MASTER] = None,
-    conf: Annotated[list[str] | None, CONF] = None,
-    command_config: Annotated[Path | None, CONFIG] = None,
-    properties: Annotated[list[str] | None, PROPERTY] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on the way.")] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Progress as JSON lines on stderr, the summary on stdout."),
-    ] = False,
+    cluster: ClusterOptions,
+    spark: SparkOptions,
+    output: OutputOptions,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Write the page.")
     ] = True,
-    open_it: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the report in a browser.")
-    ] = False,
+    open_it: OpenPage = False,
 ) -> None:  # fmt: skip
     """Replay a recorded cluster: the causes of rebalances, their costs, and how to avoid them.
 
@@ -104,9 +102,10 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
 
         partage replay capture/ --out run --group 'orders-*' --from 2026-11-21T08:00
 
-        partage replay kafka://broker:9092 --out run --conf spark.jars.packages=...
+        partage replay -b broker:9092 --out run --conf spark.jars.packages=...
 
-    Spark runs in this process unless `--master` says otherwise; Java 17 must be there. Earlier
+    Spark runs in this process unless `--master` says otherwise; Java 17 must be there. With
+    `--json`, progress goes to stderr as JSON lines, and stdout has the summary. Earlier
     runs in the same folder stay; a folder that is not Partage's is left alone.
 
     Every plan is checked by the judge. Where a strategy's plan breaks a rule, tables and report
@@ -123,13 +122,14 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
         None if text is None else parse_time(text, option)
         for text, option in ((since, "--from"), (until, "--to"))
     ]
+    source = cluster.input_or_cluster(capture, "CAPTURE")
     wanted = Wanted(
-        policies=policy, strategies=strategy, raw_commits=commits, master=master,
-        conf=spark_settings(conf or []), kafka=properties_of(command_config, properties),
+        policies=policy, strategies=strategy, raw_commits=commits, master=spark.master,
+        conf=spark.settings(), kafka=cluster.client_properties(),
         selection=Selection(tuple(group or ()), *bounds),
-        quiet=quiet, as_json=as_json, report=report,
+        quiet=output.quiet, as_json=output.as_json, report=report,
     )  # fmt: skip
-    replay_and_report(capture, to, wanted, open_it=open_it)
+    replay_and_report(source, to, wanted, open_it=open_it)
 
 
 @dataclass(frozen=True)
@@ -204,6 +204,8 @@ def _shown(found: Run, to: Path, page: Path | None) -> None:
 
 def _judged(found: Run) -> None:
     """Name strategies that break rules and groups that failed, and end with their exit code."""
+    from partage.tables.statuses import RECORDED
+
     broken = {n: f for n, f in found.figures.items() if n != RECORDED and f.incomplete}
     for strategy, figures in broken.items():
         tell(f"judge: {strategy} breaks the rules in {figures.incomplete} of {figures.done} plans",
@@ -246,6 +248,8 @@ def _expect_ours(to: Path) -> None:
         raise InvalidConfigError("--out", "must be a folder, and this is a file", str(to))
     if not to.is_dir() or not any(to.iterdir()):
         return
+    from partage.runs.published_run import MANIFEST
+
     known = (to / "tables", to / "running")
     if not (to / MANIFEST).is_file() and not any(folder.is_dir() for folder in known):
         what = "must be empty or an earlier output of Partage; nothing was written"
@@ -253,15 +257,15 @@ def _expect_ours(to: Path) -> None:
 
 
 def demo(
+    *,
     to: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for tables and report.")
+        Path, typer.Option("--out", "-o", metavar="FOLDER",
+                           help="Output path. Folder for tables and report.")
     ] = Path("partage-demo"),
     open_it: Annotated[
         bool | None,
-        typer.Option(
-            "--open/--no-open", show_default=False,
-            help="Open the report in a browser; by default if there is a screen.",
-        ),
+        typer.Option("--open/--no-open", show_default=False,
+                     help="Open the page in a browser. Default: if there is a display."),
     ] = None,
 ) -> None:  # fmt: skip
     """Replay the recorded history of a real Kafka cluster on Spark, and open the report.

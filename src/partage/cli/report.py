@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from partage.cli.console import json_bytes, name, out, show, write_json
+from partage.cli.options import AsJson, OpenPage, RunId, output_option, with_options
 from partage.errors import InvalidConfigError
 
 __all__ = ["report"]
@@ -25,34 +26,39 @@ class Form(str, Enum):
     json = "json"
 
 
+@with_options
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of partage replay.")],
-    form: Annotated[Form, typer.Option("--format", "-f", help="What to make.")] = Form.html,
+    *,
+    form: Annotated[
+        Form,
+        # `json` stays accepted: it was the only way before --json.
+        typer.Option("--format", metavar="html|terminal", help="Form of the report."),
+    ] = Form.html,
+    as_json: AsJson = False,
     to: Annotated[
         Path | None,
-        typer.Option("--out", "-o", show_default=False,
-                     help="File to write; the page goes to DIR/report.html without it."),
+        output_option("File; without it the page goes to DIR/report.html.", "FILE"),
     ] = None,
-    run: Annotated[
-        str | None, typer.Option("--run", help="An earlier run of DIR; else the newest.")
-    ] = None,
-    open_it: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
-    ] = False,
-) -> None:  # fmt: skip
+    run: RunId = None,
+    open_it: OpenPage = False,
+) -> None:
     """Show a replayed run: which groups lost most, why, what to change, how far to trust it.
 
     The page is one file that loads nothing from anywhere: it can be mailed, printed and
-    archived. `--format json` has the same content for programs; docs/report.md tells its form.
+    archived. `--json` has the same content for programs; docs/report_json.md describes it.
 
         partage report demo-out --open
 
         partage report demo-out --format terminal
 
-        partage report demo-out --format json | jq '.groups[0].advice'
+        partage report demo-out --json | jq '.groups[0].advice'
     """
+    if as_json:
+        form = Form.json
     if open_it and form is not Form.html:
-        raise InvalidConfigError("--open", "only a page can be opened", f"--format {form.value}")
+        given = "--json" if as_json else f"--format {form.value}"
+        raise InvalidConfigError("--open", "only a page can be opened", given)
     if form is Form.html:
         _page(folder, to or folder / REPORT, run, open_it=open_it)
     elif form is Form.json:

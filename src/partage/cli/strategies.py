@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.console import interactive, name, out, show, write_json
+from partage.cli.options import AsJson, with_options
 
 if TYPE_CHECKING:
     from partage.groups.registry import StrategyRow
@@ -16,17 +17,20 @@ if TYPE_CHECKING:
 __all__ = ["strategies"]
 
 
+@with_options
 def strategies(
     named: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", show_default=False,
+            metavar="[NAME]...",
+            show_default=False,
             help="Only these, each with all that there is to say about it.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:  # fmt: skip
-    """All strategies, with the Kafka class that each one equals and the settings it has.
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """List the strategies, with the Kafka class that each one equals and the settings it has.
 
     "Exact to" means: the same owner for every partition, in the same order, as that class on
     every input. Protocols are those of classic groups; where a broker decides (`server:`),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.console import first_of, fits, name, show, tell, write_json
+from partage.cli.options import OutputOptions, SparkMaster, output_option, with_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,40 +35,35 @@ _TITLES = (
 )  # fmt: skip
 
 
-def streams(  # noqa: PLR0917 - options are given by name on a command line
+@with_options
+def streams(
     application: Annotated[
         Path, typer.Argument(metavar="APP.json", help="Application as JSON; - reads stdin.")
     ],
+    *,
     assignor: Annotated[
         list[str] | None,
         typer.Option(
             "--assignor", "-a", metavar="NAME", show_default=False,
-            help="Who assigns tasks; repeatable. Without it, high availability.",
+            help="Task assignor; repeatable. Without it, high availability.",
         ),
     ] = None,
     sweep: Annotated[
         list[str] | None,
         typer.Option(
-            "--sweep", "-s", metavar="KEY=A,B,C", show_default=False,
-            help="Play each of these values of a setting; repeatable.",
+            "--sweep", metavar="KEY=A,B,C", show_default=False,
+            help="Simulate each of these values of a setting; repeatable.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     to: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="PAGE.html", help="Write a page with timelines.",
-                     show_default=False),
-    ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option("--master", show_default=False, metavar="MASTER",
-                     help="Play combinations side by side on Spark: local[4], or a cluster's."),
+        Path | None, output_option("Page with timelines.", "PAGE.html")
     ] = None,
     decide: Annotated[
         bool,
         typer.Option("--decide", help="Print one rebalance from the lags in the file."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    master: SparkMaster = None,
+    output: OutputOptions,
 ) -> None:  # fmt: skip
     """Simulate a Streams application over time: the gain from standbys, warm-ups and settings.
 
@@ -101,14 +97,14 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
         if to is not None or master is not None:
             what = "it prints one rebalance; --out and --master are for a simulation over time"
             raise typer.BadParameter(what, param_hint="--decide")
-        show_decisions(read_problem(application), combinations, as_json=as_json)
+        show_decisions(read_problem(application), combinations, as_json=output.as_json)
         return
     app = read_application(read_problem(application))
     if to is not None and len(combinations) > _MOST_ON_PAGE:
         what = f"a page shows at most {_MOST_ON_PAGE} combinations, these are {len(combinations)}"
         raise typer.BadParameter(what, param_hint="--out")
-    keep = to is not None or as_json
-    found = _played(app, combinations, keep=keep, master=master, quiet=quiet)
+    keep = to is not None or output.as_json
+    found = _played(app, combinations, keep=keep, master=master, quiet=output.quiet)
     prefix, why = crossing(app)
     configs = [dict(cell.config) for cell in combinations]
     for line in (rack_note(app, configs), *standby_notes(app, configs), why):
@@ -116,7 +112,7 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
             tell(line)
     if to is not None:
         _write_page(app, found, to, prefix)
-    if as_json:
+    if output.as_json:
         write_json([_plain(app, *one) for one in found], indent=1)
     else:
         table = _table(found, prefix)
