@@ -80,7 +80,7 @@ class GroupHistory:
         self._number = -1
         self._pauses = PauseTracker()
         self._causes = CauseFinder(clusters, self._pauses, session_timeout_ms, moves=moves)
-        self._unread = UnreadTracker(self._pauses, session_timeout_ms)
+        self._unread = UnreadTracker(self._pauses, clusters, session_timeout_ms)
 
     @property
     def incarnation(self) -> int:
@@ -138,7 +138,7 @@ class GroupHistory:
                 clusters, new._pauses, session_timeout_ms, stored["causes"], moves
             )
             new._moves.position = stored["moves"]
-            new._unread = UnreadTracker(new._pauses, session_timeout_ms, stored["unread"])
+            new._unread = UnreadTracker(new._pauses, clusters, session_timeout_ms, stored["unread"])
         except (KeyError, AttributeError, TypeError):
             raise InvalidCaptureError(
                 "stored state: not that of a group; rebuild it from the log"

@@ -24,14 +24,17 @@ from typing import NamedTuple
 __all__ = [
     "DEFAULT_COMMIT_MS",
     "HEARTBEAT_MS",
+    "INITIAL_DELAY_MS",
     "Instant",
     "MemberCommits",
     "StopSum",
     "UnreadEstimate",
     "absence_time",
+    "after_heartbeat",
     "after_record",
     "before_record",
     "between",
+    "commits_at_revocation",
     "departure_time",
     "heartbeat_interval",
     "mixture",
@@ -42,14 +45,31 @@ __all__ = [
 #: heartbeat.interval.ms of a consumer, if its session timeout leaves room for three of them.
 HEARTBEAT_MS = 3_000
 #: Heartbeats in a session timeout: Kafka's documentation asks for at least three.
-_HEARTBEATS = 3
+_HEARTBEATS = 4
+#: group.consumer.heartbeat.interval.ms, and heartbeats in a session timeout (KIP-848).
+_COORDINATOR_HEARTBEAT_MS, _COORDINATOR_HEARTBEATS = 5_000, 6
+#: Share of clean departures among those of which no commit tells how they went.
+_LEAVES = 0.7
+#: group.initial.rebalance.delay.ms of a broker: how long an empty classic group waits for members.
+INITIAL_DELAY_MS = 3_000
+#: Probability that a revocation has a commit beside it, if the group's members commit when they
+#: revoke partitions, and if they do not.
+_PROMPT, _PROMPT_BY_CHANCE = 0.4, 0.08
+#: Odds that a Java consumer does not commit when it revokes partitions: enable.auto.commit is off.
+_JAVA_COMMITS = 0.2
 #: auto.commit.interval.ms of a consumer.
 DEFAULT_COMMIT_MS = 5_000
+#: Share of members whose partitions are idle, so that they commit nothing, and the length of such
+#: a silence in commit intervals.
+_IDLE, _LONG_IDLE = 0.1, 20.0
 #: Time from a record to the member's callback, or from its request to the record: mean, standard
 #: deviation, and the longest that is usual.
 _LATENCY_MS, _LATENCY_DEVIATION_MS, _LONGEST_LATENCY_MS = 30.0, 40.0, 250.0
-#: The 90th percentile of a normal distribution, in standard deviations.
-_P90 = 1.2816
+#: The same for the consumer protocol (KIP-848): the answer to a heartbeat waits for the next poll.
+_POLL_LATENCY_MS, _POLL_DEVIATION_MS, _LONGEST_POLL_MS = 130.0, 150.0, 750.0
+#: Half of an 80 % interval in standard deviations; 1.28 for a normal distribution, more for the
+#: heavy tails of busy machines.
+_WIDTH = 1.7
 
 
 class Instant(NamedTuple):
@@ -64,6 +84,15 @@ class Instant(NamedTuple):
     variance: float
     earliest: float
     latest: float
+
+    def widened(self, other: Instant) -> Instant:
+        """Return the time with the uncertainty of another, independent one added."""
+        return Instant(
+            self.mean,
+            self.variance + other.variance,
+            self.earliest - (other.latest - other.mean),
+            self.latest + (other.mean - other.earliest),
+        )
 
     def limited(self, earliest: float, latest: float) -> Instant:
         """Return the time with further hard limits; ``latest`` wins if they contradict.
@@ -101,6 +130,12 @@ def after_record(time_ms: float) -> Instant:
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
 
 
+def after_heartbeat(time_ms: float) -> Instant:
+    """Return the time of a callback that follows a record of the consumer protocol."""
+    mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
+    return Instant(mean, _POLL_DEVIATION_MS**2, time_ms, latest)
+
+
 def before_record(time_ms: float) -> Instant:
     """Return the time of a callback that precedes a record."""
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
@@ -119,13 +154,17 @@ def mixture(share: float, one: Instant, other: Instant) -> Instant:
     return Instant(mean, variance, min(one.earliest, other.earliest), max(one.latest, other.latest))
 
 
-def heartbeat_interval(session_timeout_ms: float) -> float:
-    """Return a member's likely heartbeat.interval.ms.
+def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> float:
+    """Return a member's likely heartbeat interval.
 
     >>> heartbeat_interval(45_000), heartbeat_interval(6_000)
-    (3000, 2000.0)
+    (3000, 1500.0)
+    >>> heartbeat_interval(6_000, classic=False)
+    1000.0
     """
-    return min(HEARTBEAT_MS, session_timeout_ms / _HEARTBEATS)
+    if classic:
+        return min(HEARTBEAT_MS, session_timeout_ms / _HEARTBEATS)
+    return min(_COORDINATOR_HEARTBEAT_MS, session_timeout_ms / _COORDINATOR_HEARTBEATS)
 
 
 # -- when a member stopped reading -------------------------------------------------------------
@@ -150,13 +189,36 @@ class MemberCommits:
         """Its usual commit interval; the default of clients if unknown."""
         return DEFAULT_COMMIT_MS if self.usual_ms is None else self.usual_ms
 
-    def at_stop(self, otherwise: Instant) -> Instant:
-        """Return the time of a stop: that of the last commit, or another time after it."""
+    def at_stop(self, otherwise: Instant, share: float | None = None) -> Instant:
+        """Return the time of a stop: that of the last commit, or another time after it.
+
+        Args:
+            otherwise: the other time.
+            share: probability of the first; the usual one if None.
+        """
         if self.last_ms is None:
             return otherwise
-        last = Instant(self.last_ms, 0.0, self.last_ms - _LATENCY_MS, self.last_ms)
+        earliest, latest = self.last_ms - _LONGEST_LATENCY_MS, self.last_ms
+        last = Instant(self.last_ms - 5.0, _LATENCY_DEVIATION_MS**2, earliest, latest)
         after = otherwise.limited(self.last_ms, max(self.last_ms, otherwise.latest))
-        return mixture(self.share, last, after)
+        return mixture(self.share if share is None else share, last, after)
+
+
+def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> float:
+    """Return the probability that a member commits when it revokes partitions, by Bayes' rule.
+
+    Args:
+        prompt: revocations in its group with a commit beside them.
+        stops: all revocations in its group of partitions with commits.
+        java: whether it is a Java consumer.
+
+    >>> [round(commits_at_revocation(prompt, 8), 2) for prompt in (0, 1, 4)]
+    [0.03, 0.2, 0.97]
+    """
+    ratio = _JAVA_COMMITS if java else 1.0
+    ratio *= (_PROMPT_BY_CHANCE / _PROMPT) ** prompt
+    ratio *= ((1 - _PROMPT_BY_CHANCE) / (1 - _PROMPT)) ** (stops - prompt)
+    return min(0.97, max(0.03, 1 / (1 + ratio)))
 
 
 def revocation_time(
@@ -194,30 +256,50 @@ def absence_time(commits: MemberCommits, latest_ms: float) -> Instant:
 def departure_time(
     commits: MemberCommits,
     begun: Instant,
-    end_ms: float,
     session_ms: float,
     heartbeat_ms: float,
+    *,
+    static: bool = False,
 ) -> Instant:
-    """Return when a member stopped that left or was evicted.
+    """Return when a member stopped that left or died.
+
+    Both are possible, with probabilities by Bayes' rule. A member that left stopped when the
+    rebalance began; one that died, a session timeout before, up to one heartbeat later. A member
+    commits once in its interval while it is alive, except for idle partitions.
 
     Args:
         commits: of the member.
         begun: when the coordinator began the rebalance.
-        end_ms: time of the record without the member.
         session_ms: its session timeout.
         heartbeat_ms: its heartbeat interval.
+        static: whether it has an instance id: it sends no LeaveGroup then.
     """
-    # A rebalance begins with an eviction, or waits for one.
-    died = between(begun.earliest - session_ms, end_ms - session_ms + heartbeat_ms)
-    last = commits.last_ms
+    died = between(begun.earliest - session_ms, begun.latest - session_ms + heartbeat_ms)
+    last, interval = commits.last_ms, commits.interval_ms
     if last is None:
-        return mixture(0.5, begun, died)
-    if last > died.latest:  # too young to be evicted
-        return commits.at_stop(begun.limited(last, max(last, end_ms)))
-    if last + commits.interval_ms >= died.earliest:
-        return between(last, last + commits.interval_ms).limited(died.earliest, died.latest)
-    # An idle partition, or a member that stopped polling: the commits prove nothing.
-    return mixture(0.5, begun, died)
+        return died if static else mixture(_LEAVES, begun, died)
+    alive = between(last, last + interval)
+    idle = _IDLE / (_LONG_IDLE * interval)
+    at_close = 0.0
+    if last >= begun.earliest - _LONGEST_LATENCY_MS:
+        at_close = commits.share / (begun.latest - begun.earliest + _LONGEST_LATENCY_MS)
+    later = (1 - commits.share) * _overlap(alive, begun) + idle
+    left = begun.limited(last, last + interval) if _overlap(alive, begun) > 0 else begun
+    left = commits.at_stop(left, at_close / (at_close + later))
+    likely_died = _overlap(alive, died) + idle
+    if likely_died > idle:
+        is_prompt = static and last >= died.earliest - _LONGEST_LATENCY_MS
+        died = died.limited(last, last + interval)
+        died = commits.at_stop(died) if is_prompt else died
+    weight = 0.0 if static else _LEAVES * (at_close + later)
+    return mixture(weight / (weight + (1 - _LEAVES) * likely_died), left, died)
+
+
+def _overlap(one: Instant, other: Instant) -> float:
+    """Return the density of two uniform times being equal, per millisecond."""
+    common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
+    widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)
+    return max(0.0, common) / widths
 
 
 # -- sums --------------------------------------------------------------------------------------
@@ -267,11 +349,11 @@ def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEs
 
     >>> found = sum_stops([StopSum(4_000, 1_000, 0, 9_000), StopSum(0, 0, 0, 0)])
     >>> found.best, round(found.p10, 2), round(found.p90, 2)
-    (4.0, 2.72, 5.28)
+    (4.0, 2.3, 5.7)
     """
     parts = list(stops)
     mean, variance = sum(one.mean for one in parts), sum(one.deviation**2 for one in parts)
-    width = _P90 * sqrt(variance)
+    width = _WIDTH * sqrt(variance)
     low = max(mean - width, sum(one.least for one in parts), 0.0)
     high = min(mean + width, sum(one.most for one in parts))
     return UnreadEstimate(

@@ -12,18 +12,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from partage.history.causes import SESSION_TIMEOUT_MS
+from partage.history.clients import JAVA, identify_client
+from partage.history.clusters import ClusterHistory
 from partage.history.events import ACTIVE, OWNER, CurrentAssignment, Generation, subscribed_topics
 from partage.history.pauses import PauseTracker
 from partage.history.records import MemberState, assigned_partitions
 from partage.history.stop_model import (
+    INITIAL_DELAY_MS,
     Instant,
     MemberCommits,
     StopSum,
     UnreadEstimate,
     absence_time,
+    after_heartbeat,
     after_record,
     before_record,
     between,
+    commits_at_revocation,
     departure_time,
     heartbeat_interval,
     revocation_time,
@@ -33,11 +38,23 @@ from partage.history.stop_model import (
 __all__ = ["UnreadState", "UnreadTracker"]
 
 _Pair = tuple[str, int]
+_Client = tuple[str, str, str | None]
 _READS = (OWNER, ACTIVE)
 #: A migration writes the same assignment in two forms within this time.
 _MIGRATION_MS = 2_000
+#: A member whose stop was noticed so much later was evicted. It is the same process if a member
+#: of its client id rejoins within this time.
+_EVICTED_MS, _REJOIN_MS = 2_000, 15_000
+#: A topic is deleted and recreated no faster than this.
+_RECREATION_MS = 5_000
+#: The recorder may observe a recreated topic this much later.
+_METADATA_DELAY_MS = 1_500
 #: A commit so soon before or after a revocation belongs to it.
 _PROMPT_MS = 150
+#: The same after a record that makes a member revoke partitions.
+_LONGEST_PROMPT_MS = 400
+#: Epoch of a `CurrentAssignment` that is a tombstone.
+_LEFT = -1
 
 
 @dataclass(slots=True)
@@ -49,16 +66,22 @@ class OpenStop:
         source: number of this stop; partitions of one member stop together.
         member: id of the last owner.
         seen_ms: time of the record that shows the stop.
+        read_ms: time since which the last owner had read it.
         apart_from_ms: time since which no member subscribed to it; None while one does.
         apart_ms: time without a subscriber before that.
+        by_record: whether a record made the owner revoke it.
+        client: client id, host and instance id of the last owner.
     """
 
     start: Instant
     source: int
     member: str
     seen_ms: int
+    read_ms: int
     apart_from_ms: float | None = None
     apart_ms: float = 0.0
+    by_record: bool = False
+    client: _Client | None = None
 
 
 @dataclass(slots=True)
@@ -73,9 +96,13 @@ class UnreadState:
         sums: unread times that the current rebalance ended, by source.
         no_consumer_ms: time without a consumer that it ended.
         rewrites: records of the current generation so far.
+        subscribed: topics by member.
         topics: topics with a subscriber.
         prompt, stops: revocations with a commit within a moment, and all with commits.
         sessions: session timeouts of the members in milliseconds; -1 if they sent none.
+        static: whether a member has an instance id.
+        clients: client id, host and instance id of members.
+        java: members that are Java consumers.
     """
 
     owner: dict[_Pair, str] = field(default_factory=dict)
@@ -85,10 +112,14 @@ class UnreadState:
     sums: dict[int, StopSum] = field(default_factory=dict)
     no_consumer_ms: float = 0.0
     rewrites: int = 1
+    subscribed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()
     prompt: int = 0
     stops: int = 0
     sessions: dict[str, int] = field(default_factory=dict)
+    static: dict[str, bool] = field(default_factory=dict)
+    clients: dict[str, _Client] = field(default_factory=dict)
+    java: dict[str, None] = field(default_factory=dict)
 
 
 class UnreadTracker:
@@ -96,6 +127,7 @@ class UnreadTracker:
 
     Args:
         commits: the commits up to the record that is fed.
+        clusters: the metadata over time.
         session_timeout_ms: the broker's, for members that send none; None if unknown.
         state: the state to resume from.
     """
@@ -103,11 +135,12 @@ class UnreadTracker:
     def __init__(
         self,
         commits: PauseTracker,
+        clusters: ClusterHistory,
         session_timeout_ms: int | None = None,
         state: UnreadState | None = None,
     ) -> None:
         self.state = state or UnreadState()
-        self._commits = commits
+        self._commits, self._clusters = commits, clusters
         self._timeout_ms = session_timeout_ms
 
     def estimate(self) -> UnreadEstimate:
@@ -130,7 +163,15 @@ class UnreadTracker:
                 self._resume_migrated(found)
             else:
                 self._stop_classic(found)
-        self._note_subscribers(found, at)
+        members = found.first.members
+        self._note_evicted(members, at)
+        state.subscribed = {m.id: subscribed_topics(m) for m in members}
+        state.sessions = {m.id: m.session_timeout_ms for m in members}
+        state.static = {m.id: m.instance is not None for m in members}
+        state.java = {m.id: None for m in members if identify_client(m).name == JAVA}
+        was_empty = found.protocol == "classic" and before is not None and not before.last.members
+        joined = between(at - INITIAL_DELAY_MS, at) if was_empty else between(at, at)
+        self._note_subscribers(at, joined)
         if found.protocol == "classic":
             self._assign_all(found.first.members, at)
 
@@ -148,8 +189,10 @@ class UnreadTracker:
                     taken.setdefault(owner, []).append(pair)
             for owner, pairs in taken.items():
                 self._stop(pairs, absence_time(self._evidence(owner, pairs), at), at)
-                self._assign(pairs, member.id, at)
+                self._assign(pairs, member.id, at, after_record(at))
             self.state.sessions[member.id] = member.session_timeout_ms
+            self.state.subscribed[member.id] = subscribed_topics(member)
+            self.state.static[member.id] = member.instance is not None
 
     def _stop_classic(self, found: Generation) -> None:
         """Stop the partitions that members of a classic group revoked, or that lost their owner."""
@@ -165,10 +208,24 @@ class UnreadTracker:
             kept = claims.get(owner, frozenset())
             now = frozenset(assigned_partitions(present[owner]))
             revoked[owner] = [pair for pair in pairs if pair not in kept]
-            self._stop([p for p in pairs if p in kept and p not in now], after_record(at), at)
+            self._stop(
+                [p for p in pairs if p in kept and p not in now],
+                after_record(at),
+                at,
+                by_record=True,
+            )
         begun = self._stop_revoked({k: v for k, v in revoked.items() if v}, len(present), at)
+        has_survivor = not present.keys().isdisjoint(self.state.sessions)
+        if present and departed and not has_survivor:
+            # Nothing tells when the rebalance began, except that its members committed before.
+            commits = [self._evidence(*one).last_ms for one in departed.items()]
+            newest = max((c for c in commits if c is not None), default=begun.earliest)
+            begun = between(min(newest, begun.earliest), at)
         for owner, pairs in departed.items():
-            self._stop(pairs, self._departure(owner, pairs, begun, at), at)
+            start = self._departure(owner, pairs, begun)
+            if len(departed) == 1 and len(present) == 1 and not has_survivor:
+                start = between(start.mean, at)  # the joining member came between
+            self._stop(pairs, start, at)
 
     def _stop_revoked(self, revoked: Mapping[str, list[_Pair]], members: int, at: int) -> Instant:
         """Stop what members revoked before they rejoined; return when the rebalance began."""
@@ -183,7 +240,8 @@ class UnreadTracker:
                 newest = max(newest or commits.last_ms, commits.last_ms)
             self._stop(pairs, start, at)
         if revoked:
-            self._learn(at, newest)
+            if newest is not None:
+                self._learn(is_prompt=at - newest <= _PROMPT_MS)
             # The first of several heartbeats, equally distributed over one interval.
             return between(first - 2 * longest / (len(revoked) + 1), first)
         if not members:
@@ -205,7 +263,7 @@ class UnreadTracker:
 
     def _assign_all(self, members: Iterable[MemberState], at: int) -> None:
         for member in members:
-            self._assign(assigned_partitions(member), member.id, at)
+            self._assign(assigned_partitions(member), member.id, at, after_record(at))
 
     def acknowledge(self, found: CurrentAssignment) -> None:
         """Follow a member's acknowledged assignment (KIP-848, KIP-1071)."""
@@ -213,46 +271,83 @@ class UnreadTracker:
         now = {(topic, p): None for role, _, topic, p in found.parts if role in _READS}
         lost = [pair for pair in state.reads.get(found.member, ()) if pair not in now]
         if lost:
-            is_gone = not found.parts and found.member_epoch < 0
+            is_gone = found.member_epoch == _LEFT
             start = (
-                self._departure(found.member, lost, before_record(at), at)
+                self._departure(found.member, lost, before_record(at), classic=False)
                 if is_gone
-                else after_record(at)
+                else after_heartbeat(at)
             )
-            self._stop(lost, start, at)
+            self._stop(lost, start, at, by_record=not is_gone)
+        if found.member_epoch == _LEFT:
+            state.subscribed.pop(found.member, None)
+            state.sessions.pop(found.member, None)
+            self._note_subscribers(at, between(at, at))
         new = [pair for pair in now if state.owner.get(pair) != found.member]
         for pair in new:  # the old owner's own record may be lost
             if pair in state.owner:
-                self._stop([pair], after_record(at), at)
-        self._assign(new, found.member, at)
+                self._stop([pair], after_heartbeat(at), at)
+        self._assign(new, found.member, at, after_heartbeat(at))
 
     # -- stops ---------------------------------------------------------------------------------
 
-    def _stop(self, pairs: Iterable[_Pair], start: Instant, at: int) -> None:
+    def _stop(
+        self, pairs: Iterable[_Pair], start: Instant, at: int, *, by_record: bool = False
+    ) -> None:
         state = self.state
         state.sources += 1
         for pair in pairs:
             owner = state.owner.pop(pair, None)
             if owner is not None:
-                begin = start.limited(self._take(owner, pair), at + 1_000.0)
-                is_read = pair[0] in state.topics
-                apart = None if is_read else max(begin.mean, float(at))
-                state.stopped[pair] = OpenStop(begin, state.sources, owner, at, apart)
+                since = self._take(owner, pair)
+                begin = start.limited(since, at + 1_000.0)
+                state.stopped[pair] = OpenStop(
+                    begin,
+                    state.sources,
+                    owner,
+                    at,
+                    int(since),
+                    by_record=by_record,
+                    client=state.clients.get(owner),
+                )
 
-    def _assign(self, pairs: Iterable[_Pair], member: str, at: int) -> None:
-        state, end = self.state, after_record(at)
+    def _assign(self, pairs: Iterable[_Pair], member: str, at: int, end: Instant) -> None:
+        state, known = self.state, dict[tuple[str, int], bool]()
         for pair in pairs:
             if pair in state.owner:
                 continue
             state.owner[pair] = member
             state.reads.setdefault(member, {})[pair] = end.mean
             stop = state.stopped.pop(pair, None)
-            if stop is not None:
+            if stop is not None and not self._is_recreated(pair[0], stop.read_ms, at, known):
                 if stop.apart_from_ms is not None:
                     stop.apart_ms += max(0.0, at - stop.apart_from_ms)
+                if stop.by_record:
+                    commit = self._commits.last_ms(*pair)
+                    if commit is not None and stop.source not in state.sums:
+                        self._learn(is_prompt=0 <= commit - stop.seen_ms <= _LONGEST_PROMPT_MS)
                 source = state.sums.setdefault(stop.source, StopSum())
                 source.add(stop.start, end, stop.apart_ms)
                 state.no_consumer_ms += stop.apart_ms
+
+    def _is_recreated(
+        self, topic: str, before_ms: int, after_ms: int, known: dict[tuple[str, int], bool]
+    ) -> bool:
+        """Return whether a topic was deleted and recreated: it is another topic then.
+
+        Args:
+            topic: its name.
+            before_ms: when the former owner began to read it.
+            after_ms: now.
+            known: results for the same ``after_ms``.
+        """
+        if after_ms - before_ms < _RECREATION_MS:
+            return False
+        found = known.get((topic, before_ms))
+        if found is None:
+            times = (before_ms, after_ms + _METADATA_DELAY_MS)
+            ids = {self._clusters.at(t).topic(topic) for t in times}
+            found = known[topic, before_ms] = len(ids - {-1}) > 1
+        return found
 
     def _take(self, owner: str, pair: _Pair) -> float:
         """Remove a partition from its owner; return the time since when it was read."""
@@ -262,19 +357,44 @@ class UnreadTracker:
             del self.state.reads[owner]
         return since
 
-    def _note_subscribers(self, found: Generation, at: int) -> None:
-        """Divide open stops into times with and without a subscriber."""
+    def _note_evicted(self, members: Iterable[MemberState], at: int) -> None:
+        """Count the time without members as unread if an evicted client rejoined: it was alive."""
         state = self.state
-        members = found.first.members
-        state.sessions = {m.id: m.session_timeout_ms for m in members}
-        state.topics = frozenset(t for m in members for t in subscribed_topics(m))
+        clients = {_client(m) for m in members if m.id not in state.subscribed}
+        is_alive = any(
+            stop.client in clients
+            and stop.start.mean < stop.seen_ms - _EVICTED_MS
+            and at - stop.seen_ms <= _REJOIN_MS
+            for stop in state.stopped.values()
+        )
+        for stop in state.stopped.values() if is_alive else ():
+            if stop.apart_from_ms is not None and at - stop.seen_ms <= _REJOIN_MS:
+                stop.apart_from_ms = None
+        state.clients |= {m.id: _client(m) for m in members}
+        alive = {m.id for m in members} | {stop.member for stop in state.stopped.values()}
+        state.clients = {name: one for name, one in state.clients.items() if name in alive}
+
+    def _note_subscribers(self, at: int, joined: Instant) -> None:
+        """Divide open stops into times with and without a subscriber.
+
+        Args:
+            at: time of the record.
+            joined: when its new members joined.
+        """
+        state = self.state
+        state.topics = frozenset(t for topics in state.subscribed.values() for t in topics)
         for pair, stop in state.stopped.items():
             if pair[0] in state.topics:
                 if stop.apart_from_ms is not None:
-                    stop.apart_ms += max(0.0, at - stop.apart_from_ms)
+                    until = joined.limited(stop.apart_from_ms, at)
+                    stop.apart_ms += until.mean - stop.apart_from_ms
+                    stop.start = stop.start.widened(until)
                     stop.apart_from_ms = None
             elif stop.apart_from_ms is None:
-                stop.apart_from_ms = max(float(at), stop.start.mean)
+                # Where the last member is gone, it had no successor while it was dead either.
+                last_member = not state.subscribed and stop.seen_ms == at
+                since = stop.start.mean if last_member else float(at)
+                stop.apart_from_ms = max(since, stop.start.mean)
 
     # -- evidence ------------------------------------------------------------------------------
 
@@ -290,22 +410,31 @@ class UnreadTracker:
                 last = at if last is None else max(last, at)
             if interval is not None:
                 usual = interval if usual is None else min(usual, interval)
-        return MemberCommits(last, usual, (state.prompt + 1) / (state.stops + 2))
+        share = commits_at_revocation(state.prompt, state.stops, java=owner in state.java)
+        return MemberCommits(last, usual, share)
 
-    def _learn(self, record_ms: float, commit_ms: float | None) -> None:
-        """Learn whether members commit when they revoke partitions."""
-        if commit_ms is not None:
-            self.state.stops += 1
-            self.state.prompt += abs(record_ms - commit_ms) <= _PROMPT_MS
+    def _learn(self, *, is_prompt: bool) -> None:
+        """Learn from a revocation whether members commit when they revoke partitions."""
+        self.state.stops += 1
+        self.state.prompt += is_prompt
 
     def _session_ms(self, owner: str) -> float:
         sent = self.state.sessions.get(owner, -1)
         return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
 
-    def _departure(self, owner: str, pairs: list[_Pair], begun: Instant, at: int) -> Instant:
+    def _departure(
+        self, owner: str, pairs: list[_Pair], begun: Instant, *, classic: bool = True
+    ) -> Instant:
         session = self._session_ms(owner)
-        commits, heartbeat = self._evidence(owner, pairs), heartbeat_interval(session)
-        return departure_time(commits, begun, at, session, heartbeat)
+        heartbeat = heartbeat_interval(session, classic=classic)
+        static = self.state.static.get(owner, False)
+        return departure_time(
+            self._evidence(owner, pairs), begun, session, heartbeat, static=static
+        )
+
+
+def _client(member: MemberState) -> _Client:
+    return member.client_id, member.client_host, member.instance
 
 
 def _claims(found: Generation) -> Mapping[str, frozenset[_Pair]]:

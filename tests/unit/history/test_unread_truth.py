@@ -16,7 +16,7 @@ def done(ts_ms: int, member: str, what: str) -> dict:
 
 def found(observed: list[dict], events: list[dict] | None = None) -> list[tuple]:
     return sorted(
-        (one.partition, one.from_ms, one.to_ms, one.begin, one.end, one.alone_ms)
+        (one.partition, one.from_ms, one.to_ms, one.begin, one.end, one.no_client_ms)
         for one in unread_intervals(observed, events or [])
     )
 
@@ -92,3 +92,27 @@ def test_a_pause_counts_for_the_last_rebalance_before_its_end() -> None:
     assert loss_by_rebalance(pauses, known) == {
         ("g", 0, 2): {("t", 0): 50.0}, ("g", 0, 1): {("t", 1): 49.0},
     }  # fmt: skip
+
+
+def test_a_hard_bounce_is_a_kill_and_a_clean_one_is_not() -> None:
+    """A member that bounces cleanly stops with its callback."""
+    observed = [
+        saw(10, "a", "assigned", 0), saw(11, "b", "assigned", 1), saw(40, "b", "revoked", 1),
+        saw(90, "c", "assigned", 0, 1),
+    ]  # fmt: skip
+    events = [done(30, "b", "bounce"), done(50, "a", "bounce") | {"hard": True}]
+    assert [one[1:3] for one in found(observed, events)] == [(50, 90), (40, 90)]
+
+
+def test_time_without_a_subscriber_is_apart() -> None:
+    """From 30 to 70 the only client of the group reads another topic."""
+
+    def reads(ts_ms: int, *topics: str) -> dict:
+        return saw(ts_ms, "a", "resubscribed") | {"topics": list(topics)}
+
+    observed = [
+        reads(5, "t", "u"), saw(10, "a", "assigned", 0), saw(20, "a", "revoked", 0),
+        reads(30, "u"), reads(70, "t"), saw(90, "a", "assigned", 0),
+    ]  # fmt: skip
+    (one,) = unread_intervals(observed, [])
+    assert (one.no_client_ms, one.no_subscriber_ms, one.lost_ms) == (0, 40, 30)

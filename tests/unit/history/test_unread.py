@@ -1,0 +1,191 @@
+"""Unread times of small groups, by generations and acknowledged assignments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from partage.history.clusters import ClusterHistory
+from partage.history.commits import Stretch
+from partage.history.events import CurrentAssignment, Generation
+from partage.history.pauses import PauseTracker
+from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
+from partage.history.state_store import pack_state, unpack_state
+from partage.history.stop_model import (
+    MemberCommits,
+    UnreadEstimate,
+    before_record,
+    departure_time,
+    revocation_time,
+)
+from partage.history.unread import UnreadTracker
+
+
+def member(name: str, *numbers: int, owned: tuple[int, ...] = (), topic: str = "t") -> MemberState:
+    claims = (("t", owned),) if owned else ()
+    subscription = Subscription(3, (topic,), None, claims, 1, None)
+    assigned = (("t", numbers),) if numbers else ()
+    return MemberState(name, None, name, "/h", 15_000, 6_000, subscription, assigned, 3, b"", None)
+
+
+class Group:
+    """A classic group whose generations are fed one after the other."""
+
+    def __init__(self, strategy: str = "range") -> None:
+        self.strategy, self.before = strategy, None
+        self.commits = PauseTracker()
+        self.tracker = UnreadTracker(self.commits, ClusterHistory([]))
+
+    def commit(self, at_ms: int, *numbers: int) -> None:
+        for p in numbers:
+            self.commits.stretch(Stretch("t", p, 1, at_ms, at_ms, 5, 5, latest_ms=at_ms))
+
+    def generation(self, at_ms: int, *members: MemberState) -> UnreadEstimate:
+        """Feed a generation; return the unread time that it ended at its record."""
+        number = 1 if self.before is None else self.before.number + 1
+        state = ClassicState("consumer", number, self.strategy, None, None, members)
+        found = Generation(
+            0, LogPosition(0, number), at_ms, state, state, 1, 0, None, protocol="classic"
+        )
+        self.tracker.rebalance(found, self.before)
+        self.before = found
+        return self.tracker.estimate()
+
+
+def test_first_assignments_are_no_loss() -> None:
+    """The first generation ends no unread time."""
+    assert Group().generation(1_000, member("a", 0, 1)) == UnreadEstimate()
+
+
+def test_an_eager_member_stops_with_its_last_commit() -> None:
+    """Both partitions are unread from the commit at revocation, 400 ms before the record."""
+    group = Group()
+    group.tracker.state.prompt = group.tracker.state.stops = 8
+    group.generation(1_000, member("a", 0, 1))
+    for at in (4_000, 8_000, 9_600):
+        group.commit(at, 0, 1)
+    found = group.generation(10_000, member("a", 0), member("b", 1))
+    assert found.best == pytest.approx(2 * 0.43, abs=0.1)
+    assert found.p10 <= found.best <= found.p90
+
+
+def test_a_cooperative_member_keeps_what_it_claims() -> None:
+    """Only the partition that moves stops, from the first record to the second."""
+    group = Group("cooperative-sticky")
+    group.generation(1_000, member("a", 0, 1))
+    assert group.generation(5_000, member("a", 0, owned=(0, 1)), member("b")).best == 0
+    found = group.generation(7_000, member("a", 0, owned=(0,)), member("b", 1))
+    assert found.best == pytest.approx(2.0, abs=0.1)
+
+
+def test_a_dead_member_stopped_a_session_timeout_before_its_eviction() -> None:
+    """Its partition was unread for its session timeout less up to one heartbeat."""
+    group = Group("cooperative-sticky")
+    group.generation(1_000, member("a", 0), member("b", 1))
+    for at in (2_000, 3_000, 4_000, 5_000):
+        group.commit(at, 0, 1)
+    for at in range(6_000, 12_000, 1_000):
+        group.commit(at, 1)
+    found = group.generation(11_500, member("b", 0, 1, owned=(1,)))
+    assert 5.0 <= found.best <= 6.6
+    assert 4.0 <= found.p10 < found.p90 <= 7.5
+
+
+def test_time_without_members_is_apart() -> None:
+    """The group is empty from 5 to 60 s; then it waits for members up to 3 s."""
+    group = Group()
+    group.tracker.state.prompt = group.tracker.state.stops = 8
+    group.generation(1_000, member("a", 0))
+    group.commit(2_000, 0)
+    group.commit(5_000, 0)
+    assert group.generation(5_010) == UnreadEstimate()
+    found = group.generation(60_000, member("b", 0))
+    assert found.best < 3.1
+    assert found.no_consumer == pytest.approx(53.5, abs=0.5)
+
+
+def test_time_without_a_subscriber_is_apart() -> None:
+    """From 5 to 9 s no member subscribes to the topic."""
+    group = Group()
+    group.generation(1_000, member("a", 0))
+    group.generation(5_000, member("a", topic="u"))
+    found = group.generation(9_000, member("a", 0))
+    assert found.no_consumer == pytest.approx(4.0, abs=0.1)
+
+
+def acknowledged(at_ms: int, name: str, *numbers: int, epoch: int = 3) -> CurrentAssignment:
+    parts = tuple(("owner", None, "t", p) for p in numbers)
+    return CurrentAssignment(0, LogPosition(0, at_ms), at_ms, 3, name, None, epoch, parts)
+
+
+def test_acknowledgements_of_a_consumer_group_are_exact() -> None:
+    """A partition is unread from its revocation to its assignment; the others are not."""
+    group = Group()
+    state = ClassicState("consumer", 2, "server:uniform", None, None, (member("a"), member("b")))
+    found = Generation(
+        0, LogPosition(0, 0), 900, state, state, 1, 0, None, protocol="consumer"
+    )  # fmt: skip
+    group.tracker.rebalance(found, None)
+    group.tracker.acknowledge(acknowledged(1_000, "a", 0, 1))
+    group.tracker.acknowledge(acknowledged(4_000, "a", 0))
+    group.tracker.acknowledge(acknowledged(6_500, "b", 1))
+    estimate = group.tracker.estimate()
+    assert estimate.best == pytest.approx(2.5, abs=0.1)
+    assert estimate.p90 - estimate.p10 < 1.0
+
+
+def test_the_last_member_of_a_consumer_group_leaves_it_without_a_consumer() -> None:
+    """No target assignment follows a departure of the last member: its tombstone tells it."""
+    group = Group()
+    state = ClassicState("consumer", 2, "server:uniform", None, None, (member("a"),))
+    found = Generation(
+        0, LogPosition(0, 0), 900, state, state, 1, 0, None, protocol="consumer"
+    )  # fmt: skip
+    group.tracker.rebalance(found, None)
+    group.tracker.acknowledge(acknowledged(1_000, "a", 0))
+    group.tracker.acknowledge(acknowledged(4_000, "a", epoch=-1))
+    again = replace(state, members=(member("b"),))
+    group.tracker.rebalance(replace(found, timestamp_ms=9_000, first=again, last=again), found)
+    group.tracker.acknowledge(acknowledged(9_000, "b", 0))
+    estimate = group.tracker.estimate()
+    assert estimate.no_consumer >= 4.9
+    assert estimate.best < 1.0
+
+
+def test_the_state_can_be_stored() -> None:
+    """A tracker that resumes from its stored state gives the same estimate."""
+    estimates = []
+    for is_stored in (False, True):
+        group = Group("cooperative-sticky")
+        group.generation(1_000, member("a", 0, 1))
+        group.generation(5_000, member("a", 0, owned=(0, 1)), member("b"))
+        if is_stored:
+            state = unpack_state(pack_state(group.tracker.state))
+            group.tracker = UnreadTracker(group.commits, ClusterHistory([]), state=state)
+        estimates.append(group.generation(7_000, member("a", 0, owned=(0,)), member("b", 1)))
+    assert estimates[0] == estimates[1]
+
+
+def test_a_member_that_committed_just_now_has_not_died() -> None:
+    """A commit younger than the session timeout less a heartbeat excludes an eviction."""
+    begun = before_record(100_000)
+    left = departure_time(MemberCommits(99_900, 1_000, 0.97), begun, 6_000, 1_500)
+    died = departure_time(MemberCommits(94_200, 1_000, 0.97), begun, 6_000, 1_500)
+    assert left.mean > 99_800
+    assert left.variance**0.5 < 200
+    assert 94_200 <= died.mean <= 95_500
+
+
+def test_a_static_member_never_leaves() -> None:
+    """It sends no LeaveGroup: its session timed out."""
+    begun = before_record(100_000)
+    found = departure_time(MemberCommits(None, None, 0.5), begun, 6_000, 1_500, static=True)
+    assert found.latest <= 100_000 - 6_000 + 1_500
+
+
+def test_the_only_member_that_rejoins_ends_the_rebalance() -> None:
+    """It stopped a moment before the record; of two members, one waits for the other."""
+    alone, two = (revocation_time(MemberCommits(), 10_000, 3_000, n) for n in (1, 2))
+    assert 10_000 - alone.mean < 100
+    assert 500 < 10_000 - two.mean < 1_500
