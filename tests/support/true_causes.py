@@ -79,13 +79,13 @@ class TrueCauses:
 
     def __iter__(self) -> Iterator[TrueCause]:
         for group, rebalances in self._recording.rebalances.items():
-            told: set[int] = set()
+            explained: set[int] = set()
             for found in rebalances:
                 if _is_judged(found) and found.previous is not None:
-                    yield self._cause(group, found, found.previous, told)
+                    yield self._cause(group, found, found.previous, explained)
 
     def _cause(
-        self, group: str, found: Generation, before: Generation, told: set[int]
+        self, group: str, found: Generation, before: Generation, explained: set[int]
     ) -> TrueCause:
         kinds: list[str] = []
         unknown: list[str] = []
@@ -113,7 +113,7 @@ class TrueCauses:
             elif old.id == new.id:
                 unknown.append(f"resubscribed: {new.id}")
         if not kinds and not unknown:
-            kinds = self._without_changes(found, before, told)
+            kinds = self._without_changes(found, before, explained)
             unknown = [] if kinds else ["nothing was done"]
         order = sorted(set(kinds), key=CAUSE_KINDS.index)
         return TrueCause(group, found, tuple(order), tuple(unknown))
@@ -138,12 +138,27 @@ class TrueCauses:
         added = self._added.get(id_)
         if added is None or not added.get("bounce"):
             return None
-        for name in ("instance", "client_id"):
-            for other, e in reversed(self._added.items()):
-                same = e["group"] == group and e.get(name) and e.get(name) == added.get(name)
-                if same and e["ts_ms"] < added["ts_ms"]:
-                    return other
-        return None
+        stopped = [
+            e for e in self._recording.events
+            if e["what"] == "bounce" and e["group"] == group
+            and e["ts_ms"] + 1000 * e["gap"] <= added["ts_ms"] + 5
+        ]  # fmt: skip
+        former = min(
+            stopped, key=lambda e: added["ts_ms"] - e["ts_ms"] - 1000 * e["gap"], default=None
+        )
+        before = self._added.get(former["id"]) if former is not None else None
+        if former is None or before is None or not self._was_assigned(former):
+            return None
+        named = ("instance", "client_id")
+        same = any(added.get(name) and added.get(name) == before.get(name) for name in named)
+        return before["id"] if same else None
+
+    def _was_assigned(self, ended: dict[str, Any]) -> bool:
+        """Return whether a member was in its group before something ended it."""
+        return any(
+            row["id"] == ended["id"] and row["ev"] == "assigned" and row["ts_ms"] < ended["ts_ms"]
+            for row in self._recording.observed
+        )
 
     def _join(self, group: str, m: MemberState, at: int) -> str | None:
         id_ = self._id(group, m, at)
@@ -189,7 +204,9 @@ class TrueCauses:
     def _near_broker(self, at: int) -> bool:
         return any(0 <= at - ts <= _BROKER_MS for ts in self._brokers)
 
-    def _without_changes(self, found: Generation, before: Generation, told: set[int]) -> list[str]:
+    def _without_changes(
+        self, found: Generation, before: Generation, explained: set[int]
+    ) -> list[str]:
         at, topics = found.timestamp_ms, {t for m in found.first.members for t in subscribed_topics(m)}  # fmt: skip
         if _assigned(found) > _assigned(before) and any(
             m.subscription and m.subscription.owned for m in found.first.members
@@ -204,8 +221,8 @@ class TrueCauses:
             if any(e["what"] == what and since <= e["ts_ms"] <= at for e in group_events):
                 return [kind]
         for i, e in enumerate(self._topics):
-            if e["topic"] in topics and 0 <= at - e["ts_ms"] <= _TOPIC_MS and i not in told:
-                told.add(i)
+            if e["topic"] in topics and 0 <= at - e["ts_ms"] <= _TOPIC_MS and i not in explained:
+                explained.add(i)
                 return ["topics"]
         return ["broker"] if self._near_broker(at) else []
 

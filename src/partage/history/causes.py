@@ -49,6 +49,8 @@ _SILENT_INTERVALS = 4
 _LEAST_SILENCE_MS = 5_000
 #: Time between a member's last request and the record of the generation that it took part in.
 _SYNC_DELAY_MS = 1_000
+#: Clients that commit in the background may commit so long after their last poll.
+_LATE_COMMIT_MS = 500
 #: A dead broker is missed, and its partitions get a new leader, within this time
 #: (``broker.session.timeout.ms`` and the load of the group's partition).
 _FAILOVER_MS = 10_000
@@ -139,8 +141,14 @@ class CauseFinder:
         left = {m.id: self._departure(m, found) for m in change.left}
         for m in change.joined:
             cause = self._join(m, at)
+            was = left.get(cause.was or "")
             if cause.kind == "bounce":
                 left.pop(cause.was or "", None)
+            elif was is not None and was.kind == "expiry":
+                longest = self._session_timeout(m) + max(m.rebalance_timeout_ms, 0)
+                if self._fault(found, at, longest) is not None:  # it was alive all the time
+                    del left[was.member or ""]
+                    cause = replace(cause, kind="broker", probability=_LIKELY, other="expiry")
             yield cause
         yield from left.values()
         for a, b in change.restarted:
@@ -243,32 +251,70 @@ class CauseFinder:
         alive = self._alive_ms(m, found, recorded)
         seen = self._last_commit(m)
         began = at if recorded is not None else self._beginning(m, found)
-        usual = self._usual_interval(m)
+        if self._exceeded_poll(m, found, began, None if recorded is not None else alive):
+            self.state.departures.mark_evicted(m.id)
+            words = (
+                f"{m.client_id}: silent for longer than its max.poll.interval.ms "
+                f"({m.rebalance_timeout_ms} ms), and not evicted before"
+            )
+            return replace(cause, kind="poll", source=INFERRED, detail=words,
+                           probability=_LIKELY, other="expiry")  # fmt: skip
         last = max((t for t in (alive, seen) if t is not None), default=None)
         if last is not None and at - last < self._proven_leave(m, timeout, recorded):
             return replace(cause, detail=m.client_id)
-        longest = timeout + max(m.rebalance_timeout_ms, 0) + _SILENT_INTERVALS * usual
-        unsure = seen is None or began - seen > longest
+        longest = timeout + max(m.rebalance_timeout_ms, 0)
+        longest += _SILENT_INTERVALS * self._usual_interval(m)
+        is_unsure = seen is None or began - seen > longest
         if self._is_outage(m, found, began):
             self.state.departures.mark_evicted(m.id, lost=True)
-            words = f"{m.client_id}: lost with others when its coordinator moved"
+            words = f"{m.client_id}: lost with all others when its coordinator moved"
             return replace(cause, kind="broker", source=INFERRED, detail=words,
                            probability=_LIKELY, other="expiry")  # fmt: skip
-        if unsure and m.instance is None:
+        if is_unsure and m.instance is None:
             words = f"{m.client_id}: no commit tells how it went"
             return replace(cause, kind="departure", detail=words, probability=_EVEN, other="expiry")
         silence = None if seen is None else max(0, began - seen)
-        waited = self._waited_for(m, found) if recorded is None else False
-        if m.instance is None and silence is not None and silence < timeout and not waited:
+        least = timeout if recorded is None else self._proven_leave(m, timeout, recorded)
+        waited = recorded is None and self._waited_for(m, found)
+        if m.instance is None and silence is not None and silence < least and not waited:
             return replace(cause, detail=m.client_id, probability=_LIKELY, other="expiry")
         self.state.departures.mark_evicted(m.id)
         words = m.client_id if silence is None else f"{m.client_id}: silent for {silence} ms"
-        poll = m.rebalance_timeout_ms
-        if silence is not None and timeout < poll <= silence and silence - timeout > usual:
-            words += ", longer than its max.poll.interval.ms, and not evicted before"
-            return replace(cause, kind="poll", source=INFERRED, detail=words,
-                           probability=_LIKELY, other="expiry")  # fmt: skip
         return replace(cause, kind="expiry", source=INFERRED, detail=words)
+
+    def _exceeded_poll(
+        self, m: MemberState, found: Generation, began: int, joined_ms: int | None
+    ) -> bool:
+        """Return whether a member left because it did not poll for its ``max.poll.interval.ms``.
+
+        A member without heartbeats is evicted earlier, a session timeout after its last commit.
+        A static member does not leave then: it stops its heartbeats, and its session expires.
+
+        Args:
+            m: the member.
+            found: the rebalance without it.
+            began: when that rebalance began.
+            joined_ms: when it joined the generation before, which takes a poll; None if unknown.
+        """
+        timeout, poll = self._least_silence(m), m.rebalance_timeout_ms
+        seen, usual = self._last_commit(m), self._usual_interval(m)
+        if seen is None or poll <= timeout:
+            return False
+        if joined_ms is not None and found.timestamp_ms - joined_ms < timeout:
+            return False
+        silence = began - seen
+        limit = poll + (timeout if m.instance is not None else 0)
+        longest = limit + timeout + max(m.rebalance_timeout_ms, 0) + _SILENT_INTERVALS * usual
+        if found.protocol == "classic" and self._has_no_witness(found):
+            longest = limit + 2 * usual
+        return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
+
+    def _has_no_witness(self, found: Generation) -> bool:
+        """Return whether several members departed and none stayed: the beginning is not known."""
+        before = found.previous
+        stayed = {m.id for m in found.first.members}
+        members = before.last.members if before is not None else ()
+        return len(members) > 1 and not any(m.id in stayed for m in members)
 
     def _waited_for(self, m: MemberState, found: Generation) -> bool:
         """Return whether a rebalance that another member began waited for this one's session.
@@ -299,17 +345,19 @@ class CauseFinder:
         if recorded is not None:
             return self.state.alive.pop(m.id, None)
         before = found.previous
-        return None if before is None else before.timestamp_ms - _SYNC_DELAY_MS
+        if before is None or m.instance is not None:
+            return None  # a static member stays in a generation that it did not join
+        return before.timestamp_ms - _SYNC_DELAY_MS
 
     def _is_outage(self, m: MemberState, found: Generation, began: int) -> bool:
-        """Return whether a group lost several members at once when its coordinator moved.
+        """Return whether a group lost all its members at once when its coordinator moved.
 
-        One silent member may as well have died at that moment.
+        A single silent member may as well have died at that moment.
         """
         before = found.previous
         stayed = {x.owner for x in found.first.members}
         left = [] if before is None else [x for x in before.last.members if x.owner not in stayed]
-        if len(left) < _LOST_AT_ONCE:
+        if len(left) < _LOST_AT_ONCE or before is None or len(left) < len(before.last.members):
             return False
         fault = self._faults.last(
             found.position.partition, began - self._session_timeout(m) - _SYNC_DELAY_MS,

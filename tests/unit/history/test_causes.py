@@ -9,9 +9,10 @@ import pytest
 from tests.support.captured import clusters, group_records, lines
 from tests.support.commit_runs import CommitRun, stretch_of
 from tests.support.rebuilt import rebalances
-from tests.support.simulated_histories import history, member, topics
+from tests.support.simulated_histories import history, member, metadata, topics
 
 from partage.history.causes import CauseFinder
+from partage.history.clusters import ClusterHistory
 from partage.history.events import Cause, Generation
 from partage.history.pauses import PauseTracker
 from partage.simulation.recorded_rebalances import recorded_rebalances
@@ -212,3 +213,82 @@ def test_a_rebalance_that_takes_long_is_no_silence(last_of_b, ended, kind) -> No
     found = history((500, [member("a", (0,)), member("b", (1,))]), (ended, [member("b", (0, 1))]))
     (cause,) = CauseFinder(topics(t=2), commits).find(found[1], found[0])
     assert cause.kind == kind
+
+
+def offsets_log(*leaders: tuple[int, int]) -> ClusterHistory:
+    """Metadata in which partition 0 of the group log has these leaders: (time, broker)."""
+    states = []
+    for ts_ms, leader in leaders:
+        state = metadata(ts_ms, t=2)
+        state["topics"]["__consumer_offsets"] = {
+            "id": "log", "partitions": [{"p": 0, "leader": leader, "replicas": [1, 2]}],
+        }  # fmt: skip
+        states.append(state)
+    return ClusterHistory(states)
+
+
+def committed(*rows: tuple[int, int, int]) -> PauseTracker:
+    """Commits each second: (partition, from, to) in milliseconds."""
+    commits = PauseTracker()
+    for p, first, last in rows:
+        for ms in range(first, last + 1, 1_000):
+            commits.stretch(stretch_of(CommitRun.of("g", "t", p, ms, ms)))
+    return commits
+
+
+def causes_of(found, commits=None, clusters=None) -> list[Cause]:
+    """The causes of the last generation of a history."""
+    finder = CauseFinder(clusters or topics(t=2), commits or PauseTracker())
+    return [finder.find(one, one.previous) for one in found][-1]
+
+
+@pytest.mark.parametrize(("moved_ms", "kind"), [(40_000, "broker"), (20_000, "request")])
+def test_a_rejoin_after_the_coordinator_moved_is_a_brokers_fault(moved_ms, kind) -> None:
+    """The same members and topics: the coordinator's fault within a session timeout, else a request."""
+    same = [member("a", (0,)), member("b", (1,))]
+    clusters = offsets_log((0, 1), (moved_ms, 2))
+    (cause,) = causes_of(history((500, same), (42_000, same)), clusters=clusters)
+    assert cause.kind == kind
+    assert (cause.other, cause.probability < 1) == (("request", True) if kind == "broker" else (None, False))  # fmt: skip
+
+
+@pytest.mark.parametrize(("at", "kind"), [(4_000, "leave"), (60_000, "departure")])
+def test_without_commits_only_a_short_time_proves_a_leave(at, kind) -> None:
+    """A member that joined less than its session timeout ago cannot have been evicted."""
+    found = history((500, [member("a", (0,)), member("b", (1,))]), (at, [member("b", (0, 1))]))
+    (cause,) = causes_of(found)
+    assert cause.kind == kind
+    assert (cause.other is None) == (kind == "leave")
+
+
+def test_a_static_member_leaves_by_its_session_timeout() -> None:
+    """It sends no LeaveGroup when it is closed (KIP-345), so that nothing else is possible."""
+    both = [member("a", (0,), instance="one"), member("b", (1,), instance="two")]
+    found = history((500, both), (30_000, [member("b", (0, 1), instance="two")]))
+    (cause,) = causes_of(found)
+    assert (cause.kind, cause.other) == ("expiry", None)
+
+
+@pytest.mark.parametrize(("last_of_a", "kind"), [(30_000, "poll"), (84_000, "expiry"), (89_000, "leave")])  # fmt: skip
+def test_a_poll_timeout_needs_a_silence_that_a_session_would_not_survive(last_of_a, kind) -> None:
+    """A member that was silent for longer than its session timeout sent heartbeats all the time."""
+    found = history((500, [member("a", (0,)), member("b", (1,))]), (91_000, [member("b", (0, 1))]))
+    (cause,) = causes_of(found, committed((0, 0, last_of_a), (1, 0, 90_000)))
+    assert cause.kind == kind
+
+
+def test_all_members_lost_with_their_coordinator_are_a_brokers_fault() -> None:
+    """They fell silent at once, and their sessions expired at the new coordinator."""
+    commits = committed((0, 0, 20_000), (1, 0, 20_000))
+    clusters = offsets_log((0, 1), (24_000, 2))
+    found = history((500, [member("a", (0,)), member("b", (1,))]), (30_000, []))
+    assert [c.kind for c in causes_of(found, commits, clusters)] == ["broker", "broker"]
+    assert [c.kind for c in causes_of(found, commits)] == ["expiry", "expiry"]
+
+
+def test_a_member_that_rejoins_under_its_own_id_was_not_restarted() -> None:
+    """Members of the consumer protocol choose their id, and a restarted process another one."""
+    both = [member("a", (0,)), member("b", (1,))]
+    found = history((500, both), (3_000, both[1:]), (4_000, both))
+    (cause,) = causes_of(found, committed((0, 0, 2_000), (1, 0, 4_000)))
+    assert (cause.kind, cause.was) == ("join", "a")

@@ -30,5 +30,5 @@ def test_most_causes_are_known() -> None:
 
 
 #: A little below what was measured (docs/replay.md).
-LEAST_RIGHT = {"sample": 0.97, "seed-11": 0.85, "seed-12": 0.87}
-LEAST_SHARE = {"sample": 0.95, "seed-11": 0.8, "seed-12": 0.78}
+LEAST_RIGHT = {"sample": 0.97, "seed-11": 0.85, "seed-12": 0.9}
+LEAST_SHARE = {"sample": 0.95, "seed-11": 0.75, "seed-12": 0.8}
