@@ -40,9 +40,13 @@ import numpy.typing as npt
 __all__ = [
     "Booleans",
     "Bytes",
+    "Float64Rows",
+    "Float64s",
+    "Int8s",
     "Int16Rows",
     "Int32Rows",
     "Int32s",
+    "Int64Blocks",
     "Int64Rows",
     "Int64s",
     "Kernel",
@@ -75,15 +79,19 @@ _pieces: dict[Any, Any] = {}
 _pieces_lock = threading.Lock()
 
 
-#: Types of a record's fields. The first five are one-dimensional.
+#: Types of a record's fields. The first seven are one-dimensional, blocks have three dimensions.
 Int32s: TypeAlias = npt.NDArray[np.int32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
 UInt64s: TypeAlias = npt.NDArray[np.uint64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
+Int8s: TypeAlias = npt.NDArray[np.int8]
+Float64s: TypeAlias = npt.NDArray[np.float64]
 Int16Rows: TypeAlias = npt.NDArray[np.int16]
 Int32Rows: TypeAlias = npt.NDArray[np.int32]
 Int64Rows: TypeAlias = npt.NDArray[np.int64]
+Int64Blocks: TypeAlias = npt.NDArray[np.int64]
+Float64Rows: TypeAlias = npt.NDArray[np.float64]
 #: Arrays without permission to write, as buffers of Arrow are.
 ReadOnlyBytes: TypeAlias = npt.NDArray[np.uint8]
 ReadOnlyInt32s: TypeAlias = npt.NDArray[np.int32]
@@ -95,9 +103,13 @@ _FIELD_TYPES = {
     "UInt64s": "uint64[::1]",
     "Booleans": "boolean[::1]",
     "Bytes": "uint8[::1]",
+    "Int8s": "int8[::1]",
+    "Float64s": "float64[::1]",
     "Int16Rows": "int16[:, ::1]",
     "Int32Rows": "int32[:, ::1]",
     "Int64Rows": "int64[:, ::1]",
+    "Int64Blocks": "int64[:, :, ::1]",
+    "Float64Rows": "float64[:, ::1]",
     "ReadOnlyBytes": "Array(uint8, 1, 'C', readonly=True)",
     "ReadOnlyInt32s": "Array(int32, 1, 'C', readonly=True)",
     "ReadOnlyInt64s": "Array(int64, 1, 'C', readonly=True)",

@@ -10,7 +10,7 @@ from partage.model import Broker, ReplicaCluster, ReplicaTask
 from partage.replicas import tasks
 from partage.solve.replicas.bounds import CheapestChoices
 from partage.solve.replicas.local_search import LocalSearch
-from partage.solve.replicas.sweeps import sweep, work_arrays
+from partage.solve.replicas.sweeps import SweepArrays, sweep
 
 
 def _cluster(seed: int) -> ReplicaCluster:
@@ -55,9 +55,9 @@ def test_other_partitions_gain_nothing(seed: int) -> None:
         candidates = search.candidates.partitions()
         others = np.setdiff1d(np.arange(len(search.task.factor)), candidates)
         passed_over += len(others)
-        arrays = work_arrays(search.task)
-        assert not sweep(*search.state.kernel_arguments(), others, *arrays, work=0)
-        sweep(*search.state.kernel_arguments(), candidates, *arrays, work=0)
+        work_arrays = SweepArrays.of(search.task)
+        assert not sweep(search.state.arrays(), work_arrays, others, work=0)
+        sweep(search.state.arrays(), work_arrays, candidates, work=0)
     assert passed_over > 0 or seed % 7 > 3
 
 

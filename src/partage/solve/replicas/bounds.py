@@ -18,11 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import kernel, piece
+from partage.kernels import (
+    Bytes,
+    Float64Rows,
+    Float64s,
+    Int8s,
+    Int32s,
+    Int64Rows,
+    Int64s,
+    kernel,
+    piece,
+)
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY
 from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats
@@ -271,6 +282,42 @@ class _Dual:
         return out
 
 
+class ChoiceArrays(NamedTuple):
+    """The arrays of the inner problem.
+
+    Attributes:
+        start: int64[P + 1], the chosen replicas of each partition (CSR).
+        old_start: int64[P + 1], the current replicas of each partition (CSR).
+        old: int32[R], the broker of each current replica.
+        fate: int8[R], `FREE`, `STAY` or `LEAVE` of each current replica.
+        weight: int64[4, P], weight of a replica in each kind.
+        cost: int64[P], bytes that a copy of a replica moves.
+        prices: float64[4, B], of a unit of each kind.
+        rack: int32[B], the rack of each broker.
+        rack_low, rack_high: int64[factor, racks], the rack rule.
+        rack_demand: int64[factor], how many replicas the rule puts on particular racks.
+        receives: uint8[B], 1 for brokers that take replicas.
+        least: float64[B], what each broker costs the partition at hand (work array).
+        best, best_at: as long as the largest factor and one, its cheapest brokers (work arrays).
+    """
+
+    start: Int64s
+    old_start: Int64s
+    old: Int32s
+    fate: Int8s
+    weight: Int64Rows
+    cost: Int64s
+    prices: Float64Rows
+    rack: Int32s
+    rack_low: Int64Rows
+    rack_high: Int64Rows
+    rack_demand: Int64s
+    receives: Bytes
+    least: Float64s
+    best: Float64s
+    best_at: Int64s
+
+
 class CheapestChoices:
     """The inner problem of the dual: each partition's cheapest valid brokers at given prices.
 
@@ -279,14 +326,16 @@ class CheapestChoices:
     """
 
     def __init__(self, task: ReplicaTask) -> None:
-        self.task = task
-        largest = len(task.rack_low)
-        self.rack_demand = task.rack_low.sum(axis=1)
-        self._work_arrays = (
-            np.zeros(len(task.alive)), np.zeros(largest), np.zeros(largest, np.int64)
+        self.task, cluster = task, task.cluster
+        largest, rack_demand = len(task.rack_low), task.rack_low.sum(axis=1)
+        self._arrays = ChoiceArrays(
+            task.start, cluster.start, cluster.replica, task.fate, task.weight, task.cost,
+            np.zeros((len(KINDS), len(task.alive))), cluster.rack, task.rack_low, task.rack_high,
+            rack_demand, task.receives.view(np.uint8), np.zeros(len(task.alive)),
+            np.zeros(largest), np.zeros(largest, np.int64),
         )  # fmt: skip
         # Arrays put one replica on a rack; only the kernel puts more there.
-        self.is_one_a_rack = not self.rack_demand[np.unique(task.factor)].any()
+        self.is_one_a_rack = not rack_demand[np.unique(task.factor)].any()
         self._pairs = 0
 
     def solve(self, prices: Floats, *, per_byte: float) -> tuple[float, Floats, NDArray[np.int32]]:
@@ -300,19 +349,15 @@ class CheapestChoices:
             The sum of their prices; float64[4, B], what brokers hold; int32[S], the brokers by
             ``task.start``, -1 where a partition finds fewer brokers than it is to have.
         """
-        task, cluster = self.task, self.task.cluster
+        task = self.task
         pairs = len(task.cost) * len(task.alive)
         self._pairs += pairs
         if self.is_one_a_rack and not _choose.pays(work=self._pairs // _PAIRS_A_STEP):
             return self._solve_on_arrays(prices, per_byte)
         held = np.zeros((len(KINDS), len(task.alive)))
         chosen = np.full(int(task.start[-1]), -1, np.int32)
-        total = _choose(
-            task.start, cluster.start, cluster.replica, task.fate, task.weight, task.cost, prices,
-            cluster.rack, task.rack_low, task.rack_high, self.rack_demand,
-            task.receives.view(np.uint8), per_byte, *self._work_arrays, held, chosen,
-            work=10 * pairs,
-        )  # fmt: skip
+        arrays = self._arrays._replace(prices=prices)
+        total = _choose(arrays, per_byte, held, chosen, work=10 * pairs)
         return float(total), held, chosen
 
     def _solve_on_arrays(
@@ -366,29 +411,22 @@ class CheapestChoices:
         return asked, price, forced
 
 
-@kernel(
-    "float64(int64[::1], int64[::1], int32[::1], int8[::1], int64[:, ::1], int64[::1],"
-    " float64[:, ::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[::1], uint8[::1], float64,"
-    " float64[::1], float64[::1], int64[::1], float64[:, ::1], int32[::1])"
-)
-def _choose(
-    start, old_start, old, fate, weight, cost, prices, rack, rack_low, rack_high, rack_demand,
-    receives, per_byte, least, best, best_at, held, chosen,
-):  # fmt: skip
+@kernel("float64(ChoiceArrays, float64, float64[:, ::1], int32[::1])", ChoiceArrays)
+def _choose(arrays, per_byte, held, chosen):
     """Return the sum over partitions of the cheapest valid choice of brokers.
 
     ``held`` gets what these choices put on brokers, ``chosen`` the brokers by ``start``.
-    ``rack_demand``, by factor: how many replicas the rack rule puts on particular racks. Work
-    arrays: ``least[B]``, ``best`` and ``best_at`` as long as the largest factor and one.
     """
-    total = 0.0
-    for p in range(len(cost)):
+    start, old_start, old, weight = arrays.start, arrays.old_start, arrays.old, arrays.weight
+    prices, rack, least = arrays.prices, arrays.rack, arrays.least
+    best, best_at, total = arrays.best, arrays.best_at, 0.0
+    for p in range(len(arrays.cost)):
         factor, n = start[p + 1] - start[p], 0
-        forced = _price_brokers(
-            old_start, old, fate, weight, cost, prices, receives, per_byte, least, p
-        )
-        if rack_demand[factor] > 0 and not forced:
-            n = _choose_by_racks(least, rack, rack_low, rack_high, best, best_at, factor)
+        forced = _price_brokers(arrays, per_byte, p)
+        if arrays.rack_demand[factor] > 0 and not forced:
+            n = _choose_by_racks(
+                least, rack, arrays.rack_low, arrays.rack_high, best, best_at, factor
+            )
         else:
             # Current brokers are mostly the cheapest: seen first, they rule out most others.
             for o in range(old_start[p], old_start[p + 1]):
@@ -412,17 +450,17 @@ def _choose(
 
 
 @piece
-def _price_brokers(old_start, old, fate, weight, cost, prices, receives, per_byte, least, p):
+def _price_brokers(arrays, per_byte, p):
     """Set what each broker costs p; return whether some replica must stay."""
-    brokers = len(least)
+    prices, weight, least, fate = arrays.prices, arrays.weight, arrays.least, arrays.fate
     w0, w1, w2, w3 = weight[0, p], weight[1, p], weight[2, p], weight[3, p]
-    moving = per_byte * cost[p]
-    for b in range(brokers):
+    moving = per_byte * arrays.cost[p]
+    for b in range(len(least)):
         asked = prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
-        least[b] = asked + moving if receives[b] else 1e290
+        least[b] = asked + moving if arrays.receives[b] else 1e290
     forced = False
-    for o in range(old_start[p], old_start[p + 1]):
-        b = old[o]
+    for o in range(arrays.old_start[p], arrays.old_start[p + 1]):
+        b = arrays.old[o]
         if fate[o] == 2:
             least[b] = 1e290
         else:

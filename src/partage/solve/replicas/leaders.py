@@ -8,18 +8,20 @@ Balancing", Journal of Algorithms 59, 2006). Where no path is left, the brokers 
 they are the prices from which the judge computes its bound.
 
 In the kernels ``sign`` is 1 where a rack leads too many and passes leadership on, -1 where it leads
-too few and receives it; ``lead`` has the slot of each partition's leader.
+too few and receives it.
 """
 
-# ruff: noqa: ANN001, ANN202, PLR0917 - a kernel's types stand in its signature
+# ruff: noqa: ANN001, ANN202 - a kernel's types stand in its signature
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import kernel, piece
+from partage.kernels import Bytes, Int32s, Int64s, kernel, piece
 from partage.model import ReplicaTask
 from partage.solve.replicas.problem import Floats, Ints, is_moved
 
@@ -110,67 +112,91 @@ class _LeaderBalancer:
         """
         sums = np.zeros(len(bands[0]), np.int64)
         np.add.at(sums, rack, self.count)
+        parent, queue = np.zeros(self.brokers, np.int64), np.zeros(self.brokers, np.int64)
         reached, full = np.zeros(self.brokers, np.uint8), np.zeros(len(sums), np.uint8)
-        work_arrays = np.zeros(self.brokers, np.int64), np.zeros(self.brokers, np.int64)
         off = np.maximum(sums - bands[1] if sign > 0 else bands[0] - sums, 0)
         # Each search looks at every broker, and at some slots of the brokers on its way.
         work = len(self.ordered) + 4 * self.brokers * int(off.sum())
-        _balance(
+        arrays = LeaderArrays(
             self.task.start, self.ordered, self.task.owner, self.free, self.slot, self.count,
             within[0].copy(), within[1].copy(), rack, sums, bands[0].copy(), bands[1].copy(),
-            self.slots_of_broker, self.first, *work_arrays, sign, reached, full, work=work,
+            self.slots_of_broker, self.first, parent, queue, reached, full,
         )  # fmt: skip
+        _balance(arrays, sign, work=work)
         return reached.astype(np.float64), full.astype(np.float64)
 
 
-@kernel(
-    "int64(int64[::1], int32[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64, uint8[::1], uint8[::1])"
-)
-def _balance(
-    start, broker, owner, free, lead, count, low, high, rack, sums, least, most, slots, first,
-    parent, queue, sign, reached, full,
-):  # fmt: skip
-    """Pass leadership along shortest paths until no rack gains; return how many paths.
+class LeaderArrays(NamedTuple):
+    """The arrays of the search for paths.
 
-    Brokers stay between ``low`` and ``high``; racks, which lead ``sums``, are to come between
-    ``least`` and ``most``. ``slots`` and ``first``: replicas by broker. ``parent`` and ``queue``
-    are work arrays of B. Where no path is left, ``reached`` marks the brokers that prove it and
-    ``full`` their racks.
+    Attributes:
+        start: int64[P + 1], the replicas of each partition (CSR).
+        broker: int32[S], the broker of each replica.
+        owner: int64[S], the partition of each replica.
+        free: uint8[P], 1 if the partition's leadership may change.
+        lead: int64[P], the slot of each partition's leader; changes.
+        led: int64[B], how many partitions each broker leads; changes.
+        low, high: int64[B], the fewest and the most that a broker may lead meanwhile.
+        rack: int32[B], the rack of each broker.
+        sums: int64[racks], how many partitions each rack leads; changes.
+        least, most: int64[racks], the fewest and the most that a rack is to lead.
+        slots, first: int64[S] and int64[B + 1], the slots of each broker (CSR).
+        parent: int64[B], the slot by which a broker was reached, -1 at the beginning of a path, -2
+            if it was not reached, -3 - c if broker c of its rack was reached; changes.
+        queue: int64[B], brokers in the order in which they were reached; changes.
+        reached, full: uint8[B] and uint8[racks], 1 for those that prove that no path is left.
     """
-    paths = 0
+
+    start: Int64s
+    broker: Int32s
+    owner: Int64s
+    free: Bytes
+    lead: Int64s
+    led: Int64s
+    low: Int64s
+    high: Int64s
+    rack: Int32s
+    sums: Int64s
+    least: Int64s
+    most: Int64s
+    slots: Int64s
+    first: Int64s
+    parent: Int64s
+    queue: Int64s
+    reached: Bytes
+    full: Bytes
+
+
+@kernel("int64(LeaderArrays, int64)", LeaderArrays)
+def _balance(arrays, sign):
+    """Pass leadership along shortest paths until no rack gains; return how many paths."""
+    sums, full, paths = arrays.sums, arrays.full, 0
     for r in range(len(sums)):
         found = 0
-        while found >= 0 and ((sums[r] > most[r]) if sign > 0 else (sums[r] < least[r])):
-            found = _search(
-                start, broker, owner, free, lead, count, low, high, rack, sums, least, most, slots,
-                first, parent, queue, full, r, sign,
-            )  # fmt: skip
+        while found >= 0 and (
+            (sums[r] > arrays.most[r]) if sign > 0 else (sums[r] < arrays.least[r])
+        ):
+            found = _search(arrays, r, sign)
             for q in range(len(full)):
                 if full[q] == 2:
                     full[q] = 1 if found < 0 else 0
             if found >= 0:
                 paths += 1
-                _pass_leadership(owner, broker, lead, count, rack, sums, parent, found, sign)
+                _pass_leadership(arrays, found, sign)
         if found < 0:
             full[r] = 1
             for i in range(-1 - found):
-                reached[queue[i]] = 1
+                arrays.reached[arrays.queue[i]] = 1
     return paths
 
 
 @piece
-def _search(
-    start, broker, owner, free, lead, count, low, high, rack, sums, least, most, slots, first,
-    parent, queue, full, r, sign,
-):  # fmt: skip
-    """Return the last broker of a shortest path from rack r, or -1 less how many were reached.
-
-    ``parent`` of a broker: the slot by which it was reached, -1 at the beginning of a path, -2 if
-    it was not reached, -3 - c if broker c of its rack was reached.
-    """
-    head, tail = 0, _begin_paths(count, low, high, rack, parent, queue, r, sign)
+def _search(arrays, r, sign):
+    """Return the last broker of a shortest path from rack r, or -1 less how many were reached."""
+    owner, free, lead, broker = arrays.owner, arrays.free, arrays.lead, arrays.broker
+    rack, sums, first, slots = arrays.rack, arrays.sums, arrays.first, arrays.slots
+    parent, queue = arrays.parent, arrays.queue
+    head, tail = 0, _begin_paths(arrays, r, sign)
     while head < tail:
         b = queue[head]
         head += 1
@@ -179,7 +205,7 @@ def _search(
             p = owner[slot]
             if free[p] == 0 or (sign > 0 and lead[p] != slot):
                 continue
-            begin, end = start[p], start[p + 1]
+            begin, end = arrays.start[p], arrays.start[p + 1]
             if sign < 0:
                 begin, end = lead[p], lead[p] + 1
             for s in range(begin, end):
@@ -189,62 +215,67 @@ def _search(
                 parent[c] = s if sign > 0 else slot
                 queue[tail] = c
                 tail += 1
-                if not _may_give(count, low, high, c, -sign):
+                if not _may_give(arrays, c, -sign):
                     continue
                 q = rack[c]
-                if (sums[q] < most[q]) if sign > 0 else (sums[q] > least[q]):
+                if (sums[q] < arrays.most[q]) if sign > 0 else (sums[q] > arrays.least[q]):
                     return c
-                full[q] = 2
-                if len(sums) < len(count):  # else each broker is a rack of its own
-                    tail = _pass_through_rack(count, low, high, rack, parent, queue, tail, c, sign)
+                arrays.full[q] = 2
+                if len(sums) < len(arrays.led):  # else each broker is a rack of its own
+                    tail = _pass_through_rack(arrays, tail, c, sign)
     return -1 - tail
 
 
 @piece
-def _begin_paths(count, low, high, rack, parent, queue, r, sign):
+def _begin_paths(arrays, r, sign):
     """Begin paths at the brokers of rack r that may give; return how many there are."""
     tail = 0
-    for b in range(len(count)):
-        parent[b] = -2
-        if rack[b] == r and _may_give(count, low, high, b, sign):
-            parent[b] = -1
-            queue[tail] = b
+    for b in range(len(arrays.led)):
+        arrays.parent[b] = -2
+        if arrays.rack[b] == r and _may_give(arrays, b, sign):
+            arrays.parent[b] = -1
+            arrays.queue[tail] = b
             tail += 1
     return tail
 
 
 @piece
-def _may_give(count, low, high, b, sign):
+def _may_give(arrays, b, sign):
     """Return whether a broker may pass on a leadership (with sign -1: take one)."""
-    return (count[b] > low[b]) if sign > 0 else (count[b] < high[b])
+    if sign > 0:
+        return arrays.led[b] > arrays.low[b]
+    return arrays.led[b] < arrays.high[b]
 
 
 @piece
-def _pass_through_rack(count, low, high, rack, parent, queue, tail, c, sign):
+def _pass_through_rack(arrays, tail, c, sign):
     """Reach the brokers that may give in c's rack, which is full; return the queue's new end.
 
     Broker c may take a leadership if another broker of the rack gives one.
     """
-    for b in range(len(count)):
-        if rack[b] == rack[c] and parent[b] == -2 and _may_give(count, low, high, b, sign):
+    rack, parent = arrays.rack, arrays.parent
+    for b in range(len(rack)):
+        if rack[b] == rack[c] and parent[b] == -2 and _may_give(arrays, b, sign):
             parent[b] = -3 - c
-            queue[tail] = b
+            arrays.queue[tail] = b
             tail += 1
     return tail
 
 
 @piece
-def _pass_leadership(owner, broker, lead, count, rack, sums, parent, b, sign):
+def _pass_leadership(arrays, b, sign):
     """Pass leadership along the path that ends in b."""
+    broker, lead, led, rack = arrays.broker, arrays.lead, arrays.led, arrays.rack
+    sums, parent = arrays.sums, arrays.parent
     while parent[b] != -1:
         slot = parent[b]
         if slot < 0:  # another broker of the rack gives instead
             b = -3 - slot
             continue
-        p = owner[slot]
+        p = arrays.owner[slot]
         giver, taker = broker[lead[p]], broker[slot]
-        count[giver] -= 1
-        count[taker] += 1
+        led[giver] -= 1
+        led[taker] += 1
         sums[rack[giver]] -= 1
         sums[rack[taker]] += 1
         lead[p] = slot

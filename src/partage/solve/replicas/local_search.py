@@ -16,7 +16,7 @@ from partage.solve.replicas.penalties import MANY_REPLICAS, Penalties, penalty_s
 from partage.solve.replicas.problem import SearchState, held_by_places, is_moved, outside_bands
 from partage.solve.replicas.start import place_initially
 from partage.solve.replicas.swaps import Swaps
-from partage.solve.replicas.sweeps import MoveCandidates, sweep, work_arrays
+from partage.solve.replicas.sweeps import MoveCandidates, SweepArrays, sweep
 
 __all__ = ["LocalSearch", "improve_placement", "place_replicas"]
 
@@ -70,7 +70,7 @@ class LocalSearch:
         self.schedule = penalty_schedule(task)
         self.candidates = MoveCandidates(self.state)
         self.swaps = Swaps(self.state)
-        self._work_arrays = work_arrays(task)
+        self._work_arrays = SweepArrays.of(task)
         self._work = 0
 
     def construct(self) -> None:
@@ -128,8 +128,7 @@ class LocalSearch:
             return 0
         # The sum over all sweeps: compiling pays once there is enough to do for it.
         self._work += 8 * len(partitions) * len(self.task.alive)
-        arguments = self.state.kernel_arguments()
-        return int(sweep(*arguments, partitions, *self._work_arrays, work=self._work))
+        return int(sweep(self.state.arrays(), self._work_arrays, partitions, work=self._work))
 
     def _sweep_until_idle(self) -> None:
         """Sweep until nothing moves, or a few of very many replicas move to little gain."""

@@ -8,9 +8,9 @@ many as it takes.
 Source: A. V. Fiacco, G. P. McCormick, "Nonlinear Programming: Sequential Unconstrained
 Minimization Techniques", Wiley 1968.
 
-The second half are the pieces that kernels share. `problem.SearchState` names their arguments;
-``p`` is a partition, ``b`` a broker, ``place`` a broker or a rack, ``sign`` 1 for a replica more
-and -1 for a replica less.
+The second half are the pieces that kernels share. ``arrays`` are `problem.SearchArrays`; ``p`` is
+a partition, ``b`` a broker, ``place`` a broker or a rack, ``sign`` 1 for a replica more and -1 for
+a replica less.
 """
 
 # Types stand in the kernels' signatures; each gets the whole state.
@@ -148,26 +148,28 @@ def _outside_band(held, low, high, k, place, change):
 
 
 @piece
-def penalty_change(held, low, high, weight, penalty, place, p, sign, first):
+def penalty_change(arrays, place, p, sign, first):
     """Return the rise in penalties when a place gets or loses a replica of p.
 
     The place's penalties begin at ``first``: 0 for brokers, K + 1 for racks.
     """
+    held, low, high, weight = arrays.held, arrays.low, arrays.high, arrays.weight
     total = 0.0
     for k in range(len(held)):
         w = weight[k, p]
         if w != 0:
-            after = _outside_band(held, low, high, k, place, sign * w)
-            total += penalty[first + k] * (after - _outside_band(held, low, high, k, place, 0))
+            rise = _outside_band(held, low, high, k, place, sign * w)
+            rise -= _outside_band(held, low, high, k, place, 0)
+            total += arrays.penalty[first + k] * rise
     return total
 
 
 @piece
-def rack_penalty_change(held, low, high, weight, penalty, rack, r, p, sign):
+def rack_penalty_change(arrays, r, p, sign):
     """Return `penalty_change` of rack r; 0 where racks have no bands."""
-    place = len(rack) + r
-    if place < held.shape[1]:
-        return penalty_change(held, low, high, weight, penalty, place, p, sign, len(held) + 1)
+    place = len(arrays.rack) + r
+    if place < arrays.held.shape[1]:
+        return penalty_change(arrays, place, p, sign, len(arrays.held) + 1)
     return 0.0
 
 
@@ -200,13 +202,14 @@ def _distance(count, low, high):
 
 
 @piece
-def rack_rule_change(start, broker, rack, rack_low, rack_high, p, out, into):
+def rack_rule_change(arrays, p, out, into):
     """Return the rise in breaches of the rack rule when a replica of p changes racks.
 
     ``out`` or ``into`` is -1 for a replica that is added or removed.
     """
     if out == into:
         return 0
+    start, broker, rack = arrays.start, arrays.broker, arrays.rack
     factor = start[p + 1] - start[p]
     out_count = 0
     into_count = 0
@@ -218,10 +221,10 @@ def rack_rule_change(start, broker, rack, rack_low, rack_high, p, out, into):
                 into_count += 1
     change = 0
     if out >= 0:
-        low, high = rack_low[factor, out], rack_high[factor, out]
+        low, high = arrays.rack_low[factor, out], arrays.rack_high[factor, out]
         change += _distance(out_count - 1, low, high) - _distance(out_count, low, high)
     if into >= 0:
-        low, high = rack_low[factor, into], rack_high[factor, into]
+        low, high = arrays.rack_low[factor, into], arrays.rack_high[factor, into]
         change += _distance(into_count + 1, low, high) - _distance(into_count, low, high)
     return change
 

@@ -8,16 +8,17 @@ broker (0 to B - 1) or a rack (B to B + Z - 1).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.kernels import Bytes, Float64s, Int8s, Int32s, Int64Rows, Int64s
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, among
 
 __all__ = [
-    "STATE_SIGNATURE", "UNBOUNDED", "Bools", "Floats", "Ints", "SearchState", "held_by_places",
+    "UNBOUNDED", "Bools", "Floats", "Ints", "SearchArrays", "SearchState", "held_by_places",
     "is_moved", "outside_bands",
 ]  # fmt: skip
 
@@ -29,12 +30,45 @@ Bools = NDArray[np.bool_]
 #: an unlimited band does not stay at the largest int64.
 UNBOUNDED = np.iinfo(np.int64).max // 4
 
-#: Numba types of `SearchState.kernel_arguments`.
-STATE_SIGNATURE = (
-    "int64[::1], int32[::1], int64[::1], int32[::1], int8[::1], uint8[::1], int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], float64[::1], int32[::1],"
-    " int64[:, ::1], int64[:, ::1], uint8[::1], uint8[::1]"
-)
+
+class SearchArrays(NamedTuple):
+    """The arrays of a `SearchState` and of its task, as kernels take them.
+
+    Attributes:
+        start: int64[P + 1], the planned replicas of each partition (CSR).
+        broker: int32[S], the broker of each planned replica; changes.
+        old_start: int64[P + 1], the current replicas of each partition (CSR).
+        old: int32[R], the broker of each current replica.
+        fate: int8[R], `FREE`, `STAY` or `LEAVE` of each current replica.
+        fixed: uint8[S], 1 for replicas that must stay on their broker; changes.
+        held: int64[K, B + Z], what each place holds of each kind; changes.
+        low, high: int64[K, B + Z], bands.
+        weight: int64[K, P], weight of a replica in each kind.
+        cost: int64[P], bytes that a copy of a replica moves.
+        penalty: float64[2 K + 1], the current `Penalties`.
+        rack: int32[B], the rack of each broker.
+        rack_low, rack_high: int64[factor, racks], the rack rule.
+        receives: uint8[B], 1 for brokers that take replicas.
+        closed: uint8[P], 1 for partitions of which no more may move than must.
+    """
+
+    start: Int64s
+    broker: Int32s
+    old_start: Int64s
+    old: Int32s
+    fate: Int8s
+    fixed: Bytes
+    held: Int64Rows
+    low: Int64Rows
+    high: Int64Rows
+    weight: Int64Rows
+    cost: Int64s
+    penalty: Float64s
+    rack: Int32s
+    rack_low: Int64Rows
+    rack_high: Int64Rows
+    receives: Bytes
+    closed: Bytes
 
 
 @dataclass(eq=False)
@@ -72,18 +106,10 @@ class SearchState:
         """bool[S]: a view of ``fixed``."""
         return self.fixed.view(np.bool_)
 
-    def kernel_arguments(self) -> tuple[Any, ...]:
-        """Return the arrays that the kernels take first, in the order of `STATE_SIGNATURE`.
-
-        The kernels name them: ``start``, ``broker``; ``old_start``, ``old``, ``fate`` (current
-        replicas and what may become of each); ``fixed``, ``held``, ``low``, ``high``, ``weight``,
-        ``cost``, ``penalty``, ``rack`` (of each broker), ``rack_low``, ``rack_high`` (the rack
-        rule), ``receives``, ``closed``. `ReplicaTask` documents those that are not fields here.
-        The arguments stay flat: the interpreted form takes one memoryview an array, and Numba
-        compiles a named tuple of 17 arrays more slowly than the arrays themselves.
-        """
+    def arrays(self) -> SearchArrays:
+        """Return the arrays that the kernels take."""
         task, cluster = self.task, self.task.cluster
-        return (
+        return SearchArrays(
             task.start, self.broker, cluster.start, cluster.replica, task.fate, self.fixed,
             self.held, task.low, task.high, task.weight, task.cost, self.penalty, cluster.rack,
             task.rack_low, task.rack_high, task.receives.view(np.uint8),

@@ -6,7 +6,7 @@ largest partitions first.
 """
 
 # Types stand in the kernels' signatures; each gets the whole state.
-# ruff: noqa: ANN001, ANN202, ARG001, PLR0917 - see above
+# ruff: noqa: ANN001, ANN202 - see above
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from partage.solve.replicas.penalties import (
     rack_penalty_change,
     rack_rule_change,
 )
-from partage.solve.replicas.problem import STATE_SIGNATURE, SearchState, held_by_places
+from partage.solve.replicas.problem import SearchArrays, SearchState, held_by_places
 
 __all__ = ["place_initially"]
 
@@ -48,7 +48,7 @@ def place_initially(state: SearchState) -> None:
         return
     largest = int(max(task.factor.max(initial=0), cluster.factor.max(initial=0)))
     kept, work = np.zeros(largest + 1, np.int64), 20 * len(order) * len(cluster.brokers)
-    stuck = _construct(*state.kernel_arguments(), order, kept, work=work * largest)
+    stuck = _construct(state.arrays(), order, kept, work=work * largest)
     if stuck >= 0:
         raise NoFeasiblePlanError(*_reason(task, int(stuck)))
 
@@ -70,15 +70,14 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
     )
 
 
-@kernel(f"int64({STATE_SIGNATURE}, int64[::1], int64[::1])")
-def _construct(
-    start, broker, old_start, old, fate, fixed, held, low, high, weight, cost, penalty, rack,
-    rack_low, rack_high, receives, closed, order, kept,
-):  # fmt: skip
+@kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
+def _construct(arrays, order, kept):
     """Place the partitions of ``order``; return -1, or the partition without a broker.
 
     ``kept`` is a work array of the largest replication factor and one more.
     """
+    start, broker, old_start, old = arrays.start, arrays.broker, arrays.old_start, arrays.old
+    held, weight, rack, fate = arrays.held, arrays.weight, arrays.rack, arrays.fate
     for i in range(len(order)):
         p = order[i]
         begin, factor = start[p], start[p + 1] - start[p]
@@ -88,21 +87,19 @@ def _construct(
                 kept[count] = o
                 count += 1
         while count > factor:
-            count = _drop_replica(old_start[p], old, fate, held, low, high, weight, penalty, rack,
-                                  rack_high, factor, p, kept, count)  # fmt: skip
+            count = _drop_replica(arrays, p, kept, count)
         for j in range(factor):
             broker[begin + j] = -1
         for j in range(count):
             b = old[kept[j]]
             broker[begin + j] = b
-            fixed[begin + j] = fate[kept[j]] == 1
+            arrays.fixed[begin + j] = fate[kept[j]] == 1
             add_replica(held, weight, rack, p, b, 1)
     for i in range(len(order)):
         p = order[i]
         for s in range(start[p], start[p + 1]):
             if broker[s] < 0:
-                b = _cheapest_broker(start, broker, held, low, high, weight, penalty, rack,
-                                     rack_low, rack_high, receives, p)  # fmt: skip
+                b = _cheapest_broker(arrays, p)
                 if b < 0:
                     return p
                 broker[s] = b
@@ -121,31 +118,31 @@ def _fullness(held, high, b):
 
 
 @piece
-def _drop_replica(
-    first, old, fate, held, low, high, weight, penalty, rack, rack_high, factor, p, kept, count
-):
+def _drop_replica(arrays, p, kept, count):
     """Remove the replica from ``kept`` that is missed least, never one that must stay.
 
-    Return the new count. ``first`` is the preferred leader, which goes only for a gain.
+    Return the new count. The preferred leader goes only for a gain.
     """
+    old, rack, first = arrays.old, arrays.rack, arrays.old_start[p]
+    factor, rack_rule = arrays.start[p + 1] - arrays.start[p], arrays.penalty[len(arrays.held)]
     best, at = 1e300, -1
     for j in range(count):
-        if fate[kept[j]] == 1:
+        if arrays.fate[kept[j]] == 1:
             continue
         b = old[kept[j]]
         same = 0
         for other in range(count):
             if rack[old[kept[other]]] == rack[b]:
                 same += 1
-        price = penalty_change(held, low, high, weight, penalty, b, p, -1, 0)
-        price -= 1e-6 * _fullness(held, high, b)
-        price += rack_penalty_change(held, low, high, weight, penalty, rack, rack[b], p, -1)
+        price = penalty_change(arrays, b, p, -1, 0)
+        price -= 1e-6 * _fullness(arrays.held, arrays.high, b)
+        price += rack_penalty_change(arrays, rack[b], p, -1)
         price -= 1e-7 * j
         if kept[j] == first:
             price += 1e-3
-        if same > rack_high[factor, rack[b]]:
-            price -= penalty[len(held)]
-        price -= 1e-3 * penalty[len(held)] * same
+        if same > arrays.rack_high[factor, rack[b]]:
+            price -= rack_rule
+        price -= 1e-3 * rack_rule * same
         if price < best:
             best, at = price, j
     if at < 0:
@@ -156,19 +153,17 @@ def _drop_replica(
 
 
 @piece
-def _cheapest_broker(
-    start, broker, held, low, high, weight, penalty, rack, rack_low, rack_high, receives, p
-):
+def _cheapest_broker(arrays, p):
     """Return the broker to which a replica of p adds the least penalty, -1 for none."""
+    rack, rack_rule = arrays.rack, arrays.penalty[len(arrays.held)]
     best, at = 1e300, -1
     for b in range(len(rack)):
-        if receives[b] == 0 or has_replica(start, broker, p, b):
+        if arrays.receives[b] == 0 or has_replica(arrays.start, arrays.broker, p, b):
             continue
-        price = penalty_change(held, low, high, weight, penalty, b, p, 1, 0)
-        price += 1e-6 * _fullness(held, high, b)
-        price += rack_penalty_change(held, low, high, weight, penalty, rack, rack[b], p, 1)
-        breach = rack_rule_change(start, broker, rack, rack_low, rack_high, p, -1, rack[b])
-        price += penalty[len(held)] * breach
+        price = penalty_change(arrays, b, p, 1, 0)
+        price += 1e-6 * _fullness(arrays.held, arrays.high, b)
+        price += rack_penalty_change(arrays, rack[b], p, 1)
+        price += rack_rule * rack_rule_change(arrays, p, -1, rack[b])
         if price < best:
             best, at = price, b
     return at

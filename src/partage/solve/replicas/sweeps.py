@@ -11,18 +11,18 @@ rack, in plain loops that the compiler vectorises; the values hold for all its r
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import kernel, piece
+from partage.kernels import Float64s, Int64Blocks, Int64s, kernel, piece
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE
 from partage.solve.replicas.penalties import add_replica, current_fate
-from partage.solve.replicas.problem import STATE_SIGNATURE, Bools, Floats, Ints, SearchState
+from partage.solve.replicas.problem import Bools, Floats, Ints, SearchArrays, SearchState
 
-__all__ = ["MoveCandidates", "sweep", "work_arrays"]
+__all__ = ["MoveCandidates", "SweepArrays", "sweep"]
 
 #: The price of a broker to which a replica must not go.
 _FORBIDDEN = 1e300
@@ -34,63 +34,58 @@ _MOST_SHORT_BROKERS = 24
 _LEAST_GAIN = 1e-6
 
 
-def work_arrays(task: ReplicaTask) -> tuple[Any, ...]:
-    """Return the arrays that `sweep` works on beside the state.
+class SweepArrays(NamedTuple):
+    """The arrays that `sweep` works on beside the state.
 
-    ``excess`` int64[3, K, B + Z]: how far each place is above its band, below it, outside it.
-    ``added`` float64[B + Z]: the penalty that one replica more of the partition at hand adds.
-    ``move_cost`` float64[B]: 0, less the cost of a move where the partition has a replica now,
-    `_FORBIDDEN` where none may go.
-    ``rack_cost`` float64[racks]: what one replica more costs in a rack.
-    ``rack_count`` int64[racks]: how many replicas of the partition a rack holds.
+    Attributes:
+        excess: int64[3, K, B + Z], how far each place is above its band, below it, outside it.
+        added: float64[B + Z], the penalty that one replica more of the partition at hand adds.
+        move_cost: float64[B], 0, less the cost of a move where the partition has a replica now,
+            `_FORBIDDEN` where none may go.
+        rack_cost: float64[racks], what one replica more costs in a rack.
+        rack_count: int64[racks], how many replicas of the partition a rack holds.
     """
-    (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
-    return (
-        np.zeros((3, kinds, places), np.int64), np.zeros(places), np.zeros(len(task.alive)),
-        np.zeros(racks), np.zeros(racks, np.int64),
-    )  # fmt: skip
+
+    excess: Int64Blocks
+    added: Float64s
+    move_cost: Float64s
+    rack_cost: Float64s
+    rack_count: Int64s
+
+    @classmethod
+    def of(cls, task: ReplicaTask) -> SweepArrays:
+        """Return arrays of the sizes of a task."""
+        (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
+        return cls(
+            np.zeros((3, kinds, places), np.int64), np.zeros(places), np.zeros(len(task.alive)),
+            np.zeros(racks), np.zeros(racks, np.int64),
+        )  # fmt: skip
 
 
-@kernel(
-    f"int64({STATE_SIGNATURE}, int64[::1], int64[:, :, ::1], float64[::1], float64[::1],"
-    " float64[::1], int64[::1])"
-)
-def sweep(
-    start, broker, old_start, old, fate, fixed, held, low, high, weight, cost, penalty, rack,
-    rack_low, rack_high, receives, closed, candidates, excess, added, move_cost, rack_cost,
-    rack_count,
-):  # fmt: skip
-    """Move each replica of the candidates to its cheapest broker; return how many moved.
+@kernel("int64(SearchArrays, SweepArrays, int64[::1])", SearchArrays, SweepArrays)
+def sweep(arrays, now, candidates):
+    """Move each replica of the candidate partitions to its cheapest broker; return how many moved.
 
-    ``candidates`` are partitions; `work_arrays` describes what follows.
+    ``now`` are the work arrays.
     """
-    n, kinds, moved = len(rack), len(held), 0
-    for place in range(len(added)):
-        _update_excess(held, low, high, excess, place)
+    start, rack_cost = arrays.start, now.rack_cost
+    n, moved = len(arrays.rack), 0
+    for place in range(len(now.added)):
+        _update_excess(arrays.held, arrays.low, arrays.high, now.excess, place)
     for b in range(n):
-        move_cost[b] = 0.0 if receives[b] else _FORBIDDEN
+        now.move_cost[b] = 0.0 if arrays.receives[b] else _FORBIDDEN
     for i in range(len(candidates)):
         p = candidates[i]
         factor = start[p + 1] - start[p]
-        _compute_added(excess, weight, penalty, p, n, added)
-        _mark_replicas(
-            start, broker, old_start, old, fate, receives, cost, rack, rack_count, move_cost, p, 1
-        )
+        _compute_added(now.excess, arrays.weight, arrays.penalty, p, n, now.added)
+        _mark_replicas(arrays, now, p, 1)
         for r in range(len(rack_cost)):
-            rack_cost[r] = _rack_cost(
-                rack_low, rack_high, penalty, kinds, added, n, rack_count, factor, r
-            )
+            rack_cost[r] = _rack_cost(arrays, now, factor, r)
         # The preferred leader, the first replica, moves only if no other replica would do.
         for s in range(start[p + 1] - 1, start[p] - 1, -1):
-            if fixed[s] == 0:
-                moved += _move_replica(
-                    broker, old_start, old, fate, held, low, high, weight, cost, penalty, rack,
-                    rack_low, rack_high, receives, closed, excess, added, move_cost, rack_cost,
-                    rack_count, factor, p, s,
-                )  # fmt: skip
-        _mark_replicas(
-            start, broker, old_start, old, fate, receives, cost, rack, rack_count, move_cost, p, -1
-        )
+            if arrays.fixed[s] == 0:
+                moved += _move_replica(arrays, now, p, s)
+        _mark_replicas(arrays, now, p, -1)
     return moved
 
 
@@ -136,18 +131,18 @@ def _compute_added(excess, weight, penalty, p, n, added):
 
 
 @piece
-def _mark_replicas(
-    start, broker, old_start, old, fate, receives, cost, rack, rack_count, move_cost, p, sign
-):
+def _mark_replicas(arrays, now, p, sign):
     """Enter p's current and planned brokers into ``move_cost`` and ``rack_count``; -1 undoes it."""
+    old_start, old, fate, receives = arrays.old_start, arrays.old, arrays.fate, arrays.receives
+    move_cost = now.move_cost
     for o in range(old_start[p], old_start[p + 1]):
         b = old[o]
         move_cost[b] = 0.0 if receives[b] else _FORBIDDEN
         if sign > 0:
-            move_cost[b] = _FORBIDDEN if fate[o] == 2 else -1.0 * cost[p]
-    for s in range(start[p], start[p + 1]):
-        b = broker[s]
-        rack_count[rack[b]] += sign
+            move_cost[b] = _FORBIDDEN if fate[o] == 2 else -1.0 * arrays.cost[p]
+    for s in range(arrays.start[p], arrays.start[p + 1]):
+        b = arrays.broker[s]
+        now.rack_count[arrays.rack[b]] += sign
         if sign > 0:
             move_cost[b] = _FORBIDDEN
         elif current_fate(old_start, old, fate, p, b) < 0:
@@ -155,26 +150,28 @@ def _mark_replicas(
 
 
 @piece
-def _rack_cost(rack_low, rack_high, penalty, kinds, added, n, rack_count, factor, r):
+def _rack_cost(arrays, now, factor, r):
     """Return what one replica more costs in rack r, by the rack rule and the rack's bands."""
-    price = penalty[kinds] * (
-        (rack_count[r] >= rack_high[factor, r]) - 1.0 * (rack_count[r] < rack_low[factor, r])
+    n, count = len(arrays.rack), now.rack_count[r]
+    price = arrays.penalty[len(arrays.held)] * (
+        (count >= arrays.rack_high[factor, r]) - 1.0 * (count < arrays.rack_low[factor, r])
     )
-    if n < len(added):
-        price += added[n + r]
+    if n < len(now.added):
+        price += now.added[n + r]
     return price
 
 
 @piece
-def _cheapest_broker(
-    added, move_cost, rack_cost, rack, rack_low, rack_high, rack_count, factor, own, restricted,
-    limit,
-):  # fmt: skip
+def _cheapest_broker(arrays, now, factor, own, restricted, limit):
     """Return the cheapest broker for a replica of rack ``own``, -1 if none is below the limit.
 
     A restricted replica goes only to a current broker of its partition, or to another rack where
     that mends the rack rule.
     """
+    rack, rack_low, rack_high = arrays.rack, arrays.rack_low, arrays.rack_high
+    added, move_cost, rack_cost, rack_count = (
+        now.added, now.move_cost, now.rack_cost, now.rack_count,
+    )  # fmt: skip
     best, at = limit, -1
     fall = 1 * (rack_count[own] <= rack_low[factor, own])
     fall -= rack_count[own] > rack_high[factor, own]
@@ -192,58 +189,56 @@ def _cheapest_broker(
 
 
 @piece
-def _add_replica(held, low, high, weight, penalty, rack, excess, added, p, b, sign):
+def _add_replica(arrays, now, p, b, sign):
     """Add a replica of p to broker b (-1: take it off) and bring the work arrays up to date."""
-    n, kinds = len(rack), len(held)
-    add_replica(held, weight, rack, p, b, sign)
-    _update_excess(held, low, high, excess, b)
-    added[b] = _penalty_change(excess, weight, penalty, p, b, 1, 0)
+    n, kinds, added = len(arrays.rack), len(arrays.held), now.added
+    weight, penalty = arrays.weight, arrays.penalty
+    add_replica(arrays.held, weight, arrays.rack, p, b, sign)
+    _update_excess(arrays.held, arrays.low, arrays.high, now.excess, b)
+    added[b] = _penalty_change(now.excess, weight, penalty, p, b, 1, 0)
     if n < len(added):
-        r = n + rack[b]
-        _update_excess(held, low, high, excess, r)
-        added[r] = _penalty_change(excess, weight, penalty, p, r, 1, kinds + 1)
+        r = n + arrays.rack[b]
+        _update_excess(arrays.held, arrays.low, arrays.high, now.excess, r)
+        added[r] = _penalty_change(now.excess, weight, penalty, p, r, 1, kinds + 1)
 
 
 @piece
-def _move_replica(
-    broker, old_start, old, fate, held, low, high, weight, cost, penalty, rack, rack_low,
-    rack_high, receives, closed, excess, added, move_cost, rack_cost, rack_count, factor, p, s,
-):  # fmt: skip
+def _move_replica(arrays, now, p, s):
     """Move replica s of p to the cheapest broker if that gains; return 1 if it moved, else 0."""
-    n, kinds, b = len(rack), len(held), broker[s]
-    own, move = rack[b], 1.0 * cost[p]
+    rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, now.move_cost
+    rack_cost, rack_count = now.rack_cost, now.rack_count
+    n, kinds, b = len(rack), len(arrays.held), arrays.broker[s]
+    factor = arrays.start[p + 1] - arrays.start[p]
+    own, move = rack[b], 1.0 * arrays.cost[p]
     # A replica on its current broker pays for the copy; one that was moved has paid already.
-    is_current = current_fate(old_start, old, fate, p, b) >= 0
+    is_current = current_fate(arrays.old_start, arrays.old, arrays.fate, p, b) >= 0
     leave = penalty[kinds] * (
-        (rack_count[own] <= rack_low[factor, own])
-        - 1.0 * (rack_count[own] > rack_high[factor, own])
+        (rack_count[own] <= arrays.rack_low[factor, own])
+        - 1.0 * (rack_count[own] > arrays.rack_high[factor, own])
     )
-    if n < len(added):
-        leave += _penalty_change(excess, weight, penalty, p, n + own, -1, kinds + 1)
-    limit = -_penalty_change(excess, weight, penalty, p, b, -1, 0) - leave
+    if n < len(now.added):
+        leave += _penalty_change(now.excess, weight, penalty, p, n + own, -1, kinds + 1)
+    limit = -_penalty_change(now.excess, weight, penalty, p, b, -1, 0) - leave
     limit -= _LEAST_GAIN * (1.0 + move)
     if is_current:
         limit -= move
     stays, rack_cost[own] = rack_cost[own], -leave
-    restricted = closed[p] != 0 and is_current
-    at = _cheapest_broker(added, move_cost, rack_cost, rack, rack_low, rack_high, rack_count,
-                          factor, own, restricted, limit)  # fmt: skip
+    restricted = arrays.closed[p] != 0 and is_current
+    at = _cheapest_broker(arrays, now, factor, own, restricted, limit)
     rack_cost[own] = stays
     if at < 0:
         return 0
-    broker[s] = at
+    arrays.broker[s] = at
     move_cost[at] = _FORBIDDEN
-    move_cost[b] = 0.0 if receives[b] else _FORBIDDEN
+    move_cost[b] = 0.0 if arrays.receives[b] else _FORBIDDEN
     if is_current:
         move_cost[b] = -move
     rack_count[own] -= 1
     rack_count[rack[at]] += 1
-    _add_replica(held, low, high, weight, penalty, rack, excess, added, p, b, -1)
-    _add_replica(held, low, high, weight, penalty, rack, excess, added, p, at, 1)
+    _add_replica(arrays, now, p, b, -1)
+    _add_replica(arrays, now, p, at, 1)
     for r in (own, rack[at]):
-        rack_cost[r] = _rack_cost(
-            rack_low, rack_high, penalty, kinds, added, n, rack_count, factor, r
-        )
+        rack_cost[r] = _rack_cost(arrays, now, factor, r)
     return 1
 
 
