@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from partage.capture.connection import ClusterConnection
-from partage.capture.refusals import failed, reason
+from partage.capture.connection import ClusterConnection, failed, reason
 from partage.errors import NotAuthorizedError, WireFormatError
 from partage.wire.consumer_protocol import (
     ConsumerSubscription,

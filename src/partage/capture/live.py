@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-from partage.capture.conditions import LastingConditions
-from partage.capture.connection import ClusterConnection, Fetched, PartitionRequest
-from partage.capture.refusals import failed, reason
-from partage.capture.states import state_of
+from partage.capture.connection import ClusterConnection, Fetched, PartitionRequest, failed, reason
+from partage.capture.metadata_image import state_of
 from partage.capture.unpacking import checksum
 from partage.capture.writing import CaptureWriter
 from partage.errors import (
@@ -22,7 +20,58 @@ from partage.errors import (
 )
 from partage.wire.batches import batches_of, end_of_batch
 
-__all__ = ["OFFSETS_TOPIC", "LiveCapture", "Pace"]
+__all__ = ["OFFSETS_TOPIC", "LastingConditions", "LiveCapture", "Pace"]
+
+_AGAIN_SECONDS = 60.0
+#: Shorter conditions are normal (a leader moves, a broker restarts) and not recorded.
+_WORTH_KEEPING_SECONDS = 5.0
+
+
+@dataclass
+class LastingConditions:
+    """Conditions that hold for some time; the words before the first colon are their kind.
+
+    Attributes:
+        report: called with a sentence for the user.
+        remember: called with a sentence for the capture's manifest.
+        last: the latest condition; "" before the first one.
+    """
+
+    report: Callable[[str], None]
+    remember: Callable[[str], None]
+    last: str = ""
+    _since: dict[str, float] = field(default_factory=dict)
+    _reported_at: dict[str, float] = field(default_factory=dict)
+
+    def say(self, what: str) -> None:
+        """Report a condition that holds now; repeat it at most once a minute."""
+        now, kind = time.time(), what.partition(":")[0]
+        self.last = what
+        since = self._since.setdefault(kind, now)
+        if kind not in self._reported_at:
+            self.report(what)
+        elif now - self._reported_at[kind] >= _AGAIN_SECONDS:
+            self.report(f"{what}; still so, since {_clock(since)}")
+        else:
+            return
+        self._reported_at[kind] = now
+
+    def well(self) -> None:
+        """Report the end of all conditions."""
+        if not self._since:
+            return
+        since, now = min(self._since.values()), time.time()
+        self._since.clear()
+        self._reported_at.clear()
+        self.report(f"reading again, after {now - since:.0f} s")
+        if now - since >= _WORTH_KEEPING_SECONDS:
+            self.remember(f"not everything could be read from {_clock(since)} to {_clock(now)} "
+                      f"({self.last}); the metadata of that time were not read")  # fmt: skip
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
+
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _NEEDED = "READ and DESCRIBE (kafka-acls.sh --add --operation Read --topic __consumer_offsets)"
@@ -170,7 +219,7 @@ class LiveCapture:
     def _take_leaders(self, topic: Any) -> None:
         if topic.error_code == _NOT_AUTHORIZED:
             raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
-        from partage.capture.states import id_text
+        from partage.capture.metadata_image import id_text
 
         self._writer.of(topic_id=id_text(getattr(topic, "topic_id", None)))
         # A partition without a leader is read when it has one.

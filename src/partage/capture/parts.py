@@ -1,17 +1,106 @@
-"""Parquet files of a capture's tables: writing one, and dropping rows of one."""
+"""Parts of a capture: rows in memory, Parquet files of its two tables, merging of small ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from partage.capture.durable import published
+from partage.capture.manifest import Manifest, Part
+from partage.wire.batches import Batch, marker_of, records_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["drop_cut_rows", "put_table"]
+__all__ = ["TOGETHER", "RecordBuffer", "drop_cut_rows", "merge", "put_table"]
+
+_RECORDS = ("partition", "offset", "timestamp_ms", "key", "value")
+_BATCHES = (
+    "partition", "base_offset", "last_offset", "records", "size", "leader_epoch", "magic",
+    "compression", "max_timestamp_ms", "producer_id", "producer_epoch", "base_sequence",
+    "transactional", "control", "control_type", "coordinator_epoch",
+)  # fmt: skip
+
+
+class RecordBuffer:
+    """Records and batches not yet written.
+
+    Attributes:
+        bytes: estimated memory: keys and values, and an amount for each row.
+        first_ms: the smallest timestamp of a record; None before the first record.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[str, list[Any]] = {name: [] for name in _RECORDS}
+        self._batches: dict[str, list[Any]] = {name: [] for name in _BATCHES}
+        self.bytes = 0
+        self.first_ms: int | None = None
+
+    @property
+    def records(self) -> int:
+        """Number of data records."""
+        return len(self._records["offset"])
+
+    @property
+    def batches(self) -> int:
+        """Number of batches, markers included."""
+        return len(self._batches["base_offset"])
+
+    def add(self, partition: int, batch: Batch, payload: bytes) -> None:
+        """Add a batch and its records; add nothing if the batch cannot be read.
+
+        Raises:
+            WireFormatError: the payload, decompressed, is not what the header says.
+        """
+        kind, epoch = None, None
+        if batch.control:
+            if batch.records:  # a compacted log keeps empty batches, markers among them
+                marker = marker_of(batch, payload)
+                kind, epoch = marker.type, marker.coordinator_epoch
+        else:
+            self._add_records(partition, batch, payload)
+        row = (
+            partition, batch.base_offset, batch.last_offset, batch.records, batch.size,
+            batch.leader_epoch, batch.magic, batch.compression, batch.max_timestamp_ms,
+            batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.transactional,
+            batch.control, kind, epoch,
+        )  # fmt: skip
+        for name, value in zip(_BATCHES, row, strict=True):
+            self._batches[name].append(value)
+        self.bytes += 200
+
+    def _add_records(self, partition: int, batch: Batch, payload: bytes) -> None:
+        found = list(records_of(batch, payload))  # all of them, or an error and none
+        if not found:
+            return
+        offsets, times, keys, values = zip(*found, strict=True)
+        self._records["partition"] += [partition] * len(found)
+        self._records["offset"] += offsets
+        self._records["timestamp_ms"] += times
+        self._records["key"] += keys
+        self._records["value"] += values
+        self.bytes += len(payload) + 64 * len(found)
+        first = min(times)
+        self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
+
+    def tables(self) -> tuple[pa.Table, pa.Table]:
+        """Return the records and the batches as Arrow tables, with the types of a capture."""
+        import pyarrow as pa
+
+        records = pa.schema([
+            ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp_ms", pa.int64()),
+            ("key", pa.binary()), ("value", pa.binary()),
+        ])  # fmt: skip
+        batches = pa.schema([
+            ("partition", pa.int32()), ("base_offset", pa.int64()), ("last_offset", pa.int64()),
+            ("records", pa.int32()), ("size", pa.int32()), ("leader_epoch", pa.int32()),
+            ("magic", pa.int8()), ("compression", pa.string()), ("max_timestamp_ms", pa.int64()),
+            ("producer_id", pa.int64()), ("producer_epoch", pa.int16()),
+            ("base_sequence", pa.int32()), ("transactional", pa.bool_()), ("control", pa.bool_()),
+            ("control_type", pa.string()), ("coordinator_epoch", pa.int32()),
+        ])  # fmt: skip
+        return pa.table(self._records, schema=records), pa.table(self._batches, schema=batches)
 
 
 def put_table(path: Path, table: pa.Table) -> None:
@@ -44,3 +133,90 @@ def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
     if kept.num_rows < table.num_rows:
         put_table(path, kept)
     return int(kept.num_rows)
+
+
+#: Number of parts of one level that are merged into a part of the next level.
+TOGETHER = 60
+
+
+def merge(
+    manifest: Manifest,
+    paths: Callable[[int], tuple[Path, Path]],
+    put: Callable[[Path, pa.Table], None],
+    *,
+    rows: int,
+    size: int,
+    together: int = TOGETHER,
+) -> bool:
+    """Merge the last parts if enough have one level; return whether any were merged.
+
+    Without merging, a capture of a month would have 43,000 parts. A part has a level: 0 when it is
+    written, one more than its sources when it is merged. A capture then has some dozens of parts,
+    and each row is written once more for each level. A merged part has a new number and replaces
+    its sources when the manifest is written; a kill before that leaves parts that the manifest
+    does not list. Replaced files stay on the disk, hidden, until the next merge, because another
+    process may be reading them.
+
+    The manifest is changed but not written; the numbers of merged parts are in ``replaced``.
+
+    Args:
+        manifest: manifest of the capture.
+        paths: returns the paths of a part's two tables for its number.
+        put: writes a table atomically.
+        rows: maximum rows of a merged part, in either table.
+        size: maximum bytes of a merged part, encoded, before compression.
+        together: number of parts of one level that are merged.
+    """
+    last = manifest.parts[-together:]
+    if len(last) < together or len({one.level for one in last}) > 1:
+        return False
+    from pyarrow import concat_tables
+
+    made: list[Part] = []
+    replaced: list[int] = []
+    for some in _chunks(last, paths, rows, size):
+        number = some[0].number
+        if len(some) > 1:
+            number, manifest.next_part = manifest.next_part, manifest.next_part + 1
+            for at, path in enumerate(paths(number)):
+                put(path, concat_tables([_table(paths(one.number)[at]) for one in some]))
+            replaced += [one.number for one in some]
+        made.append(Part(number, some[0].level + 1))
+    if not replaced:
+        return False  # every part already has the maximum size
+    manifest.parts[-together:] = made
+    manifest.replaced = replaced
+    return True
+
+
+def _chunks(
+    parts: Sequence[Part], paths: Callable[[int], tuple[Path, Path]], rows: int, size: int
+) -> Iterator[list[Part]]:
+    """Yield runs of consecutive parts that fit into one part."""
+    some: list[Part] = []
+    has, takes = 0, 0
+    for one in parts:
+        more, bytes_more = _size(paths(one.number))
+        if some and (has + more > rows or takes + bytes_more > size):
+            yield some
+            some, has, takes = [], 0, 0
+        some.append(one)
+        has, takes = has + more, takes + bytes_more
+    yield some
+
+
+def _size(tables: Sequence[Path]) -> tuple[int, int]:
+    """Return the rows of the longer table, and the bytes of both before compression."""
+    from pyarrow import parquet
+
+    metadata = [parquet.read_metadata(path) for path in tables]
+    size = sum(
+        one.row_group(n).total_byte_size for one in metadata for n in range(one.num_row_groups)
+    )
+    return max(one.num_rows for one in metadata), size
+
+
+def _table(path: Path) -> pa.Table:
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(path).read()

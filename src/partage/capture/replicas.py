@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from partage.capture.connection import ClusterConnection
-from partage.capture.refusals import failed
+from partage.capture.connection import ClusterConnection, failed
 from partage.errors import NotAuthorizedError
 
 __all__ = ["read_replicas", "write_loads"]

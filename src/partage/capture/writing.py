@@ -16,14 +16,13 @@ from __future__ import annotations
 import fcntl
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from partage.capture.cleaned import CleanedOffsets
-from partage.capture.columns import RecordBuffer
 from partage.capture.durable import (
     appended,
     expect_local,
@@ -31,10 +30,8 @@ from partage.capture.durable import (
     put_json,
     without_torn_line,
 )
-from partage.capture.epochs import Epochs
 from partage.capture.manifest import MANIFEST, Manifest, Part, aside
-from partage.capture.merging import TOGETHER, merge
-from partage.capture.parts import drop_cut_rows, put_table
+from partage.capture.parts import TOGETHER, RecordBuffer, drop_cut_rows, merge, put_table
 from partage.capture.unpacking import unpacked
 from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
 from partage.wire.batches import Batch
@@ -42,7 +39,178 @@ from partage.wire.batches import Batch
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["CaptureWriter"]
+__all__ = ["UNKNOWN_EPOCH", "CaptureWriter", "CleanedOffsets", "Epochs"]
+
+
+@dataclass
+class _Loss:
+    """Offsets that a capture lost in one log partition since the last report."""
+
+    first: int
+    last: int
+    offsets: int
+
+    def extend(self, first: int, last: int, offsets: int) -> None:
+        """Add a range with lost offsets; ranges arrive in the order of the log."""
+        self.first, self.last = min(self.first, first), max(self.last, last)
+        self.offsets += offsets
+
+
+@dataclass
+class CleanedOffsets:
+    """The number of missing offsets by log partition, and the losses not yet reported.
+
+    Offsets of an uncompacted log partition are contiguous: brokers reject a batch whose record
+    count differs from its offset span. So compaction removed an offset that is in no fetched
+    record. Up to the end of the log at the first fetch this is normal, and only counted. Records
+    beyond that end were written after the capture began: it lost them by pausing or being slow.
+
+    Attributes:
+        counts: log partition -> offsets that no fetched record has.
+        first_ends: log partition -> end of the log at the first fetch; a partition without an
+            entry is in its first read.
+        damaged: log partitions with a batch that could not be read: compaction need not be the
+            cause of their missing offsets.
+
+    >>> cleaned = CleanedOffsets({}, {3: 100})
+    >>> cleaned.counts, cleaned.report()
+    ({}, [])
+    """
+
+    counts: dict[int, int] = field(default_factory=dict)
+    first_ends: dict[int, int] = field(default_factory=dict)
+    damaged: set[int] = field(default_factory=set)
+    _losses: dict[int, _Loss] = field(default_factory=dict)
+
+    def see_end(self, partition: int, end: int) -> None:
+        """Remember the end of a log partition at its first fetch; later calls change nothing."""
+        self.first_ends.setdefault(partition, end)
+
+    def take(self, partition: int, position: int, batch: Batch) -> None:
+        """Count the offsets missing between the position and the batch, and inside the batch."""
+        if batch.base_offset > position:
+            self._add(partition, position, batch.base_offset - 1, batch.base_offset - position)
+        span = batch.last_offset - batch.base_offset + 1
+        if batch.records < span and batch.base_offset >= position:
+            self._add(partition, batch.base_offset, batch.last_offset, span - batch.records)
+
+    def _add(self, partition: int, first: int, last: int, offsets: int) -> None:
+        self.counts[partition] = self.counts.get(partition, 0) + offsets
+        end = self.first_ends.get(partition)
+        if end is None or last < end:
+            return
+        if first < end:  # the range began before the capture did: only its tail is a loss
+            first, offsets = end, min(offsets, last - end + 1)
+        loss = self._losses.setdefault(partition, _Loss(first, last, 0))
+        loss.extend(first, last, offsets)
+
+    def report(self) -> list[str]:
+        """Return a sentence for each log partition that lost offsets, and forget these losses."""
+        found = [
+            _sentence(p, loss, damaged=p in self.damaged)
+            for p, loss in sorted(self._losses.items())
+        ]
+        self._losses = {}
+        return found
+
+
+def _sentence(partition: int, loss: _Loss, *, damaged: bool) -> str:
+    span = loss.last - loss.first + 1
+    many = f"{loss.offsets:,} offset{'s' if loss.offsets != 1 else ''}"
+    which = (
+        f"{many} ({loss.first} to {loss.last})"
+        if loss.offsets == span
+        else f"{many} between {loss.first} and {loss.last}"
+    )
+    verb = "are" if loss.offsets != 1 else "is"
+    missing = f"partition {partition}: {which} {verb} missing"
+    if damaged:
+        return f"{missing}: the log cleaner removed them, or their batches are damaged"
+    return (
+        f"{missing}: the log cleaner removed them before this capture read them "
+        "(keep --follow running, or raise min.compaction.lag.ms)"
+    )
+
+
+#: The epoch of a range whose leader is unknown; it cannot be compared.
+UNKNOWN_EPOCH = -1
+_MOST = 100
+
+
+class Epochs:
+    """The leader epochs of each log partition, each with the offset after its last batch.
+
+    They reveal a log that an unclean leader has overwritten: it truncates the log, and new records
+    take the offsets of lost ones, which a reader behind them cannot see. Every batch has the epoch
+    of its leader. Given the last epoch read, a broker returns the offset at which its own log
+    diverges (KIP-320, KIP-595), as for its followers.
+
+    Epochs are ascending. The range before the first known epoch has the epoch `UNKNOWN_EPOCH`.
+
+    >>> ours = Epochs({3: [(4, 120), (6, 340)]})
+    >>> ours.last(3, 340), ours.last(3, 400)
+    (6, -1)
+
+    The leader's log has epoch 5 in place of our 6, up to 200: they diverge where our 4 ends.
+
+    >>> ours.diverging_offset(3, 5, 200)
+    120
+    >>> ours.record_batch(4, 6, 300, 340)
+    >>> ours.diverging_offset(4, 5, 320)
+    300
+    """
+
+    def __init__(self, known: dict[int, list[tuple[int, int]]] | None = None) -> None:
+        self.known = {p: list(rows) for p, rows in (known or {}).items()}
+
+    def record_batch(self, partition: int, epoch: int, first: int, end: int) -> None:
+        """Record that a batch of a leader epoch was read from ``first`` to before ``end``."""
+        rows = self.known.setdefault(partition, [])
+        if epoch < 0 or (rows and epoch < rows[-1][0]):
+            # Epochs only grow along a log, so a lower or negative one cannot be compared.
+            self.known[partition] = []
+            return
+        if not rows:
+            rows.append((UNKNOWN_EPOCH, first))
+        if rows[-1][0] == epoch:
+            rows.pop()
+        rows.append((epoch, end))
+        if len(rows) > _MOST:
+            rows[:-_MOST] = []
+            rows[0] = (UNKNOWN_EPOCH, rows[0][1])
+
+    def last(self, partition: int, position: int) -> int:
+        """Return the epoch of the last record read; `UNKNOWN_EPOCH` after a skipped range."""
+        rows = self.known.get(partition)
+        return rows[-1][0] if rows and rows[-1][1] == position else UNKNOWN_EPOCH
+
+    def diverging_offset(self, partition: int, epoch: int, end: int) -> int:
+        """Return the offset at which the leader's log diverges from the records read.
+
+        Args:
+            partition: the log partition.
+            epoch: the leader's greatest epoch that is not above ours.
+            end: the offset at which this epoch ends in the leader's log.
+        """
+        ours = [e for of, e in self.known.get(partition, ()) if of <= epoch]
+        return min(end, ours[-1]) if ours else end
+
+    def cut(self, partition: int, offset: int) -> None:
+        """Forget the epochs of records from ``offset`` on."""
+        rows = self.known.get(partition, [])
+        kept = [row for row in rows if row[1] <= offset]
+        if len(kept) < len(rows) and (not kept or kept[-1][1] < offset):
+            kept.append((rows[len(kept)][0], offset))
+        self.known[partition] = kept
+
+    def forget(self, partition: int) -> None:
+        """Forget a partition's epochs: the leader cannot compare them."""
+        self.known.pop(partition, None)
+
+    def rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:
+        """Return the known epochs by partition."""
+        return sorted((p, list(rows)) for p, rows in self.known.items() if rows)
+
 
 _RECORDS, _BATCHES, _STATES = "consumer_offsets.parquet", "batches.parquet", "cluster.jsonl"
 _CONFIG, _LOCK = "cluster-config.json", ".lock"

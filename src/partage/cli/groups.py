@@ -90,9 +90,8 @@ def groups(
 
     Nothing is changed, no group is joined; the account needs DESCRIBE on groups and topics.
     """
-    from partage.capture.connection import ClusterConnection
+    from partage.capture.connection import ClusterConnection, client_errors, reason
     from partage.capture.groups import expect_visible_groups
-    from partage.capture.refusals import client_errors, reason
 
     if not 0.1 <= every <= 3_600:
         raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)
@@ -162,7 +161,7 @@ def _looked(
 ) -> tuple[list[_Look], tuple[float, Mapping[Partition, int]]]:
     """All groups now; rates against the look before, or against one taken for that."""
     from partage.capture.groups import live_groups
-    from partage.capture.states import state_of
+    from partage.capture.metadata_image import state_of
     from partage.model import Cluster
 
     if before is None:

@@ -154,7 +154,7 @@ class ClusterOptions(OptionGroup):
         Raises:
             InvalidConfigError: the file cannot be read, or a property has no equals sign.
         """
-        from partage.capture.properties import read_properties
+        from partage.capture.security import read_properties
 
         found = read_properties(self.command_config, self.properties or ())
         protect(found)
@@ -166,8 +166,7 @@ class ClusterOptions(OptionGroup):
         Raises:
             InvalidConfigError: a file or a property cannot be used; no secret is in the message.
         """
-        from partage.capture.properties import Properties
-        from partage.capture.security import connection_settings
+        from partage.capture.security import Properties, connection_settings
 
         return connection_settings(Properties(self.client_properties()))
 

@@ -350,13 +350,13 @@ def test_trouble_is_reported_once_a_minute_and_at_its_end(monkeypatch) -> None:
     """A broker that is away for ten minutes: a dozen lines, not six thousand; and the capture keeps
     from when to when.
     """
-    from partage.capture import conditions
+    from partage.capture import live
 
     now = [1_000_000.0]
-    monkeypatch.setattr(conditions.time, "time", lambda: now[0])
+    monkeypatch.setattr(live.time, "time", lambda: now[0])
     said: list[str] = []
     kept: list[str] = []
-    one = conditions.LastingConditions(said.append, kept.append)
+    one = live.LastingConditions(said.append, kept.append)
     for _ in range(6000):
         one.say("broker 1 does not answer: NodeNotReadyError")
         one.say("metadata cannot be had: refused")

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from partage.capture.connection import _Listener
+from partage.capture.connection import _Listener, unreachable
 from partage.capture.groups import expect_visible_groups
-from partage.capture.refusals import unreachable
 from partage.errors import NotAuthorizedError
 
 LOGIN = {"security_protocol": "SASL_PLAINTEXT"}

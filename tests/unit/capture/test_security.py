@@ -6,8 +6,7 @@ import ssl
 
 import pytest
 
-from partage.capture.properties import Properties, parse_jaas, read_properties
-from partage.capture.security import connection_settings
+from partage.capture.security import Properties, connection_settings, parse_jaas, read_properties
 from partage.errors import InvalidConfigError
 
 SECRET = "hunter2-Geheim"  # noqa: S105 - what must not be seen

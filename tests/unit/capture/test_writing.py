@@ -18,8 +18,8 @@ import pytest
 from tests.support.wire_samples import ROOT
 
 from partage.capture import durable, writing
+from partage.capture.log_dir import batches_in
 from partage.capture.manifest import Manifest
-from partage.capture.segments import batches_in
 from partage.capture.unpacking import checksum
 from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError, InvalidConfigError

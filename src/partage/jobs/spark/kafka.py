@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from partage.capture.connection import ClusterConnection, PartitionRequest
-from partage.capture.properties import Properties
+from partage.capture.metadata_image import state_of
 from partage.capture.secrets import hide, secrets_in
-from partage.capture.security import connection_settings
-from partage.capture.states import state_of
+from partage.capture.security import Properties, connection_settings
 from partage.capture.unpacking import checksum
 from partage.errors import (
     InvalidCaptureError,
@@ -182,8 +181,7 @@ def partition_counts(
         InvalidConfigError: a property cannot be used, or there is no such topic.
     """
     from partage.capture.connection import ClusterConnection
-    from partage.capture.properties import Properties
-    from partage.capture.security import connection_settings
+    from partage.capture.security import Properties, connection_settings
 
     try:
         with ClusterConnection(servers, connection_settings(Properties(kafka))) as connection:
