@@ -2,16 +2,219 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 import numpy as np
-
-from partage.groups.base import PlainStrategy
-from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order
-from partage.groups.ordering import topics_in_map_order
-from partage.groups.range_racks import apply_racks
-from partage.model import Plan, Problem
+from numpy.typing import NDArray
+from partage.groups.layout import SubscriberSets, TopicRows
+from partage.model import Problem
 from partage.model.index import Int32Array
+from partage.groups.api import PlainStrategy
+from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, topics_in_map_order
+from partage.model import Plan, Problem
 
-__all__ = ["Range"]
+__all__ = ['Range', 'apply_racks']
+
+#: Rack of members without one: they match every partition.
+_ANYWHERE = -1
+
+
+def apply_racks(
+    problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
+) -> bool:
+    """Change ``position`` (each partition's owner) where racks matter; return whether they do.
+
+    Topics with the same subscribers and partition count are assigned together as soon as one
+    of them needs racks.
+    """
+    rack = problem.member_rack[subscribers.order]
+    if not (rack >= 0).any():
+        return False
+    pairs = _PartitionRacks(problem, rows)
+    needs_racks = pairs.needs_racks(subscribers, rack)
+    if not needs_racks.any():
+        return False
+    for topics in _co_partitioned_topics(rows, subscribers):
+        members = subscribers.positions(int(subscribers.set_of_topic[topics[0]]))
+        racks = rack[members].tolist()
+        if all(r == _ANYWHERE for r in racks):
+            continue
+        count = int(rows.counts[topics[0]])
+        if len(topics) == 1 and not needs_racks[topics[0]]:
+            continue
+        quotas = _Quotas(len(members), count)
+        if len(topics) == 1:
+            owner = _assign_topic(quotas, racks, pairs.partitions_by_rack(topics[0]), count)
+        else:
+            owner = _assign_co_partitioned(quotas, racks, pairs.common_racks(topics), count)
+        owners = members[quotas.assign_rest(owner)]
+        for topic in topics:
+            position[rows.start[topic] : rows.start[topic + 1]] = owners
+    return True
+
+
+def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iterable[list[int]]:
+    """Return lists of topics with the same subscribers and partition count."""
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for topic, key in enumerate(
+        zip(subscribers.set_of_topic.tolist(), rows.counts.tolist(), strict=True)
+    ):
+        groups[key].append(topic)
+    return groups.values()
+
+
+class _PartitionRacks:
+    """The racks of each partition's replicas: distinct pairs (row, rack), sorted."""
+
+    def __init__(self, problem: Problem, rows: TopicRows) -> None:
+        start, rack = problem.cluster.partition_racks
+        first, last = start[rows.partition], start[rows.partition + 1]
+        self.rows = rows
+        self.count = last - first
+        self.start = np.zeros(len(rows.partition) + 1, np.int64)
+        np.cumsum(self.count, out=self.start[1:])
+        at = np.arange(self.start[-1]) + np.repeat(first - self.start[:-1], self.count)
+        self.rack = rack[at] if len(at) else np.zeros(0, np.int32)
+        self.row = np.repeat(np.arange(len(rows.partition), dtype=np.int64), self.count)
+        self.width = max(len(problem.cluster.rack_names), 1)
+
+    def needs_racks(self, subscribers: SubscriberSets, rack: Int32Array) -> NDArray[np.bool_]:
+        """Return bool[T]: a member is on a rack of the topic, and its partitions' racks differ."""
+        topics = len(self.rows.topics)
+        topic_of_row = self.rows.spread(np.arange(topics, dtype=np.int32))
+        keys = topic_of_row[self.row].astype(np.int64) * self.width + self.rack
+        keys = _distinct(keys, topics * self.width)
+        racks_of_topic = np.bincount(keys // self.width, minlength=topics)
+        differs = np.zeros(topics, bool)
+        differs[topic_of_row[self.count != racks_of_topic[topic_of_row]]] = True
+        set_of_member = np.repeat(np.arange(len(subscribers.sizes)), subscribers.sizes)
+        of_member = rack[subscribers.position]
+        on_rack = of_member >= 0
+        member_racks = set_of_member[on_rack] * self.width + of_member[on_rack]
+        member_racks = _distinct(member_racks, len(subscribers.sizes) * self.width)
+        topic, rack_number = np.divmod(keys, self.width)
+        replica_racks = subscribers.set_of_topic[topic] * self.width + rack_number
+        meets = np.zeros(topics, bool)
+        meets[topic[np.isin(replica_racks, member_racks)]] = True
+        return meets & differs
+
+    def partitions_by_rack(self, topic: int) -> dict[int, list[int]]:
+        """Return, for each rack, a topic's partitions (counted from 0) on it, ascending."""
+        first, last = self.rows.start[topic], self.rows.start[topic + 1]
+        of_topic = slice(self.start[first], self.start[last])
+        out: dict[int, list[int]] = defaultdict(list)
+        row = (self.row[of_topic] - first).tolist()
+        for nth, rack in zip(row, self.rack[of_topic].tolist(), strict=True):
+            out[rack].append(nth)
+        return out
+
+    def common_racks(self, topics: list[int]) -> list[list[int]]:
+        """Return, for each partition number, the racks that it has in all of these topics."""
+        count = int(self.rows.counts[topics[0]])
+        keys = []
+        for topic in topics:
+            first, last = self.rows.start[topic], self.rows.start[topic + 1]
+            of_topic = slice(self.start[first], self.start[last])
+            keys.append((self.row[of_topic] - first) * self.width + self.rack[of_topic])
+        key, times = np.unique(np.concatenate(keys), return_counts=True)
+        shared = key[times == len(topics)]
+        out: list[list[int]] = [[] for _ in range(count)]
+        for nth, rack in zip(
+            (shared // self.width).tolist(), (shared % self.width).tolist(), strict=True
+        ):
+            out[nth].append(rack)
+        return out
+
+
+def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
+    """Return the distinct keys, ascending; by a table of marks where that is small."""
+    if below > 4 * len(keys) + 1024:
+        return np.unique(keys)
+    present = np.zeros(below, bool)
+    present[keys] = True
+    return np.flatnonzero(present)
+
+
+class _Quotas:
+    """The number of partitions that each member of a topic may still take."""
+
+    def __init__(self, members: int, partitions: int) -> None:
+        self.quota, self.extra = divmod(partitions, members)
+        self.taken = [0] * members
+
+    def room(self, member: int) -> int:
+        return max(0, self.quota + (self.extra > 0) - self.taken[member])
+
+    def take(self, member: int, partitions: int) -> None:
+        self.taken[member] += partitions
+        if self.taken[member] > self.quota:
+            self.extra -= 1
+
+    def assign_rest(self, owner: list[int]) -> Int32Array:
+        """Return the owners after members with room take the unassigned partitions in order."""
+        out = np.array(owner, np.int32)
+        taken = np.array(self.taken, np.int64)
+        target = np.maximum(taken, self.quota)
+        target[np.flatnonzero(taken <= self.quota)[: self.extra]] += 1
+        out[out < 0] = np.repeat(np.arange(len(taken), dtype=np.int32), target - taken)
+        return out
+
+
+def _assign_topic(
+    quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
+) -> list[int]:
+    """Assign to members, in order, the first free partitions on their rack, up to their quota."""
+    owner = [-1] * count
+    by_rack = {**by_rack, _ANYWHERE: list(range(count))}
+    # Members of one rack share a list; each continues where the one before it stopped.
+    stopped = dict.fromkeys(by_rack, 0)
+    for member, rack in enumerate(racks):
+        room = quotas.quota + (quotas.extra > 0)
+        if not room:
+            break  # the quota is 0 and the extra partitions are taken
+        on_rack = by_rack.get(rack, [])
+        at, end, taken = stopped.get(rack, 0), len(on_rack), 0
+        while at < end and taken < room:
+            if owner[on_rack[at]] < 0:
+                owner[on_rack[at]] = member
+                taken += 1
+            at += 1
+        stopped[rack] = at
+        if taken:
+            quotas.take(member, taken)
+    return owner
+
+
+def _assign_co_partitioned(
+    quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
+) -> list[int]:
+    """Assign each partition to the first member in order with room on one of its racks.
+
+    All co-partitioned topics are always in the same state, so one of them is counted.
+    """
+    owner = [-1] * count
+    waiting: dict[int, list[int]] = defaultdict(list)
+    for member in reversed(range(len(racks))):
+        waiting[racks[member]].append(member)
+    for nth in range(count):
+        best = _first_with_room(quotas, waiting, [_ANYWHERE, *common[nth]])
+        if best >= 0:
+            owner[nth] = best
+            quotas.take(best, 1)
+    return owner
+
+
+def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iterable[int]) -> int:
+    """Return the lowest position at the heads of these racks' queues, -1 if all are empty."""
+    best = -1
+    for rack in racks:
+        queue = waiting.get(rack)
+        # A member without room never gets room again, so it leaves the queue.
+        while queue and not quotas.room(queue[-1]):
+            queue.pop()
+        if queue and (best < 0 or queue[-1] < best):
+            best = queue[-1]
+    return best
 
 
 class Range(PlainStrategy):
@@ -25,7 +228,7 @@ class Range(PlainStrategy):
     3. with racks (KIP-881), a partition goes to a member on a rack of one of its replicas
        where this costs neither balance nor co-location.
 
-    Members are ordered by `partage.groups.ordering.member_order`, so the join order has no
+    Members are ordered by `partage.groups.layout.member_order`, so the join order has no
     effect (except for members that share an instance id). A member's list has topics in
     Java's hash order, or, if racks changed the plan, by topic and partition.
 

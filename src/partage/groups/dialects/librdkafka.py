@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-
 import numpy as np
-
-from partage.groups.api import RebalanceProtocol
-from partage.groups.base import PlainStrategy
-from partage.groups.dialects.librdkafka_sticky import assign_sticky
+from partage.groups.api import PlainStrategy, RebalanceProtocol
 from partage.groups.dialects.problem import LibrdkafkaProblem
 from partage.groups.dialects.range_roundrobin import assign_round_robin
 from partage.groups.dialects.user_data import RemembersAssignment
 from partage.model import Group, Plan, Problem, Unresolved
 from partage.model.repeated_state import loop_attributes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from partage.groups.dialects.problem import LibrdkafkaProblem, PeerAssignorError
+from partage.groups.dialects.sticky_core import (
+    GeneralAssignment,
+    SettledClaims,
+    owned_slots_in_turns,
+)
+from partage.model.repeated_state import EndlessLoop
 
-__all__ = [
-    "LibrdkafkaCooperativeSticky", "LibrdkafkaRange", "LibrdkafkaRoundRobin", "sort_members",
-]  # fmt: skip
-
+__all__ = ['LibrdkafkaCooperativeSticky', 'LibrdkafkaRange', 'LibrdkafkaRoundRobin', 'assign_sticky', 'sort_members']
 
 class LibrdkafkaRange(PlainStrategy):
     """Each topic cut into ranges, with racks (KIP-881), as in Java but for the member order.
@@ -315,3 +317,331 @@ def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolv
                 unknown[pair] = member
     ids = problem.group.ids
     return claimant, (Unresolved(ids[m], topic, p) for (topic, p), m in unknown.items())
+
+
+def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop | None]:
+    """Return the slots of each member in the library's order, and the library's endless loop.
+
+    A slot may be in two lists. Where the library never returns, the slots are the best valid plan
+    after any of its moves.
+
+    Raises:
+        PeerAssignorError: the library would crash, or its behaviour is undefined.
+    """
+    claims = settle_claims(peer)
+    run = LibrdkafkaAssignment(peer, claims)
+    run.run()
+    if run.loop is not None:
+        run = LibrdkafkaAssignment(peer, claims, watch=True)
+        run.run()
+    return run.lists, run.loop
+
+
+@dataclass(frozen=True)
+class LibrdkafkaClaims(SettledClaims):
+    """Settled claims, and the owners that the library reads when it moves a partition.
+
+    Attributes:
+        last_claimant: by slot the last member to claim it, even with an older generation; not
+            there where two claims have one generation.
+    """
+
+    last_claimant: dict[int, int]
+
+
+def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
+    """Return the claimant of the newest generation of each slot, and the one before it.
+
+    Two claims of any one generation leave the slot without owner. Members' lists are in the
+    reverse of the order in which slots were first claimed, because the library walks its maps
+    from the latest entry.
+    """
+    claims: dict[int, list[tuple[int, int]]] = {}
+    last_claimant = {}
+    for member, one in enumerate(peer.problem.group):
+        for slot in peer.claimed_slots(one.owned):
+            claims.setdefault(slot, []).append((one.generation, member))
+            last_claimant[slot] = member
+    owned: list[list[int]] = [[] for _ in peer.problem.group]
+    previous = {}
+    for slot in reversed(list(claims)):
+        by_generation = sorted(claims[slot])
+        if len({generation for generation, _ in by_generation}) < len(by_generation):
+            del last_claimant[slot]
+            continue
+        owned[by_generation[-1][1]].append(slot)
+        if len(by_generation) > 1:
+            previous[slot] = by_generation[-2][1]
+    return LibrdkafkaClaims(owned, previous, last_claimant)
+
+
+def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
+    """Return all slots: fewest subscribers first, then by topic and number.
+
+    Where subscriptions are identical, the owned slots come first (`owned_slots_in_turns`, each
+    list from its start), then the others in the reverse of the metadata's order.
+    """
+    slots = range(len(peer.topic_of_slot))
+    if not _subscriptions_identical(peer):
+        return sorted(slots, key=lambda s: len(peer.subscribers[peer.topic_of_slot[s]]))
+    backwards = [slots_of_member[::-1] for slots_of_member in claims.owned]
+    order = owned_slots_in_turns(peer, SettledClaims(backwards, claims.previous))
+    if not order:
+        return list(slots)
+    is_owned = set(order)
+    for topic in reversed(peer.metadata_order):
+        order += [slot for slot in reversed(peer.slots_of(topic)) if slot not in is_owned]
+    return order
+
+
+def _subscriptions_identical(peer: LibrdkafkaProblem) -> bool:
+    """Return whether all topics have equal subscribers and all members equal topic sets."""
+    by_topic, by_member = peer.subscribers, peer.topic_sets
+    return all(one == by_topic[0] for one in by_topic) and all(
+        one == by_member[0] for one in by_member
+    )
+
+
+class LibrdkafkaAssignment(GeneralAssignment):
+    """One run of the general algorithm in librdkafka.
+
+    Args:
+        peer: the problem.
+        claims: the settled claims.
+        watch: whether to compare the plan after each move with the best one so far.
+    """
+
+    def __init__(
+        self, peer: LibrdkafkaProblem, claims: LibrdkafkaClaims, *, watch: bool = False
+    ) -> None:
+        self._racks = peer.racks if _uses_racks(peer) else None
+        self._rack_of_member = [member.rack for member in peer.problem.group]
+        settled: SettledClaims = claims
+        if _subscriptions_identical(peer):
+            settled = SettledClaims([sorted(slots) for slots in claims.owned], claims.previous)
+        super().__init__(peer, settled, order_slots(peer, settled), watch=watch)
+        owners = self.owner
+        self.owner = [claims.last_claimant.get(slot, -1) for slot in range(len(owners))]
+        self._is_irregular = any(
+            owner >= 0 and owner != claimant
+            for owner, claimant in zip(owners, self.owner, strict=True)
+        )
+        self._movements = LibrdkafkaMovements()
+
+    def _kept(self, member: int, slots: Sequence[int]) -> list[int]:
+        """Return the slots of topics to which a member subscribes, and of its rack."""
+        kept = super()._kept(member, slots)
+        return [slot for slot in kept if self._rack_fits(member, slot)]
+
+    def _rack_fits(self, member: int, slot: int) -> bool:
+        """Return whether a member has no rack (null, as in Java) or that of a replica.
+
+        The empty rack, which this library's members without a rack send, fits no partition.
+        """
+        rack = self._rack_of_member[member]
+        return self._racks is None or rack is None or rack in self._racks[slot]
+
+    def _assign(self, slots: Sequence[int]) -> None:
+        """Give slots to subscribers on their racks, then the others to any subscribers."""
+        if self._racks is not None:
+            slots = [slot for slot in slots if not self._assign_by_rack(slot)]
+        super()._assign(slots)
+
+    def _assign_by_rack(self, slot: int) -> bool:
+        """Give a slot to the least loaded subscriber on its racks; return whether there is one."""
+        topic, topic_sets = self._peer.topic_of_slot[slot], self._topic_sets
+        member = self._queue.first(lambda m: topic in topic_sets[m] and self._rack_fits(m, slot))
+        if member < 0:
+            return False
+        self._give(member, slot)
+        return True
+
+    def _give(self, member: int, slot: int) -> None:
+        super()._give(member, slot)
+        self.lists[member].append(slot)
+
+    def _replace_fixed(self, owner: int, target: int) -> int:
+        raise _crash("asks for the load of a member that it has excluded")
+
+    def _move(self, slot: int, topic: int, target: int) -> None:
+        """Move the slot that `LibrdkafkaMovements` names; a member that lacks it loses nothing."""
+        moving, source = self._movements.move(slot, topic, self.owner, target)
+        # A slot that moves in place of another may have a new owner by now.
+        self._is_irregular |= self.owner[moving] != source
+        self._moving.add(moving)
+        self._give(target, moving)
+        if moving in self.lists[source]:
+            self.lists[source].remove(moving)
+            self._queue.change_load(source, -1)
+
+    def _listed_owners(self) -> dict[int, int]:
+        """Return the first member in join order that lists each slot, fixed members left out."""
+        owner = _ListedOwners()
+        for member in reversed(range(len(self.lists))):
+            if member not in self._fixed:
+                owner.update(dict.fromkeys(self.lists[member], member))
+        return owner
+
+    def _own_slots(self, member: int) -> set[int]:
+        return set(self.lists[member])
+
+    def _copied_lists(self) -> list[list[int]]:
+        return [list(slots) for slots in self.lists]
+
+    def _is_valid(self) -> bool:
+        """Return whether each owner subscribes and no slot is in two lists."""
+        topic_of_slot, topic_sets = self._peer.topic_of_slot, self._topic_sets
+        owned = [(m, slot) for m, slots in enumerate(self.lists) for slot in slots]
+        return len(owned) == len({slot for _, slot in owned}) and all(
+            topic_of_slot[slot] in topic_sets[m] for m, slot in owned
+        )
+
+    def _state(self) -> tuple[object, ...]:
+        """Return lists, owners and movements; the queue follows from the lists."""
+        lists = tuple(map(tuple, self.lists))
+        return lists, tuple(self.owner), self._movements.state(), self._is_irregular
+
+
+def _uses_racks(peer: LibrdkafkaProblem) -> bool:
+    # The library's metadata has topics that do not exist too, so all members count.
+    return peer.uses_racks(range(len(peer.topics)), range(len(peer.problem.group)))
+
+
+class _ListedOwners(dict[int, int]):
+    """Owners by slot; the library crashes where it looks up a slot that no member has."""
+
+    def __missing__(self, slot: int) -> int:
+        raise _crash("looks for the owner of a partition that has none")
+
+
+# --- movements, with the library's defects ---
+
+
+@dataclass(eq=False, slots=True)
+class _Way:
+    """The source and target of moves; the library compares addresses, so equal ones differ."""
+
+    source: int
+    target: int
+
+
+@dataclass(eq=False, slots=True)
+class _MovedSlots:
+    """The slots of a topic that went one way, and the allocation that is their key in the map."""
+
+    key: _Way
+    slots: list[int] = field(default_factory=list)
+
+
+class LibrdkafkaMovements:
+    """The moves of one run: by slot its way; by topic and way the slots that went it, in order.
+
+    Three defects of the library decide plans, as far as they are defined:
+
+    * It looks for an opposite move under (target, present owner) where Kafka looks under
+      (target, first source). A slot that returns therefore finds the list that it is in itself.
+    * It keeps a pointer to that list's first element and then removes the element. From then on
+      the pointer means the next element, and *that* slot is given to the target. Without a next
+      element it points into freed memory: undefined, an error here.
+    * It does not forget a slot's move when the slot is back; a later move fails an assertion.
+    """
+
+    def __init__(self) -> None:
+        self._way: dict[int, _Way] = {}
+        self._moved: dict[int, dict[tuple[int, int], _MovedSlots]] = {}
+        self._freed: set[int] = set()
+        self._alive: list[_Way] = []  # freed ways stay alive here, so that ids are unique
+
+    def move(self, slot: int, topic: int, owner: Sequence[int], target: int) -> tuple[int, int]:
+        """Record a move; return the slot that the library moves in fact, and its source.
+
+        Args:
+            slot: the slot that has to move.
+            topic: its topic.
+            owner: the present owners by slot.
+            target: the member to which it has to move.
+
+        Raises:
+            PeerAssignorError: an assertion of the library fails, or it reads freed memory.
+        """
+        pointer = self._opposite(slot, topic, owner[slot], target)
+        moving = slot if pointer is None else pointer.slots[0]
+        source = owner[moving]
+        way = self._way.get(moving)
+        if way is None:
+            self._add(moving, topic, _Way(source, target))
+            return moving, source
+        shortened = self._remove(moving, topic, way)
+        if shortened is pointer:
+            if not shortened.slots:
+                raise _undefined()
+            moving = shortened.slots[0]
+        if way.target != source:
+            raise _crash("fails an assertion: a partition is not where its last move put it")
+        if way.source != target:
+            self._add(moving, topic, _Way(way.source, target))
+        return moving, source
+
+    def _opposite(self, slot: int, topic: int, owner: int, target: int) -> _MovedSlots | None:
+        """Return the list whose first element has to move; None for the slot itself."""
+        if topic not in self._moved:
+            return None
+        if slot in self._way and self._way[slot].target != owner:
+            raise _crash("fails an assertion: a partition is not where its last move put it")
+        return self._find(topic, target, owner)
+
+    def _find(self, topic: int, source: int, target: int) -> _MovedSlots | None:
+        """Return the slots of a topic that went from the source to the target, None for none."""
+        moved = self._moved.get(topic, {}).get((source, target))
+        if moved is not None and id(moved.key) in self._freed:
+            raise _undefined()
+        return moved
+
+    def _remove(self, slot: int, topic: int, way: _Way) -> _MovedSlots:
+        """Remove a slot from the list of its way and return the list; drop empty lists."""
+        moved = self._find(topic, way.source, way.target)
+        if moved is None:
+            raise _crash("looks for a move that it has forgotten")
+        if slot in moved.slots:
+            moved.slots.remove(slot)
+        if not moved.slots:
+            del self._moved[topic][way.source, way.target]
+            if not self._moved[topic]:
+                del self._moved[topic]
+        return moved
+
+    def _add(self, slot: int, topic: int, way: _Way) -> None:
+        """Set a slot's way, which frees the way before, and append the slot to the way's list."""
+        if slot in self._way:
+            self._freed.add(id(self._way[slot]))
+            self._alive.append(self._way[slot])
+        self._way[slot] = way
+        moved = self._find(topic, way.source, way.target)
+        if moved is None:
+            moved = self._moved.setdefault(topic, {})[way.source, way.target] = _MovedSlots(way)
+        moved.slots.append(slot)
+
+    def state(self) -> object:
+        """Return everything that decides later moves: two equal states continue alike.
+
+        A list depends on the allocation of its key, so the state has the slot to which that
+        allocation belongs, and whether it is freed.
+        """
+        ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
+        slot_of = {id(way): slot for slot, way in self._way.items()}
+        lists = {
+            (topic, *way): (slot_of.get(id(one.key)), id(one.key) in self._freed, *one.slots)
+            for topic, moved in self._moved.items()
+            for way, one in moved.items()
+        }
+        return ways, lists
+
+
+def _crash(what: str) -> PeerAssignorError:
+    """Return the error for an input that ends the library's process."""
+    return PeerAssignorError(f"the library {what}, and crashes", "crash")
+
+
+def _undefined() -> PeerAssignorError:
+    what = "the library reads memory that it has freed, so its result is undefined"
+    return PeerAssignorError(what, "undefined")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
 from partage.groups.faust.inputs import CopartitionedTopics, find_previous_owners
 from partage.groups.faust.plan import CopartitionedAssignment
 from partage.groups.faust.settings import OPTIONS, SEED_OPTION, SeededSettings
-from partage.groups.faust.standbys import SplitMix64, place_standbys
 from partage.groups.faust.strategy import FaustStrategy
-from partage.groups.faust.takeover import assign_actives
 from partage.wire.faust import FaustMetadata
+from itertools import pairwise
+from typing import NamedTuple
+import numpy as np
+from numpy.typing import NDArray
+from partage.errors import ProblemTooLargeError
+from partage.groups.faust.inputs import PreviousCopies
+from typing import TypeVar
 
-__all__ = ["FaustCopartitioned"]
-
+__all__ = ['FaustCopartitioned', 'MAX_TABLE_SIZE', 'SplitMix64', 'assign_actives', 'place_standbys']
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustStrategy):
@@ -85,3 +88,376 @@ class FaustCopartitioned(FaustStrategy):
     def _random_generator(self, topics: CopartitionedTopics) -> SplitMix64:
         """Return a generator of its own, so that other topics do not change the placement."""
         return SplitMix64(self.settings.seed ^ SplitMix64(topics.partitions).next_number())
+
+
+Costs = NDArray[np.int64]
+
+#: Maximum number of pairs of partition and member, or of two members, in one group of topics. A
+#: table has 8 bytes for each. The penalties of tables of this size fit int64.
+MAX_TABLE_SIZE = 16_000_000
+
+#: The cost of a move that is not possible. It exceeds the cost of every path.
+_INFINITE = 2**62
+
+
+class _Penalties(NamedTuple):
+    """The penalty of one unit of each aim, from the last aim to the first.
+
+    A move costs 1, the unit.
+
+    Attributes:
+        cold_start: a partition on a member without a copy.
+        load: one partition on a member, multiplied by the member's load.
+        disturbed: a partition that a member takes over needlessly while partitions are lost.
+        missed_standby: a lost partition on neither a standby nor a new member.
+        idle: an idle member; 0 if there are fewer partitions than members.
+    """
+
+    cold_start: int
+    load: int
+    disturbed: int
+    missed_standby: int
+    idle: int
+
+    @classmethod
+    def of(cls, partitions: int, members: int) -> _Penalties:
+        """Return penalties, each above the sum of all later ones on a path."""
+        cold_start = members + 1
+        load = (members + 1) * cold_start
+        disturbed = (partitions + 1) * load
+        missed_standby = (members + 1) * disturbed
+        idle = (members + 1) * missed_standby if partitions >= members else 0
+        return cls(cold_start, load, disturbed, missed_standby, idle)
+
+
+def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
+    """Return the active member of each partition.
+
+    Args:
+        previous: the previous active members and standbys.
+        members: number of members, at least one.
+
+    Raises:
+        ProblemTooLargeError: more than `MAX_TABLE_SIZE` pairs of partition and member.
+
+    >>> assign_actives(PreviousCopies([0, -1, -1, 0], [[], [1], [0], []]), 2)
+    [0, 1, 1, 0]
+    """
+    partitions = len(previous.owner)
+    if max(partitions, members) * members > MAX_TABLE_SIZE:
+        what = f"{partitions} partitions on {members} members: more than {MAX_TABLE_SIZE} pairs"
+        raise ProblemTooLargeError(f"{what} to choose from")
+    penalties = _Penalties.of(partitions, members)
+    owner = _initial_owners(previous, members)
+    costs = _assignment_costs(previous, members, penalties)
+    _MinimumCostFlow(owner, costs, members, penalties).augment_until_optimal()
+    return owner
+
+
+def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
+    """Return one of the cheapest members of each partition.
+
+    It is the previous owner, else the standby with the lowest load, else any member with the
+    lowest load.
+    """
+    owner = list(previous.owner)
+    load = np.bincount([m for m in owner if m >= 0], minlength=members).tolist()
+    for p, standbys in enumerate(previous.standbys):
+        if owner[p] < 0 and standbys:
+            owner[p] = min(standbys, key=load.__getitem__)
+            load[owner[p]] += 1
+    for p, member in enumerate(owner):
+        if member < 0:
+            owner[p] = min(range(members), key=load.__getitem__)
+            load[owner[p]] += 1
+    return owner
+
+
+def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalties) -> Costs:
+    """Return int64[P, M]: the cost of each partition at each member, without its load."""
+    pairs = list(zip(previous.owner, previous.standbys, strict=True))
+    costs = np.full((len(previous.owner), members), penalties.cold_start + 1, np.int64)
+    established = [m for m in set(previous.owner) if m >= 0]
+    if any(owner < 0 and standbys for owner, standbys in pairs):
+        costs[:, established] += penalties.disturbed
+    for p, (owner, standbys) in enumerate(pairs):
+        if owner >= 0:
+            costs[p, standbys] -= penalties.cold_start
+            costs[p, owner] = 0
+        elif standbys:
+            costs[p] = penalties.cold_start
+            costs[p, established] = penalties.missed_standby + penalties.cold_start
+            costs[p, standbys] = 0
+        else:
+            costs[p] = 0  # no member has a copy: all are equal
+    return costs
+
+
+class _MinimumCostFlow:
+    """Moves of partitions along shortest paths of members; changes ``owner`` in place.
+
+    Attributes:
+        _owner: by partition its active member.
+        _costs: int64[P, M], see `_assignment_costs`.
+        _owned: by member its partitions.
+        _move_cost: int64[M, M], the cost of the cheapest move of one partition from a member (row)
+            to another one (column).
+        _move_partition: int64[M, M], the partition of that move.
+    """
+
+    def __init__(self, owner: list[int], costs: Costs, members: int, penalties: _Penalties) -> None:
+        self._owner = owner
+        self._costs = costs
+        self._members = members
+        self._penalties = penalties
+        self._owned: list[list[int]] = [[] for _ in range(members)]
+        for p, member in enumerate(owner):
+            self._owned[member].append(p)
+        self._move_cost = np.full((members, members), _INFINITE, np.int64)
+        self._move_partition = np.full((members, members), -1, np.int64)
+        for member in range(members):
+            self._update_moves(member)
+
+    def augment_until_optimal(self) -> None:
+        """Move partitions along the cheapest path while it lowers the cost."""
+        while (path := self._shortest_path()) is not None:
+            moves = [(int(self._move_partition[a, b]), a, b) for a, b in pairwise(path)]
+            for p, source, target in moves:
+                self._owned[source].remove(p)
+                self._owned[target].append(p)
+                self._owner[p] = target
+            for member in path:
+                self._update_moves(member)
+
+    def _update_moves(self, member: int) -> None:
+        """Recompute the cheapest moves from a member to each other one."""
+        owned = self._owned[member]
+        self._move_cost[member] = _INFINITE
+        if owned:
+            change = self._costs[owned] - self._costs[owned, member][:, None]
+            best = change.argmin(axis=0)
+            self._move_cost[member] = change[best, np.arange(self._members)]
+            self._move_partition[member] = np.array(owned)[best]
+        self._move_cost[member, member] = _INFINITE
+
+    def _shortest_path(self) -> list[int] | None:
+        """Return the members of the path that lowers the cost most; None if no path lowers it.
+
+        Bellman-Ford algorithm: there is no negative cycle, so as many rounds as there are members
+        suffice. The path's ends add the changes of their load costs.
+        """
+        load = np.array([len(owned) for owned in self._owned])
+        distance = np.where(load > 0, -self._load_cost(load), _INFINITE)
+        predecessor = np.full(self._members, -1, np.int64)
+        for _ in range(self._members):
+            is_blocked = (distance[:, None] >= _INFINITE) | (self._move_cost >= _INFINITE)
+            through = np.where(is_blocked, _INFINITE, distance[:, None] + self._move_cost)
+            best = through.argmin(axis=0)
+            nearest = through[best, np.arange(self._members)]
+            is_shorter = nearest < distance
+            if not is_shorter.any():
+                break
+            distance = np.where(is_shorter, nearest, distance)
+            predecessor = np.where(is_shorter, best, predecessor)
+        is_unreachable = distance >= _INFINITE
+        total = np.where(is_unreachable, _INFINITE, distance + self._load_cost(load + 1))
+        end = int(total.argmin())
+        if total[end] >= 0:
+            return None
+        path = [end]
+        while predecessor[path[-1]] >= 0:
+            path.append(int(predecessor[path[-1]]))
+        return path[::-1]
+
+    def _load_cost(self, load: Costs) -> Costs:
+        """Return the cost of the last partition of members with given loads.
+
+        The first partition of a member also saves the penalty of an idle member.
+        """
+        cost: Costs = load * self._penalties.load
+        return cost - np.where(load == 1, self._penalties.idle, 0)
+
+
+_MASK = 2**64 - 1
+#: SplitMix64's increment, 2**64 divided by the golden ratio.
+_GOLDEN_GAMMA = 0x9E3779B97F4A7C15
+_Item = TypeVar("_Item")
+
+
+class SplitMix64:
+    """A seeded generator with the same output on every machine and Python version.
+
+    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+
+    >>> generator = SplitMix64(7)
+    >>> sorted(generator.permute([1, 2, 3])), generator.next_number() == SplitMix64(7).next_number()
+    ([1, 2, 3], False)
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed & _MASK
+
+    def next_number(self) -> int:
+        """Return the next 64-bit number."""
+        return int(self.next_numbers(1)[0])
+
+    def next_numbers(self, count: int) -> NDArray[np.uint64]:
+        """Return the next numbers, computed at once: the state is a counter.
+
+        >>> SplitMix64(7).next_numbers(1).tolist() == [SplitMix64(7).next_number()]
+        True
+        """
+        steps = np.arange(1, count + 1, dtype=np.uint64)
+        z = steps * np.uint64(_GOLDEN_GAMMA) + np.uint64(self._state)
+        self._state = (self._state + count * _GOLDEN_GAMMA) & _MASK
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        numbers: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
+        return numbers
+
+    def permute(self, items: Sequence[_Item]) -> list[_Item]:
+        """Return the items in random order."""
+        order = np.argsort(self.next_numbers(len(items)), kind="stable")
+        return [items[i] for i in order.tolist()]
+
+
+def place_standbys(
+    previous: PreviousCopies,
+    owner: Sequence[int],
+    members: int,
+    replicas: int,
+    generator: SplitMix64,
+) -> list[set[int]]:
+    """Return by partition the members that get a standby of it.
+
+    Args:
+        previous: previous owners and standbys, whose copies exist already.
+        owner: by partition its active member.
+        members: number of members.
+        replicas: standbys of each partition; at most one on each other member.
+        generator: decides among equal placements.
+
+    >>> previous = PreviousCopies([0, 1], [[2], []])
+    >>> place_standbys(previous, [0, 1], 3, 1, SplitMix64(0))
+    [{2}, {0}]
+    """
+    placement = _Placement(owner, members, generator)
+    wanted = min(replicas, members - 1)
+    if wanted > 0:
+        placement.keep_existing(previous, wanted)
+        placement.add_missing(wanted)
+        placement.balance_by_owner()
+        placement.balance_totals()
+    return placement.standbys
+
+
+class _Placement:
+    """Standbys during their placement.
+
+    A choice prefers the member with the fewest standbys of the owner's partitions, then the
+    smallest total, then the lowest random number. It only changes the figures of the chosen member,
+    so one sort chooses all standbys of a partition.
+
+    Attributes:
+        standbys: by partition the members with a standby.
+        _count: int64[M, M], the number of standbys of one member's (row) partitions on another
+            member (column).
+        _total: int64[M], the active and standby partitions of each member.
+        _order: partitions in random order.
+        _random: uint64[M, M], a random number for each owner (row) and member (column).
+        _existing: by partition the members whose copy was kept.
+    """
+
+    def __init__(self, owner: Sequence[int], members: int, generator: SplitMix64) -> None:
+        self._owner = owner
+        self._members = members
+        self._count = np.zeros((members, members), np.int64)
+        self._total = np.bincount(np.array(owner, np.int64), minlength=members)
+        self._order = generator.permute(range(len(owner)))
+        self._random = generator.next_numbers(members * members).reshape(members, members)
+        self._owned: list[list[int]] = [[] for _ in range(members)]
+        for p in self._order:
+            self._owned[owner[p]].append(p)
+        self.standbys: list[set[int]] = [set() for _ in owner]
+        self._existing: list[set[int]] = [set() for _ in owner]
+
+    def keep_existing(self, previous: PreviousCopies, wanted: int) -> None:
+        """Keep existing copies; if there are more than ``wanted``, keep the most even ones."""
+        for p in self._order:
+            copies = {*previous.standbys[p], previous.owner[p]} - {-1, self._owner[p]}
+            self._add(p, self._best_members(p, np.array(sorted(copies), np.intp), wanted))
+            self._existing[p] = set(self.standbys[p])
+
+    def add_missing(self, wanted: int) -> None:
+        """Add standbys until each partition has ``wanted``."""
+        is_candidate = np.ones(self._members, np.bool_)
+        for p in self._order:
+            missing = wanted - len(self.standbys[p])
+            if missing > 0:
+                excluded = [self._owner[p], *self.standbys[p]]
+                is_candidate[excluded] = False
+                self._add(p, self._best_members(p, np.flatnonzero(is_candidate), missing))
+                is_candidate[excluded] = True
+
+    def balance_by_owner(self) -> None:
+        """Move standbys until the counts for each owner differ by at most one."""
+        for owner in range(self._members):
+            count = self._count[owner]
+            others = np.delete(np.arange(self._members), owner)
+            while np.ptp(count[others]) > 1:
+                # By standbys of this owner's partitions, then by total; the first of equals.
+                score = count[others] * (int(self._total.max()) + 1) + self._total[others]
+                self._move(owner, int(others[score.argmax()]), int(others[score.argmin()]))
+
+    def balance_totals(self) -> None:
+        """Move standbys from larger to smaller totals while the counts by owner stay even."""
+        while (exchange := self._find_exchange()) is not None:
+            self._move(*exchange)
+
+    def _find_exchange(self) -> tuple[int, int, int] | None:
+        """Return (owner, source, target) of a move between totals that differ by two or more.
+
+        The largest totals come first, and for each of them the smallest. None if no move exists.
+        """
+        total = self._total
+        order = np.argsort(total, kind="stable")
+        for source in order[::-1].tolist():
+            smaller = order[: np.searchsorted(total[order], total[source] - 1)]
+            if not smaller.size:
+                return None
+            has_more = self._count[:, source][:, None] > self._count[:, smaller]
+            has_more[source] = False
+            has_more[smaller, np.arange(smaller.size)] = False
+            is_possible = has_more.any(axis=0)
+            if is_possible.any():
+                column = int(is_possible.argmax())
+                return int(has_more[:, column].argmax()), source, int(smaller[column])
+        return None
+
+    def _best_members(self, p: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
+        """Return the best candidates for standbys of a partition, at most ``limit``."""
+        owner = self._owner[p]
+        keys = (
+            self._random[owner, candidates],
+            self._total[candidates],
+            self._count[owner, candidates],
+        )
+        best: list[int] = candidates[np.lexsort(keys)[:limit]].tolist()
+        return best
+
+    def _add(self, p: int, members: list[int]) -> None:
+        self.standbys[p].update(members)
+        self._count[self._owner[p], members] += 1
+        self._total[members] += 1
+
+    def _move(self, owner: int, source: int, target: int) -> None:
+        """Move a standby of one of an owner's partitions; prefer one whose copy is new."""
+        movable = [
+            p for p in self._owned[owner]
+            if source in self.standbys[p] and target not in self.standbys[p]
+        ]  # fmt: skip
+        p = min(movable, key=lambda p: source in self._existing[p])
+        self.standbys[p].remove(source)
+        self._count[owner, source] -= 1
+        self._total[source] -= 1
+        self._add(p, [target])

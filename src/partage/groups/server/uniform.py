@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import GroupSpec
-from partage.groups.server.uniform_heterogeneous import assign_heterogeneous
-from partage.groups.server.uniform_homogeneous import assign_homogeneous
 from partage.model import Plan, Problem
+from dataclasses import dataclass
+from typing import Any
+import numpy as np
+from numpy.typing import NDArray
+from partage.groups.server.group_assignment import GroupAssignment, concatenate_runs
+from partage.groups.server.kernels import larger_quotas
+from partage.groups.server.spec import CoordinatorAssignorError, GroupSpec
+from partage.java.hash_order import copied_order, walk_copied_sets, walk_maps
+from partage.model.index import Int32Array
+from partage.groups.server.kernels import collect, fill, line_up, next_uneven, rebalance
 
-__all__ = ["ServerUniform"]
-
+__all__ = ['ServerUniform', 'assign_heterogeneous', 'assign_homogeneous']
 
 class ServerUniform(PlainStrategy):
     """Even and sticky in the broker (KIP-848), by previous targets.
@@ -28,7 +35,7 @@ class ServerUniform(PlainStrategy):
 
     Racks have no effect. Previous targets are the members' ``owned`` partitions, in the order
     sent, which decides ties inside a bucket of Java's maps; for partitions that several
-    members claim see `partage.groups.server.targets.previous_targets`. Topics without an id
+    members claim see `partage.groups.server.spec.previous_targets`. Topics without an id
     get one from their name. A member's kept partitions come first, then new ones; in Kafka
     they are a set.
 
@@ -68,3 +75,416 @@ class ServerUniform(PlainStrategy):
         if not spec.members:
             return GroupAssignment.empty(spec)
         return assign_homogeneous(spec) if spec.homogeneous else assign_heterogeneous(spec)
+
+
+#: Slots of a Java HashMap that was made without a capacity.
+_DEFAULT_TABLE = 16
+#: From this hash on, HashMap's mixing (h ^ h >>> 16) changes the bucket.
+_MIXED_FROM = 1 << 16
+
+
+def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
+    """Return the assignment of a group whose members subscribe to the same topics.
+
+    The number of a member's previous partitions decides its quota. The iteration order of
+    Java's maps and sets decides which partitions beyond the quota it loses.
+
+    Raises:
+        CoordinatorAssignorError: a topic's partition count is unknown, or the previous targets
+            contain a partition twice or one that does not exist.
+    """
+    topics = _topics_in_order(spec)
+    if not len(topics):
+        return GroupAssignment.empty(spec)
+    before = _PreviousSets.of(spec, topics)
+    spec.require_partition_counts(topics)
+    kept, missing = _quotas(spec.visit, int(spec.numbered[1][topics].sum()), before.total)
+    partition = spec.previous.partition
+    keeps, released = _revoke_over_quota(spec, before, kept)
+    free = spec.unassigned_partitions(topics)
+    free = np.concatenate([free, released]) if len(released) else free
+    if len(free) != int(missing.sum()):
+        # Quotas add up to the partitions, so a coordinator's own targets never come here.
+        raise CoordinatorAssignorError(
+            "previous targets have a partition twice, or one that does not exist: "
+            f"{len(free)} partitions are left for {int(missing.sum())} places"
+        )
+    stays = partition if keeps is None else partition[keeps]
+    start, owned = _append_runs(spec, stays, kept, free, missing)
+    return GroupAssignment(start, owned, emptied=spec.previous.empty_sets(before.subscribed))
+
+
+def _topics_in_order(spec: GroupSpec) -> Int32Array:
+    """Return the first member's topics in the iteration order of its copied ``HashSet``."""
+    named, size = spec.named(int(spec.problem.group.subscription_of[spec.visit[0]]))
+    hashes = spec.ids.hashes[named].tolist()
+    return named[copied_order(hashes, size)]
+
+
+@dataclass(frozen=True, eq=False)
+class _PreviousSets:
+    """The previous partitions of topics that members still subscribe to.
+
+    Attributes:
+        subscribed: bool[S], whether a set's topic is subscribed to.
+        total: int64[M], partitions in such sets.
+    """
+
+    subscribed: NDArray[np.bool_]
+    total: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, spec: GroupSpec, topics: Int32Array) -> _PreviousSets:
+        before = spec.previous
+        is_subscribed = np.zeros(len(spec.problem.index.topics) + 1, bool)
+        is_subscribed[topics] = True
+        subscribed = is_subscribed[before.topic]  # topic -1 is the last one: False
+        total = np.zeros(spec.members, np.int64)
+        np.add.at(total, before.member[subscribed], before.size[subscribed])
+        return cls(subscribed, total)
+
+
+def _quotas(
+    visit: list[int], partitions: int, total: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return how many partitions each member keeps, and how many more it gets.
+
+    A member that cannot fill the larger quota with previous partitions returns it, as long
+    as more members follow than larger quotas are left.
+    """
+    quota, extra = divmod(partitions, len(visit))
+    order = np.array(visit, np.intp)
+    in_map_order, kept, missing = np.zeros((3, len(visit)), np.int64)
+    in_map_order[:] = total[order]
+    larger_quotas(in_map_order, quota, extra, kept, missing, work=4 * len(visit))
+    by_member = np.empty((2, len(visit)), np.int64)
+    by_member[0, order], by_member[1, order] = kept, missing
+    return by_member[0], by_member[1]
+
+
+def _revoke_over_quota(
+    spec: GroupSpec, previous: _PreviousSets, kept: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_] | None, Int32Array]:
+    """Return which previous partitions stay (bool[n], None for all), and the revoked ones.
+
+    A member's sets are iterated in the order of its map, and each set in its own order, until
+    the quota is reached; later partitions are revoked. (Kafka keeps a fitting set as a whole
+    and iterates only one that does not fit, with the same result.)
+    """
+    before = spec.previous
+    keeps = None if previous.subscribed.all() else np.repeat(previous.subscribed, before.size)
+    visit = np.array(spec.visit, np.int32)
+    over = visit[previous.total[visit] > kept[visit]]
+    if not len(over):
+        return keeps, np.zeros(0, np.int32)
+    sets, rank = _rows_of(before.set_start, over)
+    sets = sets[walk_maps(rank, before.uuid_hash[sets])]
+    # The walk keeps the keys of one map together, so ranks stay ascending.
+    within = previous.subscribed[sets]
+    sets, rank = sets[within], rank[within]
+    begin = _exclusive_sums(before.size[sets], rank)
+    quota = kept[over][rank]
+    cut = begin + before.size[sets] > quota
+    sets, begin, quota = sets[cut], begin[cut], quota[cut]
+    keeps = np.ones(len(before.partition), bool) if keeps is None else keeps
+    tails = _skip_walk(spec, sets, np.maximum(quota - begin, 0))
+    if tails is not None:
+        keeps[tails] = False
+        return keeps, before.partition[tails]
+    entries, rank = _rows_of(before.start, sets)
+    number = spec.problem.index.number_of[before.partition[entries]]
+    entries = entries[walk_copied_sets(rank, number.view(np.uint32))]
+    nth = _exclusive_sums(np.ones(len(entries), np.int64), rank) + begin[rank]
+    revoked = entries[nth >= quota[rank]]
+    keeps[revoked] = False
+    return keeps, before.partition[revoked]
+
+
+def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> Int32Array | None:
+    """Return the entries after the first ``kept`` of each set if Java iterates them in order.
+
+    Java does so where partition numbers ascend and are smaller than the set's table length
+    (and than 65,536, where hash mixing begins): each is alone in its bucket. Otherwise the
+    result is None, and the caller walks the buckets.
+    """
+    before, index = spec.previous, spec.problem.index
+    entries, rank = _rows_of(before.start, sets)
+    number = index.number_of[before.partition[entries]]
+    room = np.maximum(before.size[sets] * 4 // 3, _DEFAULT_TABLE - 1)
+    slots = np.int64(1) << np.frexp(room)[1]  # the least power of two above
+    alone = (number < slots[rank]) & (number < _MIXED_FROM)
+    if not bool(alone.all()) or bool((np.diff(number)[np.diff(rank) == 0] <= 0).any()):
+        return None
+    begin, end = before.start[:-1][sets] + kept, before.start[1:][sets]
+    left = np.maximum(end - begin, 0)
+    first = np.repeat(begin - (np.cumsum(left) - left), left)
+    return (first + np.arange(len(first))).astype(np.int32)
+
+
+def _rows_of(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
+    """Return the entries of some CSR rows, row after row, and the rank of each one's row."""
+    sizes = np.diff(start)[which]
+    rank = np.repeat(np.arange(len(which)), sizes)
+    first = start[:-1][which] - (np.cumsum(sizes) - sizes)
+    entries = np.arange(len(rank)) + first[rank]
+    return entries.astype(np.int32), rank
+
+
+def _exclusive_sums(values: NDArray[Any], rank: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return, for each value, the sum of the values before it in its rank (ascending)."""
+    before = np.cumsum(values, dtype=np.int64) - values
+    first = np.flatnonzero(np.diff(rank, prepend=-1))
+    since: NDArray[np.int64] = before - np.repeat(before[first], np.diff(first, append=len(rank)))
+    return since
+
+
+def _append_runs(
+    spec: GroupSpec,
+    stays: Int32Array,
+    kept: NDArray[np.int64],
+    free: Int32Array,
+    missing: NDArray[np.int64],
+) -> tuple[Int32Array, Int32Array]:
+    """Return as CSR each member's kept partitions, followed by its run of the free ones."""
+    end = np.cumsum(kept)
+    visit = np.array(spec.visit, np.intp)
+    given_end = np.zeros(spec.members, np.int64)
+    given_end[visit] = np.cumsum(missing[visit])
+    parts = [
+        (stays, end - kept, end),
+        (free, given_end - missing, given_end),
+    ]
+    return concatenate_runs(parts, spec.members)
+
+
+#: Kafka's own limit of balancing rounds (``MAX_ITERATION_COUNT``).
+_MAX_ROUNDS = 16
+#: Largest digit of the radix sort of subscribers, in bits: 4,096 counters stay in the cache.
+_MAX_DIGIT_BITS = 12
+
+
+def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
+    """Return the assignment of a group whose members subscribe to different topics.
+
+    Raises:
+        CoordinatorAssignorError: a topic's partition count is unknown, or a previous target
+            contains a partition that does not exist.
+    """
+    subscribed = _SubscribedTopics.of(spec)
+    if not len(subscribed.topics):
+        return GroupAssignment.empty(spec)
+    builder = _Builder(spec, subscribed)
+    builder.keep_previous()
+    builder.assign_unassigned()
+    builder.balance()
+    return builder.to_assignment()
+
+
+@dataclass(frozen=True, eq=False)
+class _SubscribedTopics:
+    """The topics with subscribers, and the distinct sets of members that subscribe to them.
+
+    Attributes:
+        topics: int32[K], by partitions per subscriber (descending), subscribers, topic id.
+        subscriber_set: int32[K], the set of subscribers of each topic.
+        start: int32[S + 1], begin of each set in ``members`` (CSR).
+        members: int32, member numbers, ascending within a set.
+    """
+
+    topics: Int32Array
+    subscriber_set: Int32Array
+    start: Int32Array
+    members: Int32Array
+
+    @classmethod
+    def of(cls, spec: GroupSpec) -> _SubscribedTopics:
+        topics, set_of_topic, subscriptions_of_set = _distinct_sets(spec)
+        spec.require_partition_counts(topics)
+        subscription_of = spec.problem.group.subscription_of[np.array(spec.visit, np.intp)]
+        lists = []
+        for subscriptions in subscriptions_of_set:
+            in_set = np.zeros(len(spec.problem.group.subscriptions), bool)
+            in_set[subscriptions] = True
+            lists.append(np.flatnonzero(in_set[subscription_of]).astype(np.int32))
+        start = np.zeros(len(lists) + 1, np.int32)
+        np.cumsum([len(one) for one in lists], out=start[1:])
+        members = np.concatenate(lists) if lists else np.zeros(0, np.int32)
+        subscribers = np.diff(start)[set_of_topic]
+        ratio = spec.numbered[1][topics] / subscribers
+        high, low = spec.ids.signed
+        order = np.lexsort((low[topics], high[topics], subscribers, -ratio))
+        return cls(topics[order], set_of_topic[order], start, members)
+
+    @property
+    def set_sizes(self) -> Int32Array:
+        """int32[S]: members of each set."""
+        return np.diff(self.start)
+
+    def subscribers(self, topic: int) -> Int32Array:
+        """Return the numbers of a topic's subscribers; ``topic`` is a position in ``topics``."""
+        of_topic = self.subscriber_set[topic]
+        return self.members[self.start[of_topic] : self.start[of_topic + 1]]
+
+
+def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
+    """Return the subscribed topics, each one's set number, and each set's subscriptions."""
+    width = max(len(spec.problem.index.topics), 1)
+    subscription, topic = np.divmod(spec.subscribed_pairs, width)
+    order = np.argsort(topic, kind="stable")
+    subscription, topic = subscription[order], topic[order]
+    first = np.flatnonzero(np.diff(topic, prepend=-1))
+    sets = np.split(subscription, first[1:]) if len(first) else []
+    number: dict[bytes, int] = {}
+    set_of_topic = [number.setdefault(one.tobytes(), len(number)) for one in sets]
+    distinct = [np.frombuffer(one, np.int64) for one in number]
+    return topic[first].astype(np.int32), np.array(set_of_topic, np.int32), distinct
+
+
+class _Builder:
+    """The assignment under construction: the owner of each partition, each member's size."""
+
+    def __init__(self, spec: GroupSpec, subscribed: _SubscribedTopics) -> None:
+        self.spec = spec
+        self.subscribed = subscribed
+        self.start, self.partition = spec.partitions_of(subscribed.topics)
+        self.owner = np.full(spec.problem.index.partitions, -1, np.int32)
+        self.sizes = np.zeros(spec.members, np.int32)
+        #: (member in join order, topic) pairs whose previous set is empty.
+        self.emptied: set[tuple[int, int]] = set()
+        self.duplicates = _DuplicateOwners()
+        largest = int(subscribed.set_sizes.max())
+        self._line = np.zeros(largest, np.int32)
+        self._sort_buffer = np.zeros(largest, np.int32)
+        self._sort_counters = np.zeros(1 << _MAX_DIGIT_BITS, np.int32)
+        # One estimate for all kernels: each call alone would seem too small to compile for.
+        entries = int(subscribed.set_sizes[subscribed.subscriber_set].sum())
+        self._work = 6 * entries + 2 * len(self.partition)
+
+    def keep_previous(self) -> None:
+        """Keep each member's previous partitions of topics that it still subscribes to."""
+        before = self.spec.previous
+        still_subscribed = self.spec.subscribes(before.member, before.topic)
+        number = np.empty(self.spec.members, np.int32)
+        number[self.spec.visit] = np.arange(self.spec.members, dtype=np.int32)
+        owner = np.repeat(number[before.member], before.size)
+        kept = np.repeat(still_subscribed, before.size)
+        if not self.spec.problem.cluster.partition_exists[before.partition[kept]].all():
+            what = "previous targets have a partition that does not exist"
+            raise CoordinatorAssignorError(what, "ArrayIndexOutOfBoundsException")
+        self.emptied = set(before.empty_sets(still_subscribed))
+        partition, owner = before.partition[kept], owner[kept]
+        self.owner[partition] = owner
+        self.sizes += np.bincount(owner, minlength=len(self.sizes)).astype(np.int32)
+        if not bool((self.owner[partition] == owner).all()):
+            self.duplicates.add(self.owner, partition, owner)
+
+    def assign_unassigned(self) -> None:
+        """Assign partitions without owner, topic by topic, to the least loaded subscribers."""
+        free = self.owner[self.partition] < 0
+        partition = self.partition[free]
+        bound = np.concatenate([[0], np.cumsum(free)])[self.start]
+        bounds = bound.tolist()
+        for topic in np.flatnonzero(np.diff(bound)).tolist():
+            line = self._subscribers_by_size(topic)
+            of_topic = partition[bounds[topic] : bounds[topic + 1]]
+            fill(line, self.sizes, of_topic, self.owner, work=self._work)
+
+    def balance(self) -> None:
+        """Balance topic by topic until a round returns to the topic that moved last."""
+        subscribers = self.subscribed.set_sizes[self.subscribed.subscriber_set]
+        shared = np.flatnonzero(subscribers > 1)
+        set_of_topic = self.subscribed.subscriber_set[shared]
+        last_moved = -1
+        for _ in range(_MAX_ROUNDS):
+            at = 0
+            while at < len(shared):
+                if at == last_moved:
+                    return
+                stop = last_moved if last_moved > at else len(shared)
+                last_moved = max(last_moved, 0)
+                at = next_uneven(
+                    at, stop, set_of_topic, self.subscribed.start, self.subscribed.members,
+                    self.sizes, work=self._work,
+                )  # fmt: skip
+                if at < stop:
+                    if self._balance_topic(int(shared[at])):
+                        last_moved = at
+                    at += 1
+
+    def _balance_topic(self, topic: int) -> bool:
+        """Balance one topic; return whether a partition moved."""
+        partitions = self.partition[self.start[topic] : self.start[topic + 1]]
+        members = len(self.sizes)
+        buffer = np.zeros(len(partitions) + 2 * members, np.int32)
+        block, left, begin = np.split(buffer, [len(partitions), len(partitions) + members])
+        line = self._subscribers_by_size(topic)
+        before = self.owner[partitions] if self.duplicates or self.emptied else None
+        moved = rebalance(
+            self.subscribed.subscribers(topic), line, self.sizes, partitions, self.owner, block,
+            left, begin, work=self._work,
+        )  # fmt: skip
+        if before is not None:
+            self._forget_changed_sets(int(self.subscribed.topics[topic]), partitions, before)
+        return bool(moved)
+
+    def _forget_changed_sets(self, topic: int, partitions: Int32Array, before: Int32Array) -> None:
+        """Forget empty sets and duplicates of members that have lost a partition.
+
+        Kafka removes a set with its last partition; a set that was always empty stays.
+        """
+        for at in np.flatnonzero(self.owner[partitions] != before).tolist():
+            number = int(before[at])
+            self.emptied.discard((self.spec.visit[number], topic))
+            self.duplicates.pairs.discard((number, int(partitions[at])))
+
+    def _subscribers_by_size(self, topic: int) -> Int32Array:
+        """Return a topic's subscribers by (size, number); the array is reused by the next call."""
+        members = self.subscribed.subscribers(topic)
+        line, buffer = self._line[: len(members)], self._sort_buffer[: len(members)]
+        bits = min(max(4, len(members).bit_length() + 1), _MAX_DIGIT_BITS)
+        line_up(members, self.sizes, line, buffer, self._sort_counters, bits, work=self._work)
+        return line
+
+    def to_assignment(self) -> GroupAssignment:
+        """Return the assignment by member in join order."""
+        visit = np.array(self.spec.visit, np.int32)
+        member = np.where(self.owner >= 0, visit[self.owner], np.int32(-1))
+        emptied = tuple(self.emptied)
+        if self.duplicates:
+            return self.duplicates.to_assignment(self.owner, visit, emptied)
+        start = np.zeros(self.spec.members + 1, np.int32)
+        np.cumsum(np.bincount(member[member >= 0], minlength=self.spec.members), out=start[1:])
+        out = np.empty(int(start[-1]), np.int32)
+        collect(member, start[:-1].copy(), out, work=self._work)
+        return GroupAssignment(start, out, emptied=emptied)
+
+
+class _DuplicateOwners:
+    """Partitions with several previous owners, which a coordinator's own targets never have.
+
+    Kafka's class then knows the last of them in its map as the owner, but leaves the partition
+    in the sets and sizes of the others.
+    """
+
+    def __init__(self) -> None:
+        self.pairs: set[tuple[int, int]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    def add(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
+        """Record the owners of partitions, and set ``owner`` to the last of each in the map."""
+        order = np.argsort(member, kind="stable")
+        owner[partition[order]] = member[order]
+        self.pairs.update(zip(member.tolist(), partition.tolist(), strict=True))
+
+    def to_assignment(
+        self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
+    ) -> GroupAssignment:
+        """Return the assignment of owners and duplicate owners."""
+        owned = np.flatnonzero(owner >= 0)
+        pairs = self.pairs.union(zip(owner[owned].tolist(), owned.tolist(), strict=True))
+        rows = sorted((int(visit[number]), partition) for number, partition in pairs)
+        start = np.searchsorted([m for m, _ in rows], np.arange(len(visit) + 1))
+        partition = np.array([p for _, p in rows], np.int32)
+        return GroupAssignment(start.astype(np.int32), partition, emptied=emptied)
