@@ -11,7 +11,7 @@ Run: python examples/own_strategy.py
 from __future__ import annotations
 
 import partage as pg
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.model import Plan, Problem
 
 

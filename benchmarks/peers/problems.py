@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import partage as pg
-from partage.groups.server.topic_ids import derived_id
+from partage.groups.server.spec import derived_id
 from partage.model import Broker, Claims, Index
 from partage.wire.sticky_userdata import encode_sticky_user_data
 

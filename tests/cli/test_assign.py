@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import partage as pg
 from partage.cli.app import app
 from partage.groups import registry
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.model import Plan, Problem
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "consumer"

@@ -109,7 +109,7 @@ def test_a_plan_that_fails_the_judge_is_exit_code_3(tmp_path, monkeypatch, strat
 PLUG_IN = """
 import partage as pg
 from partage.groups import registry
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 
 
 class Raises(PlainStrategy):

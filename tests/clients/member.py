@@ -46,7 +46,7 @@ class LogEvents(logging.Handler):
 
 def broken():
     """A strategy that raises, until a test mends it."""
-    from partage.groups.base import PlainStrategy
+    from partage.groups.api import PlainStrategy
 
     class Broken(PlainStrategy):
         name = "broken"

@@ -12,8 +12,7 @@ from tests.support.stream_problems import ANSWERS, WITH_THREADS, answer, early_a
 from parity.stream_random import nasty_server_group, nasty_stream_problem
 from partage.errors import PartageError
 from partage.kernels import form
-from partage.legacy.streams_0_10_2 import Release0102
-from partage.legacy.streams_0_11 import Release011
+from partage.legacy.streams_0_x import Release0102, Release011
 
 AT_ONCE = 500
 #: `make test` asks every assignor 60 times, `make parity` 20,000 times and more.

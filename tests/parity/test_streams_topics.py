@@ -10,8 +10,7 @@ import pytest
 from tests.support.jvm import JvmOracle
 
 from partage.errors import InvalidTopologyError
-from partage.streams.repartition_topics import repartition_counts
-from partage.streams.topology import Subtopology
+from partage.streams.topology import Subtopology, repartition_counts
 
 
 def application(rng):

@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partage as pg
+from partage.groups.faust.copartitioned import SplitMix64, assign_actives, place_standbys
 from partage.groups.faust.inputs import PreviousCopies
 from partage.groups.faust.plan import CopartitionedAssignment
 from partage.groups.faust.settings import REPLICAS, SEED
-from partage.groups.faust.standbys import SplitMix64, place_standbys
 from partage.groups.faust.stock import assign_partitions
-from partage.groups.faust.takeover import assign_actives
 from partage.groups.registry import find
 from partage.model import Cluster, Group, Member, Problem
 from partage.testing.strategies import problems

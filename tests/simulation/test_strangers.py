@@ -8,7 +8,7 @@ import pytest
 from tests.support.simulated_histories import SimulatedHistory, cause, history, member, topics
 
 from partage.groups import registry
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.model import Plan, Problem
 from partage.simulation.metrics import PlanMetrics
 from partage.tables.statuses import DONE, FAILED, REFUSED

@@ -43,7 +43,7 @@ def object_of(text: bytes, where: str) -> Mapping[str, Any]:
     Raises:
         InvalidProblemError: it is not one.
     """
-    from partage.model.json_values import parse_json
+    from partage.model.validation import parse_json
 
     try:
         found = parse_json(text)

@@ -122,7 +122,7 @@ def _last_object(path: Path) -> str:
 
 
 def _parsed(text: str, path: Path) -> Any:
-    from partage.model.json_values import parse_json
+    from partage.model.validation import parse_json
 
     try:
         return parse_json(text)

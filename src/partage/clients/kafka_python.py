@@ -28,7 +28,7 @@ from partage.clients.load_sampling import ClusterLook, Offsets
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError, InvalidConfigError, MissingExtraError
 from partage.model import NO_GENERATION
-from partage.model.names import subscription
+from partage.model.validation import subscription
 from partage.wire.consumer_protocol import ConsumerSubscription
 
 try:

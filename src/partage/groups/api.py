@@ -1,4 +1,4 @@
-"""The interface of a strategy.
+"""The interface of a strategy, and the base class of most.
 
 A strategy is a value without state. What a Java assignor instance would remember between
 rebalances travels as ``memory``: into `Strategy.assign` and out as ``plan.memory``, into
@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol, runtime_checkable
-from partage.model import Assignment, Plan, Problem
-from partage.model import Assignment
 
-__all__ = ['PlainStrategy', 'RebalanceProtocol', 'Setting', 'Strategy']
+from partage.model import Assignment, Plan, Problem
+
+__all__ = ["PlainStrategy", "RebalanceProtocol", "Setting", "Strategy"]
+
 
 class RebalanceProtocol(IntEnum):
     """The rebalance protocol of a group (Kafka's RebalanceProtocol, ids as on the wire)."""

@@ -21,10 +21,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from partage.errors import InvalidConfigError, WireFormatError
-from partage.groups.api import RebalanceProtocol, Setting
-from partage.groups.base import PlainStrategy
-from partage.groups.layout import TopicRows, plan_in_order
-from partage.groups.ordering import topics_in_map_order
+from partage.groups.api import PlainStrategy, RebalanceProtocol, Setting
+from partage.groups.layout import TopicRows, plan_in_order, topics_in_map_order
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 from partage.wire.codec import decode, encode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, topics_by_name
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
@@ -20,7 +20,7 @@ class Fair(PlainStrategy):
     consumers come first; among those, topics with more partitions. Ties that it leaves open
     are broken so that its examples hold and the input order does not matter:
 
-    * equally loaded members: the first in `partage.groups.ordering.member_order` (static
+    * equally loaded members: the first in `partage.groups.layout.member_order` (static
       members by instance id, then dynamic ones by member id, in Java's string order);
     * topics that tie on both counts: by name, in Java's string order;
     * partitions of a topic: by number. A member's list is in the order of assignment.

@@ -1,19 +1,31 @@
-"""Arrays that several strategies share: partitions by topic, and the subscribers of topics."""
+"""Arrays that several strategies share: orders, partitions by topic, subscribers of topics."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-from partage.java.hash_order import names_in_map_order
-from partage.java.strings import string_hashes
-from partage.model import Problem, java_rank
-from partage.model.index import Int32Array
 from dataclasses import dataclass
 from typing import Any
-from partage.kernels import kernel
-from partage.model import Plan, Problem
 
-__all__ = ['SubscriberSets', 'TopicRows', 'member_order', 'members_in_map_order', 'names_in_map_order', 'plan_in_order', 'string_hashes', 'topics_by_name', 'topics_in_map_order']
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.java.hash_order import names_in_map_order
+from partage.java.strings import string_hashes
+from partage.kernels import kernel
+from partage.model import Plan, Problem, java_rank
+from partage.model.index import Int32Array
+
+__all__ = [
+    "SubscriberSets",
+    "TopicRows",
+    "member_order",
+    "members_in_map_order",
+    "names_in_map_order",
+    "plan_in_order",
+    "string_hashes",
+    "topics_by_name",
+    "topics_in_map_order",
+]
+
 
 def members_in_map_order(problem: Problem) -> list[int]:
     """Return the members in the order of the leader's ``HashMap`` (inserted in join order)."""

@@ -16,11 +16,10 @@ from partage.errors import (
 )
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
-from partage.java.hash_order import hash_order
-from partage.java.string_map import StringMap
+from partage.java.hash_order import StringMap, hash_order
 from partage.java.strings import string_hash, string_ranks
 from partage.model import Group
-from partage.model.names import expect_kind, expect_text, name_list
+from partage.model.validation import expect_kind, expect_text, name_list
 
 __all__ = ["DEFAULT_STRATEGIES", "Negotiated", "Negotiation", "negotiate", "rebalance_protocol"]
 

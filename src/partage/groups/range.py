@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
-from partage.groups.layout import SubscriberSets, TopicRows
-from partage.model import Problem
-from partage.model.index import Int32Array
+
 from partage.groups.api import PlainStrategy
 from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, topics_in_map_order
 from partage.model import Plan, Problem
+from partage.model.index import Int32Array
 
-__all__ = ['Range', 'apply_racks']
+__all__ = ["Range", "apply_racks"]
 
 #: Rack of members without one: they match every partition.
 _ANYWHERE = -1
@@ -23,6 +23,10 @@ def apply_racks(
     problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
 ) -> bool:
     """Change ``position`` (each partition's owner) where racks matter; return whether they do.
+
+    These are the rack-aware steps (KIP-881) before plain runs assign the rest. Of a topic with n
+    members and P partitions every member gets q = P // n, and P % n of them one more. The members
+    that first exceed q take these extra partitions.
 
     Topics with the same subscribers and partition count are assigned together as soon as one
     of them needs racks.

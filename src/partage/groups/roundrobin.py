@@ -7,7 +7,7 @@ from bisect import bisect_left
 import numpy as np
 
 from partage.errors import UnsupportedProblemError
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, topics_by_name
 from partage.model import Plan, Problem, Unresolved
 from partage.model.index import Int32Array
@@ -20,7 +20,7 @@ class RoundRobin(PlainStrategy):
 
     Guarantees: with equal subscriptions loads differ by at most one. The turn continues from
     topic to topic and skips members that do not subscribe. Members are in
-    `partage.groups.ordering.member_order` (static ones first), topics in Java's string order,
+    `partage.groups.layout.member_order` (static ones first), topics in Java's string order,
     so neither join order nor hash order matters (except for members that share an instance
     id). Each member's list is in the order of assignment.
 

@@ -39,8 +39,8 @@ from partage.groups.subscriptions import (
     subscribed,
 )
 from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member, Plan, Problem
-from partage.model.names import expect_kind, expect_text
 from partage.model.repeated_state import RepeatedState
+from partage.model.validation import expect_kind, expect_text
 
 __all__ = ["Change", "Join", "Leave", "Metadata", "Round", "Subscribe", "play"]
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from partage.errors import InvalidConfigError, UnknownStrategyError, WireFormatError
 from partage.groups import registry
-from partage.groups.api import RebalanceProtocol, Setting, Strategy
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy, RebalanceProtocol, Setting, Strategy
 from partage.groups.failover import read_priorities
 from partage.model import NO_GENERATION, Assignment, Cluster, Group, Member
 from partage.wire.faust import read_faust_subscription

@@ -23,13 +23,11 @@ import numpy as np
 from partage.errors import PartageError
 from partage.groups import registry
 from partage.groups.api import Strategy
-from partage.groups.ordering import string_hashes
+from partage.groups.layout import string_hashes
 from partage.groups.server.group_assignment import GroupAssignment, assignment_to_json
 from partage.groups.server.range import ServerRange
 from partage.groups.server.simple import ServerSimple
-from partage.groups.server.spec import GroupSpec
-from partage.groups.server.targets import Targets
-from partage.groups.server.topic_ids import TopicIds
+from partage.groups.server.spec import GroupSpec, Targets, TopicIds
 from partage.groups.server.uniform import ServerUniform
 from partage.history.clients import candidate_strategies
 from partage.history.clusters import ClusterHistory, alternative_clusters, smaller_clusters

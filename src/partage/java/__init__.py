@@ -5,8 +5,8 @@ where the order decides who owns a partition. Exact plans need the same orders:
 
 * `strings`: ``String.hashCode``, ``compareTo``, ``new String(bytes, UTF_8)``, modified UTF-8;
 * `uuids`: Kafka's ``Uuid``: text and hash;
-* `hash_order`: iteration order of ``HashMap``, ``HashSet`` and Kafka's ``TimelineHashMap``;
-* `string_map`: a ``HashMap`` from which keys are also removed;
+* `hash_order`: iteration order of ``HashMap``, ``HashSet`` and Kafka's ``TimelineHashMap``, and a
+  ``HashMap`` from which keys are also removed;
 * `tree_bins`: the red-black trees into which a ``HashMap`` turns its crowded buckets;
 * `list_sort`: ``List.sort`` (TimSort) under a comparator that contradicts itself;
 * `priority_queue`: ``java.util.PriorityQueue``, whose mechanics order equal keys;

@@ -16,18 +16,31 @@ own: `partage.java.tree_bins`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
-from partage.java.strings import string_hash, string_hashes, string_ranks
-from partage.java.tree_bins import iteration_order, may_have_trees
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from partage.java.strings import string_hash, string_order_key
-from partage.java.tree_bins import TREE_TABLE, Bucket
 
-__all__ = ['DEFAULT_TABLE', 'StringMap', 'copied_hash_set_table', 'copied_order', 'hash_order', 'hash_set_order', 'names_in_map_order', 'table_for_capacity', 'timeline_order', 'timeline_slots', 'topic_partition_hash', 'walk_copied_sets', 'walk_maps']
+from partage.java.strings import string_hash, string_hashes, string_order_key, string_ranks
+from partage.java.tree_bins import TREE_TABLE, Bucket, iteration_order, may_have_trees
+
+__all__ = [
+    "DEFAULT_TABLE",
+    "StringMap",
+    "copied_hash_set_table",
+    "copied_order",
+    "hash_order",
+    "hash_set_order",
+    "names_in_map_order",
+    "table_for_capacity",
+    "timeline_order",
+    "timeline_slots",
+    "topic_partition_hash",
+    "walk_copied_sets",
+    "walk_maps",
+]
 
 DEFAULT_TABLE = 16
 _MIN_TREE_TABLE = 64
@@ -321,7 +334,10 @@ def _walk_large_buckets(
 
 @dataclass(frozen=True)
 class StringMap:
-    """An immutable hash map; each change returns a new one.
+    """An immutable ``HashMap`` with string keys; each change returns a new one.
+
+    The order of a map that only grows follows from its keys (`names_in_map_order`). Removals leave
+    traces: the table never shrinks, and a bucket that was a tree keeps the tree's order.
 
     Attributes:
         slots: table length.

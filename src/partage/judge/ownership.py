@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from partage.model import Assignment, Problem, Role
 from partage.model.index import Index, Int32Array
-from partage.model.names import expect_kind
+from partage.model.validation import expect_kind
 
 __all__ = [
     "NOBODY",

@@ -5,8 +5,7 @@ assignors with their predecessors:
 
 =====================  ===========================================================================
 `roundrobin_0_8`       ``roundrobin:0.8``, the high-level consumer of Kafka 0.8
-`streams_0_10_2`       ``streams:0.10.2``, the task assignor of Kafka Streams 0.10.2 (2017)
-`streams_0_11`         ``streams:0.11``, the first sticky task assignor (2017)
+`streams_0_x`          ``streams:0.10.2`` and ``streams:0.11``, old assignors of Streams (2017)
 `kip441_document`      ``streams:kip-441-document``, KIP-441 before its implementation
 `kip441_messages`      the layouts that KIP-441's document proposed, and the lags that they carry
 =====================  ===========================================================================

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from partage.errors import UnsupportedProblemError
-from partage.groups.base import PlainStrategy
-from partage.groups.layout import TopicRows, plan_in_order, topics_by_name
-from partage.groups.ordering import string_hashes
+from partage.groups.api import PlainStrategy
+from partage.groups.layout import TopicRows, plan_in_order, string_hashes, topics_by_name
 from partage.java.strings import string_order_key
 from partage.model import Plan, Problem
 

@@ -1,18 +1,19 @@
-"""The task assignor of Kafka Streams 0.10.2 (2017): tasks by cost, in random order."""
+"""The task assignors of Kafka Streams 0.10.2 and 0.11 (2017).
+
+That of 0.10.2 assigns tasks by cost, in random order. That of 0.11 is the first sticky one.
+"""
 
 from __future__ import annotations
 
 import math
+
 from partage.java.random import JavaRandom, shuffle
 from partage.streams.plan import DraftAssignment, TaskPlan
 from partage.streams.problem import TaskProblem
-from partage.streams.sticky import TaskPairs
-from partage.streams.task_ids import early_task_hash, process_hash, tasks_in_hash_order
-from partage.streams.plan import TaskPlan
-from partage.streams.sticky import StickyCore
-from partage.streams.task_ids import TaskId, early_task_hash, tasks_in_hash_order
+from partage.streams.sticky import StickyCore, TaskPairs
+from partage.streams.task_ids import TaskId, early_task_hash, process_hash, tasks_in_hash_order
 
-__all__ = ['Release0102', 'Release011']
+__all__ = ["Release0102", "Release011"]
 
 #: Costs of a task at a client where it was active, where it has state, and elsewhere.
 _COST_ACTIVE, _COST_STATE, _COST_NEW = 0.1, 0.2, 0.5

@@ -2,9 +2,9 @@
 
 `index` numbers topics and partitions, `cluster` has the existing ones and their replicas,
 `group` the members as they joined, `problem` a group on a cluster in numbers, `assignment` the
-result. `racks` has the costs of consuming across racks, `rack_rule` the spread of replicas over
-racks, `replicas` the input and result of a reassignment, `certificate` the claims about a plan,
-`reading` and `metadata` read JSON.
+result. `racks` has the costs of consuming across racks, `replicas` the input and result of a
+reassignment and the spread of replicas over racks, `certificate` the claims about a plan.
+`validation` checks names and JSON; `repeated_state` detects endless loops.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ from partage.model.cluster import Broker, Cluster
 from partage.model.group import NO_GENERATION, Claims, Group, Member
 from partage.model.index import Index, java_rank
 from partage.model.problem import Problem
-from partage.model.rack_rule import even_shares, rack_limits
 from partage.model.racks import RackCosts, RackTable
-from partage.model.replicas import NewReplicas, ReplicaCluster, ReplicaTask
+from partage.model.replicas import (
+    NewReplicas,
+    ReplicaCluster,
+    ReplicaTask,
+    even_shares,
+    rack_limits,
+)
 
 __all__ = [
     "NO_GENERATION",

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from partage.errors import InvalidProblemError, PlanInvariantError
 from partage.model.group import Claims
 from partage.model.index import Index, Int32Array
-from partage.model.names import printable
 from partage.model.repeated_state import EndlessLoop
+from partage.model.validation import printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
 from partage.model.index import MOST_PARTITIONS, Index, Int32Array
-from partage.model.json_values import expect_list, parse_problem, required_field
-from partage.model.names import expect_text
+from partage.model.validation import expect_list, expect_text, parse_problem, required_field
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -1,29 +1,35 @@
-"""Members as they joined, and the group that they form."""
+"""Members as they joined, the partitions that they claim to own, and their group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
-from itertools import chain
-import numpy as np
-from numpy.typing import NDArray
-from partage.errors import InvalidProblemError
-from partage.model.index import Int32Array
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidProblemError
 from partage.java.hash_order import names_in_map_order
 from partage.model.index import Int32Array, java_rank
-from partage.model.json_values import expect_list, parse_problem, required_field
-from partage.model.names import expect_text, name_list, subscription
+from partage.model.validation import (
+    expect_list,
+    expect_text,
+    name_list,
+    parse_problem,
+    required_field,
+    subscription,
+)
 
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ['ClaimRows', 'Claims', 'Group', 'Member', 'NO_GENERATION', 'is_int32']
+__all__ = ["NO_GENERATION", "ClaimRows", "Claims", "Group", "Member", "is_int32"]
 
 _INT32 = range(-(2**31), 2**31)
 

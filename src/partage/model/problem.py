@@ -10,7 +10,7 @@ import numpy as np
 from partage.model.cluster import Cluster
 from partage.model.group import Group
 from partage.model.index import Index, Int32Array
-from partage.model.names import expect_kind
+from partage.model.validation import expect_kind
 
 __all__ = ["Problem"]
 

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
+
 from partage.model.cluster import Broker
 
-__all__ = ['Disks', 'FREE', 'KINDS', 'LEAVE', 'NewReplicas', 'RANKS', 'ReplicaCluster', 'ReplicaTask', 'STAY', 'among', 'even_shares', 'rack_limits']
+__all__ = [
+    "FREE",
+    "KINDS",
+    "LEAVE",
+    "RANKS",
+    "STAY",
+    "Disks",
+    "NewReplicas",
+    "ReplicaCluster",
+    "ReplicaTask",
+    "among",
+    "even_shares",
+    "rack_limits",
+]
 
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
@@ -271,6 +286,10 @@ def rack_limits(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the least and the largest number of ``factor`` replicas on each rack.
 
+    This is the rack rule: replicas are spread as evenly over the racks as the racks' sizes allow.
+    With fewer replicas than racks no rack has two; with more, every rack has one before one has
+    two.
+
     Args:
         factor: replicas, at most the number of brokers.
         sizes: int64[racks], brokers of each rack.
@@ -289,6 +308,10 @@ def even_shares(
     factors: NDArray[np.int64], weights: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return float64[racks]: the share of one broker of each rack.
+
+    A share is the broker's part of the most even placement that follows the rack rule, if every
+    partition were free to move. In a small rack that must hold a replica of each partition,
+    shares are larger than elsewhere.
 
     Args:
         factors: int64[n], distinct replication factors.

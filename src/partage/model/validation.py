@@ -1,16 +1,29 @@
-"""Validation of subscriptions; equal lists of consecutive members are validated once."""
+"""Validation of a problem: names and subscriptions, and JSON values with their paths.
+
+Equal topic lists of consecutive members are validated once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from partage.errors import InvalidProblemError
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-__all__ = ['expect_kind', 'expect_list', 'expect_text', 'name_list', 'parse_json', 'parse_problem', 'printable', 'required_field', 'subscription']
+from partage.errors import InvalidProblemError
+
+__all__ = [
+    "expect_kind",
+    "expect_list",
+    "expect_text",
+    "name_list",
+    "parse_json",
+    "parse_problem",
+    "printable",
+    "required_field",
+    "subscription",
+]
 
 #: Longer lists are not cached, because an unused list would occupy memory.
 _MAX_CACHED_NAMES = 100_000

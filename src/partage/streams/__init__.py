@@ -3,7 +3,7 @@
 Start with `rebalance` (one rebalance as the group leader computes it), or with `assignors` and
 a `TaskProblem` (tasks and clients only). By module:
 
-* topology: `topology` (sub-topologies, tasks, changelog topics), `repartition_topics`;
+* topology: `topology` (sub-topologies, tasks, repartition and changelog topics);
 * one rebalance: `leader`, `members` (grouped by client), `member_assignments` (stream threads,
   withheld tasks, hosts), `member_protocol` (user data, version probing);
 * task assignors: `high_availability` (the default), `sticky`, `kip1071_sticky` (of the group

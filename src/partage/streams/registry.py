@@ -97,8 +97,8 @@ _MAIN_LINE: tuple[Callable[[], TaskAssignor], ...] = (
 # Named by string, because no module imports `partage.legacy`.
 _LEGACY = (
     "partage.legacy.kip441_document:Kip441Document",
-    "partage.legacy.streams_0_11:Release011",
-    "partage.legacy.streams_0_10_2:Release0102",
+    "partage.legacy.streams_0_x:Release011",
+    "partage.legacy.streams_0_x:Release0102",
 )
 
 

@@ -1,7 +1,7 @@
 """The sticky task assignors of kafka-streams 4.3.1.
 
 `StickyCore` has the steps that they share with the assignor of 0.11
-(`partage.legacy.streams_0_11`).
+(`partage.legacy.streams_0_x`).
 """
 
 from __future__ import annotations

@@ -10,15 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+
 from partage.errors import InvalidProblemError, InvalidTopologyError
 from partage.java.hash_order import hash_order
-from partage.java.strings import string_hash, string_order_key
+from partage.java.strings import string_hash, string_order_key, string_ranks
 from partage.streams.task_ids import TaskId, tasks_in_hash_order
-from typing import TYPE_CHECKING
-from partage.errors import InvalidTopologyError
-from partage.java.strings import string_hash, string_ranks
 
-__all__ = ['Subtopology', 'TopicPartition', 'Topology', 'TopologyLayout', 'partition_order_key', 'repartition_counts']
+__all__ = [
+    "Subtopology",
+    "TopicPartition",
+    "Topology",
+    "TopologyLayout",
+    "partition_order_key",
+    "repartition_counts",
+]
 
 TopicPartition = tuple[str, int]
 

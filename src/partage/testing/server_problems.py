@@ -13,13 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
-from partage.groups.server.spec import GroupSpec
-from partage.groups.server.targets import Targets
-from partage.groups.server.topic_ids import TopicIds, canonical
+from partage.groups.server.spec import GroupSpec, Targets, TopicIds, canonical
 from partage.model import Cluster, Group, Index, Member, Problem
 from partage.model.index import MOST_PARTITIONS
-from partage.model.json_values import expect_list, parse_problem, required_field
-from partage.model.names import expect_text
+from partage.model.validation import expect_list, expect_text, parse_problem, required_field
 
 __all__ = ["spec_from_json"]
 

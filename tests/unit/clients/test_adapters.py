@@ -21,7 +21,7 @@ from kafka.protocol.consumer.metadata import (
 from partage.clients import aiokafka, assignor_state, kafka_python
 from partage.clients.load_sampling import Sampler
 from partage.errors import InvalidConfigError, UnknownStrategyError
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,

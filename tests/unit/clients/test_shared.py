@@ -11,7 +11,7 @@ from partage.clients.shared import Consumer, Joined, configured
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups import registry
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.wire.consumer_protocol import (
     ConsumerSubscription,
     decode_assignment,

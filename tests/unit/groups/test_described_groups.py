@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import partage as pg
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.groups.failover import Priorities, write_priorities
 from partage.groups.negotiation import Negotiation
 from partage.groups.registry import find, load
@@ -250,7 +250,7 @@ def test_a_list_with_commas_is_read_as_in_kafkas_configuration() -> None:
 def test_a_strategy_is_found_by_module_and_class(tmp_path, monkeypatch) -> None:
     """`package.module:Class` is imported; what cannot be is an error that says why."""
     text = (
-        "from partage.groups.base import PlainStrategy\n"
+        "from partage.groups.api import PlainStrategy\n"
         "class Mine(PlainStrategy):\n"
         "    name = 'mine'\n"
         "    def assign(self, problem, memory=None): ...\n"

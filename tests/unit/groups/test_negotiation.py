@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import partage as pg
-from partage.groups.api import RebalanceProtocol
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy, RebalanceProtocol
 from partage.groups.negotiation import Negotiation, rebalance_protocol
 from partage.groups.registry import find
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partage.groups.ordering import member_order, string_hashes, topics_in_map_order
+from partage.groups.layout import member_order, string_hashes, topics_in_map_order
 from partage.java.strings import string_hash
 from partage.model import Problem
 from partage.testing import cluster, group

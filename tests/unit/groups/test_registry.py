@@ -8,8 +8,7 @@ import pytest
 
 import partage as pg
 from partage.groups import registry
-from partage.groups.api import Strategy
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy, Strategy
 from partage.groups.registry import describe, find, strategies
 
 KAFKA = "org.apache.kafka.clients.consumer"

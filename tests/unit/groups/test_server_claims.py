@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from partage.groups.registry import find
-from partage.groups.server import targets, uniform_homogeneous
+from partage.groups.server import spec as server_spec
+from partage.groups.server import uniform
 from partage.groups.server.kernels import larger_quotas, read_claims
 from partage.groups.server.spec import GroupSpec
 from partage.kernels import form
@@ -49,7 +50,7 @@ def test_one_pass_reads_what_columns_read(monkeypatch, clean) -> None:
     for _ in range(300):
         problem = Problem(group_of(rng, clean=clean), cluster)
         with monkeypatch.context() as one:
-            one.setattr(targets, "read_claims", Never)
+            one.setattr(server_spec, "read_claims", Never)
             slow, plan = GroupSpec(problem).previous, find("server:uniform").assign(problem)
         fast, again = GroupSpec(problem).previous, find("server:uniform").assign(problem)
         by_pass += fast.given is not None
@@ -79,7 +80,7 @@ def test_both_forms_of_the_quotas_agree_and_add_up() -> None:
 
 def test_what_a_member_loses_is_the_same_with_and_without_the_short_way(monkeypatch) -> None:
     """Sets that Java walks as they lie lose their tails, as the walk bucket by bucket says."""
-    rng, short, released = random.Random(5), uniform_homogeneous._skip_walk, 0
+    rng, short, released = random.Random(5), uniform._skip_walk, 0
     answers = []
 
     def counted(*arguments):
@@ -97,10 +98,10 @@ def test_what_a_member_loses_is_the_same_with_and_without_the_short_way(monkeypa
         topics = ["a", "b", "c"] if rng.random() < 0.2 else ["a", "b"]
         group = Group(Member(f"m{i}", topics, owned=one) for i, one in enumerate(owned))
         with monkeypatch.context() as one:
-            one.setattr(uniform_homogeneous, "_skip_walk", lambda *_: None)
+            one.setattr(uniform, "_skip_walk", lambda *_: None)
             slow = find("server:uniform").assign(Problem(group, cluster))
         with monkeypatch.context() as one:
-            one.setattr(uniform_homogeneous, "_skip_walk", counted)
+            one.setattr(uniform, "_skip_walk", counted)
             fast = find("server:uniform").assign(Problem(group, cluster))
         assert fast.to_pairs() == slow.to_pairs()
         released += bool(answers) and answers[-1] is not None and len(answers[-1]) > 0

@@ -10,8 +10,7 @@ import pytest
 import partage as pg
 from partage.errors import InvalidProblemError
 from partage.groups.registry import find
-from partage.groups.server.spec import GroupSpec
-from partage.groups.server.topic_ids import TopicIds, derived_id
+from partage.groups.server.spec import GroupSpec, TopicIds, derived_id
 from partage.java.tree_bins import iteration_order
 from partage.kernels import form
 from partage.model import Index, Problem

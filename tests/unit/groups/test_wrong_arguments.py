@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import partage as pg
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.groups.negotiation import Negotiation
 from partage.groups.registry import find
 

@@ -15,7 +15,7 @@ from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
 from partage.history.streams_agreement import check_streams_agreement
-from partage.legacy.streams_0_11 import Release011
+from partage.legacy.streams_0_x import Release011
 from partage.streams import (
     AssignmentConfigs,
     ProcessId,

@@ -8,8 +8,7 @@ import pytest
 
 from partage.errors import InvalidProblemError, InvalidTopologyError
 from partage.streams import TaskId
-from partage.streams.repartition_topics import repartition_counts
-from partage.streams.topology import Subtopology, Topology, TopologyLayout
+from partage.streams.topology import Subtopology, Topology, TopologyLayout, repartition_counts
 
 
 def layout(subtopologies, counts, copartitioned=()):

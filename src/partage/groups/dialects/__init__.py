@@ -7,7 +7,7 @@ The dialects serve to read recorded groups; `docs/dialects.md` lists the differe
 
 * `kafka_python`, `aiokafka`, `librdkafka`: the strategies, one module per client.
 * `sticky_core`: the general sticky algorithm of Kafka 2.3 and 2.4, which all three clients use.
-* `python_sticky`, `librdkafka_sticky`: the parts of it that differ between the clients.
+* `python_sticky`: the parts of it that differ in kafka-python and aiokafka.
 * `range_roundrobin`: the range and round-robin rules that two clients share.
 * `user_data`: the claims in sticky user data, written, read and remembered.
 * `problem`: a problem in the order in which the clients see it, and `PeerAssignorError` for

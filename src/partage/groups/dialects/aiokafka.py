@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.groups.dialects.problem import PeerProblem
 from partage.groups.dialects.python_sticky import assign_sticky
 from partage.groups.dialects.range_roundrobin import assign_ranges, assign_round_robin

@@ -8,8 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
-from partage.groups.api import RebalanceProtocol
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy, RebalanceProtocol
 from partage.groups.dialects.problem import PeerAssignorError, PeerProblem
 from partage.groups.dialects.python_sticky import assign_sticky
 from partage.groups.dialects.range_roundrobin import assign_ranges

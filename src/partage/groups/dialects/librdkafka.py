@@ -1,27 +1,38 @@
-"""librdkafka's assignors: range, round robin and cooperative sticky (2.16.0)."""
+"""librdkafka's assignors: range, round robin and cooperative sticky (2.16.0).
+
+The sticky algorithm is Kafka's general one of 2.4, with racks (KIP-881), in
+`partage.groups.dialects.sticky_core`. Here claims are settled, and partitions ordered and moved,
+as the library does. Three defects of the library decide plans: see `LibrdkafkaMovements`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
-import numpy as np
-from partage.groups.api import PlainStrategy, RebalanceProtocol
-from partage.groups.dialects.problem import LibrdkafkaProblem
-from partage.groups.dialects.range_roundrobin import assign_round_robin
-from partage.groups.dialects.user_data import RemembersAssignment
-from partage.model import Group, Plan, Problem, Unresolved
-from partage.model.repeated_state import loop_attributes
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+
+from partage.groups.api import PlainStrategy, RebalanceProtocol
 from partage.groups.dialects.problem import LibrdkafkaProblem, PeerAssignorError
+from partage.groups.dialects.range_roundrobin import assign_round_robin
 from partage.groups.dialects.sticky_core import (
     GeneralAssignment,
     SettledClaims,
     owned_slots_in_turns,
 )
-from partage.model.repeated_state import EndlessLoop
+from partage.groups.dialects.user_data import RemembersAssignment
+from partage.model import Group, Plan, Problem, Unresolved
+from partage.model.repeated_state import EndlessLoop, loop_attributes
 
-__all__ = ['LibrdkafkaCooperativeSticky', 'LibrdkafkaRange', 'LibrdkafkaRoundRobin', 'assign_sticky', 'sort_members']
+__all__ = [
+    "LibrdkafkaCooperativeSticky",
+    "LibrdkafkaRange",
+    "LibrdkafkaRoundRobin",
+    "assign_sticky",
+    "sort_members",
+]
+
 
 class LibrdkafkaRange(PlainStrategy):
     """Each topic cut into ranges, with racks (KIP-881), as in Java but for the member order.

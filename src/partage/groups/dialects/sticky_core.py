@@ -2,7 +2,7 @@
 
 kafka-python, aiokafka and librdkafka ported ``AbstractStickyAssignor`` before Kafka gave equal
 subscriptions an algorithm of their own, so they run this one for every group. `GeneralAssignment`
-holds the common part of the ports. The modules `python_sticky` and `librdkafka_sticky` hold the
+holds the common part of the ports. The modules `python_sticky` and `librdkafka` hold the
 differences: how claims conflict, in which order partitions are visited, and what a move does.
 """
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from partage.errors import InvalidConfigError
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.groups.dialects.problem import PeerAssignorError
 from partage.model import NO_GENERATION, Assignment
 from partage.wire.codec import encode

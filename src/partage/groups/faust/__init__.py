@@ -3,7 +3,7 @@
 Both strategies share `strategy` (the steps of an assignment and the members' user data), `inputs`
 (copartitioned topics, previous assignments, warnings), `plan` (what workers receive) and
 `settings`. ``faust`` is `stock`, the algorithm of faust-streaming. ``faust:copartitioned`` is
-`copartitioned`, which assigns active members by `takeover` and standbys by `standbys`.
+`copartitioned`: a minimum-cost flow assigns active members, a greedy placement their standbys.
 """
 
 from __future__ import annotations

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from partage.groups.faust.inputs import CopartitionedTopics, find_previous_owners
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import ProblemTooLargeError
+from partage.groups.faust.inputs import CopartitionedTopics, PreviousCopies, find_previous_owners
 from partage.groups.faust.plan import CopartitionedAssignment
 from partage.groups.faust.settings import OPTIONS, SEED_OPTION, SeededSettings
 from partage.groups.faust.strategy import FaustStrategy
 from partage.wire.faust import FaustMetadata
-from itertools import pairwise
-from typing import NamedTuple
-import numpy as np
-from numpy.typing import NDArray
-from partage.errors import ProblemTooLargeError
-from partage.groups.faust.inputs import PreviousCopies
-from typing import TypeVar
 
-__all__ = ['FaustCopartitioned', 'MAX_TABLE_SIZE', 'SplitMix64', 'assign_actives', 'place_standbys']
+__all__ = ["MAX_TABLE_SIZE", "FaustCopartitioned", "SplitMix64", "assign_actives", "place_standbys"]
+
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustStrategy):
@@ -131,7 +132,28 @@ class _Penalties(NamedTuple):
 
 
 def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
-    """Return the active member of each partition.
+    """Return the active member of each partition, by a minimum-cost flow.
+
+    A *new* member had no active partition. A partition is *lost* if its active member left and a
+    standby of it is still in the group. The aims, each only as far as the previous ones allow:
+
+    1. no member is idle while there are as many partitions as members;
+    2. a lost partition goes to one of its standbys, or to a new member;
+    3. while partitions are lost, members other than new ones take over no other partition;
+    4. loads are as even as possible (the sum of their squares is minimal);
+    5. as few partitions as possible start cold, on a member without a copy;
+    6. as few partitions as possible move.
+
+    A new member's partitions start cold whichever they are. Lost partitions change their member
+    anyway, so new members get them first. Otherwise each of them would go to a standby, and that
+    member would give another partition to the new one. A failure may leave loads uneven. The next
+    rebalance without a failure evens them out, mostly to members that have a copy by then.
+
+    Algorithm: successive shortest paths (Ahuja, Magnanti, Orlin, "Network Flows", chapters 9.7 and
+    14.5). Every partition starts at one of its cheapest members, so no cycle of moves lowers the
+    cost. Then partitions are moved along the shortest path of members, from one that should have
+    less to one that should have more, until no path lowers the cost. A penalty of one aim exceeds
+    the sum of all later aims' penalties on a path, because a path visits every member at most once.
 
     Args:
         previous: the previous active members and standbys.
@@ -329,6 +351,14 @@ def place_standbys(
     generator: SplitMix64,
 ) -> list[set[int]]:
     """Return by partition the members that get a standby of it.
+
+    The placement is greedy, with exchanges, so that any member's failure spreads evenly. Standbys
+    stay where they are as far as the placement stays even. Two figures are even at the end:
+
+    * for each member, how many standbys of its partitions each other member has (the counts
+      differ by at most one);
+    * each member's total of active and standby partitions, as far as exchanges that keep the
+      first figure even allow.
 
     Args:
         previous: previous owners and standbys, whose copies exist already.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.groups.faust.inputs import (
     CopartitionedTopics,
     collect_warnings,

@@ -6,8 +6,8 @@
 * `count_balance`: the best plan by counts (minimum-cost flow);
 * `move_limit`: the best plan by counts within a limit of moves (Lagrangian relaxation);
 * `weight_balance`: a good plan by weights (local search, branch and bound);
-* `topic_spread`: the last criterion, each topic spread over its subscribers (2-exchange);
-* `cycle_canceling`: the most even spread by counts (convex-cost flow);
+* `topic_spread`: the last criterion, each topic spread over its subscribers (2-exchange), and by
+  counts the most even spread (convex-cost flow, cycle canceling);
 * `certificate`: figures, bounds and proofs of all plans.
 """
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import ProblemTooLargeError
-from partage.groups.api import RebalanceProtocol
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy, RebalanceProtocol
 from partage.groups.layout import plan_in_order
 from partage.groups.optimal.certificate import (
     certify_counts,
@@ -61,7 +60,7 @@ class Optimal(PlainStrategy):
        when a member leaves only its partitions do, unless balance needs more;
     5. co-partitioned topics together, by option;
     6. former claimants, then each topic spread evenly over its subscribers (by counts exact for
-       the members' loads, up to a limit of size; see `cycle_canceling`);
+       the members' loads, up to a limit of size; see `spread_exactly`);
     7. then a choice that neither join order nor hash seed changes.
 
     Settings (`configure`); those that map are JSON where they are text:

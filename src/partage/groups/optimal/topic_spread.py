@@ -4,19 +4,20 @@ Partitions of one class (the same subscribers, weight and rack costs) that do no
 claimant can exchange their owners: loads, rack cost and moves do not change. Each is given to a
 former claimant, if there is one, else to the owner that has the fewest of its topic; then pairs
 exchange as long as that makes a topic more even (2-exchange local search). By counts,
-`cycle_canceling` continues from there to the most even spread.
+`spread_exactly` continues from there to the most even spread.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
-from partage.groups.optimal.problem import CanonicalProblem, Int64Array, PartitionClasses
-from partage.model.index import Int32Array
-from dataclasses import dataclass
-from partage.groups.optimal.problem import CanonicalProblem, Int64Array, PartitionClasses, compact
 
-__all__ = ['spread_exactly', 'spread_topics', 'topic_excess']
+from partage.groups.optimal.problem import CanonicalProblem, Int64Array, PartitionClasses, compact
+from partage.model.index import Int32Array
+
+__all__ = ["spread_exactly", "spread_topics", "topic_excess"]
 
 #: Limits that keep this step at milliseconds: pairs (topic, member) counted, and rows swapped.
 _MOST_PAIRS, _MOST_ROWS = 1 << 20, 5_000
@@ -241,6 +242,19 @@ def spread_exactly(
 
     Rack cost and moves stay the least that these loads allow. Beyond the limits of size and work
     the result is no worse than ``owner``.
+
+    Algorithm: a convex-cost flow by cycle canceling. The flow sends each partition to a member,
+    over a node for the pair of topic and member::
+
+        item -> (topic, member) -> member        one unit a partition
+        item:  partitions of one topic with the same rack costs and claimants
+        item -> (topic, member):  rack cost and move, far above all that follows
+        (topic, member) -> member:  1, 3, 5, ... for the first, second, third unit: together n * n
+
+    A cycle of negative cost in the residual network is a cyclic exchange of partitions. It leaves
+    all loads as they are and lowers the cost. A flow without such a cycle has the least cost.
+    Source: M. Klein, "A Primal Method for Minimal Cost Flows", Management Science 14 (1967);
+    cycles are found by the method of Bellman and Ford.
 
     Args:
         canonical: the problem, without former claims.

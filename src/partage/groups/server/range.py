@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.groups.layout import SubscriberSets
 from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import GroupSpec
@@ -28,7 +28,7 @@ class ServerRange(PlainStrategy):
     2. topics with equally many partitions and the same subscribers are co-located.
 
     Racks, previous targets and the join order have no effect; members are ordered as by the
-    client's range (`partage.groups.ordering.member_order`). A member's partitions come by
+    client's range (`partage.groups.layout.member_order`). A member's partitions come by
     topic; in Kafka they are a set.
 
     Cost: O(P + M log M + T) on arrays, P partitions, M members, T topics.

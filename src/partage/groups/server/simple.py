@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy
 from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import CoordinatorAssignorError, GroupSpec
 from partage.java.hash_order import hash_order, table_for_capacity, walk_copied_sets, walk_maps

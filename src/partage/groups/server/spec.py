@@ -1,27 +1,39 @@
-"""Input of the coordinator's assignors: Kafka's GroupSpec and SubscribedTopicDescriber."""
+"""Input of the coordinator's assignors: Kafka's GroupSpec and SubscribedTopicDescriber.
+
+It includes the previous target assignment (`Targets`) and topic ids (`TopicIds`).
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Sequence
-from hashlib import blake2b
-import numpy as np
-from numpy.typing import NDArray
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
-from partage.groups.server.kernels import read_claims
-from partage.model import Problem
-from partage.model.index import Int32Array
 from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
 from partage.errors import UnsupportedProblemError
 from partage.groups.layout import members_in_map_order, string_hashes
+from partage.groups.server.kernels import read_claims
 from partage.java.hash_order import copied_order
 from partage.java.strings import string_ranks
 from partage.model import Index, Problem
+from partage.model.index import Int32Array
 
-__all__ = ['CoordinatorAssignorError', 'GroupSpec', 'Targets', 'TopicIds', 'canonical', 'derived_id', 'previous_targets']
+__all__ = [
+    "CoordinatorAssignorError",
+    "GroupSpec",
+    "Targets",
+    "TopicIds",
+    "canonical",
+    "derived_id",
+    "previous_targets",
+]
 
 _BYTES = 16
 

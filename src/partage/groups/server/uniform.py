@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from partage.groups.api import PlainStrategy
-from partage.groups.server.group_assignment import GroupAssignment
-from partage.groups.server.spec import GroupSpec
-from partage.model import Plan, Problem
 from dataclasses import dataclass
 from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+
+from partage.groups.api import PlainStrategy
 from partage.groups.server.group_assignment import GroupAssignment, concatenate_runs
-from partage.groups.server.kernels import larger_quotas
+from partage.groups.server.kernels import (
+    collect,
+    fill,
+    larger_quotas,
+    line_up,
+    next_uneven,
+    rebalance,
+)
 from partage.groups.server.spec import CoordinatorAssignorError, GroupSpec
 from partage.java.hash_order import copied_order, walk_copied_sets, walk_maps
+from partage.model import Plan, Problem
 from partage.model.index import Int32Array
-from partage.groups.server.kernels import collect, fill, line_up, next_uneven, rebalance
 
-__all__ = ['ServerUniform', 'assign_heterogeneous', 'assign_homogeneous']
+__all__ = ["ServerUniform", "assign_heterogeneous", "assign_homogeneous"]
+
 
 class ServerUniform(PlainStrategy):
     """Even and sticky in the broker (KIP-848), by previous targets.
@@ -85,6 +92,9 @@ _MIXED_FROM = 1 << 16
 
 def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     """Return the assignment of a group whose members subscribe to the same topics.
+
+    This is Kafka's ``UniformHomogeneousAssignmentBuilder``. Members keep previous partitions up to
+    their quota; the other partitions are assigned in consecutive runs.
 
     The number of a member's previous partitions decides its quota. The iteration order of
     Java's maps and sets decides which partitions beyond the quota it loses.
@@ -265,6 +275,11 @@ _MAX_DIGIT_BITS = 12
 
 def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
     """Return the assignment of a group whose members subscribe to different topics.
+
+    This is Kafka's ``UniformHeterogeneousAssignmentBuilder``. Members keep previous partitions of
+    topics that they still subscribe to; unassigned partitions go, topic by topic, to the least
+    loaded subscriber; then topics are balanced one by one. Members are numbers: positions in the
+    iteration order of the coordinator's map.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or a previous target

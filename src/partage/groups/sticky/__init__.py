@@ -1,11 +1,10 @@
 """The sticky family of Kafka's consumer (KIP-54, KIP-429, KIP-881), exact to 4.3.1.
 
 `api` has the strategies and is the table of contents. `problem` numbers topics, members and
-slots (partitions, also claimed ones that do not exist); `claims` reads claims and resolves
-conflicts; `racks` has the racks of members and slots. `constrained` is the algorithm for equal
-subscriptions, `general` (with `general_problem`, its input) the one for others, `kernels` their
-inner loops. `decision` turns a result into a plan. `quirks` has Kafka's defects and impossible
-inputs.
+slots (partitions, also claimed ones that do not exist) and has their racks; `claims` reads claims
+and resolves conflicts. `constrained` is the algorithm for equal subscriptions, `general` (with
+`general_problem`, its input) the one for others, `kernels` their inner loops. `decision` turns a
+result into a plan. `quirks` has Kafka's defects and impossible inputs.
 """
 
 from __future__ import annotations

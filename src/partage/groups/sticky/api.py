@@ -13,8 +13,7 @@ from itertools import chain
 import numpy as np
 
 from partage.errors import InvalidConfigError
-from partage.groups.api import RebalanceProtocol
-from partage.groups.base import PlainStrategy
+from partage.groups.api import PlainStrategy, RebalanceProtocol
 from partage.groups.sticky.claims import (
     ClaimedSlots,
     claims_of_owned,
@@ -26,8 +25,7 @@ from partage.groups.sticky.claims import (
 from partage.groups.sticky.constrained import assign_constrained
 from partage.groups.sticky.decision import Decision, StickyAssignorError, Transfers, withheld
 from partage.groups.sticky.general import assign_general
-from partage.groups.sticky.problem import StickyProblem
-from partage.groups.sticky.racks import Racks
+from partage.groups.sticky.problem import Racks, StickyProblem
 from partage.model import NO_GENERATION, Assignment, Plan, Problem
 from partage.model.index import Int32Array
 from partage.wire.sticky_userdata import encode_sticky_user_data

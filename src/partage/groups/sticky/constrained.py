@@ -22,8 +22,7 @@ from partage.groups.sticky.kernels import (
     assign_on_racks,
     keep_up_to_quota,
 )
-from partage.groups.sticky.problem import Slots, StickyProblem
-from partage.groups.sticky.racks import Racks
+from partage.groups.sticky.problem import Racks, Slots, StickyProblem
 from partage.model.index import Int32Array
 
 __all__ = ["MemberLists", "assign_by_rack", "assign_constrained"]

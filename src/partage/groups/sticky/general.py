@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.ordering import string_hashes
+from partage.groups.layout import string_hashes
 from partage.groups.sticky.claims import ClaimedSlots, ResolvedClaims
 from partage.groups.sticky.decision import Decision, by_member
 from partage.groups.sticky.general_problem import (
@@ -39,9 +39,8 @@ from partage.groups.sticky.kernels import (
     SlotArrays,
     balance_pass,
 )
-from partage.groups.sticky.problem import StickyProblem, numbered
+from partage.groups.sticky.problem import Racks, StickyProblem, numbered
 from partage.groups.sticky.quirks.member_lists import ListBalancer
-from partage.groups.sticky.racks import Racks
 from partage.model.index import Int32Array
 from partage.model.repeated_state import EndlessLoop, RepeatedState
 

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from partage.groups.sticky.claims import ClaimedSlots, ResolvedClaims
 from partage.groups.sticky.decision import StickyAssignorError
-from partage.groups.sticky.problem import Slots, StickyProblem, Subscriptions
+from partage.groups.sticky.problem import Racks, Slots, StickyProblem, Subscriptions
 from partage.groups.sticky.quirks.unassigned import unassigned_along_walk
-from partage.groups.sticky.racks import Racks
 from partage.model import NO_GENERATION
 from partage.model.index import Int32Array
 

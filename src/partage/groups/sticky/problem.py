@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import Any, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
+
 from partage.groups.layout import names_in_map_order, string_hashes
 from partage.java.hash_order import DEFAULT_TABLE, hash_order
 from partage.java.strings import string_ranks
@@ -13,7 +15,16 @@ from partage.java.tree_bins import may_have_trees
 from partage.model import Problem
 from partage.model.index import Int32Array
 
-__all__ = ['Racks', 'Slots', 'StickyProblem', 'Subscriptions', 'distinct', 'keys_of', 'numbered', 'visiting_order']
+__all__ = [
+    "Racks",
+    "Slots",
+    "StickyProblem",
+    "Subscriptions",
+    "distinct",
+    "keys_of",
+    "numbered",
+    "visiting_order",
+]
 
 _HALF = 1 << 31
 #: From so many keys, a HashMap's table length follows from their number alone.

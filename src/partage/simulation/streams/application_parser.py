@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from partage.errors import InvalidConfigError, InvalidProblemError
-from partage.model.json_values import parse_problem
+from partage.model.validation import parse_problem
 from partage.simulation.streams.application import (
     EVENTS,
     RuntimeSettings,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partage.errors import InvalidProblemError
-from partage.model.json_values import parse_problem
+from partage.model.validation import parse_problem
 from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.application_parser import names, read_application, record, whole
 from partage.streams import (

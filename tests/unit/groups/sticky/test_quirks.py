@@ -19,9 +19,8 @@ from partage.groups.sticky.claims import (
 )
 from partage.groups.sticky.general import _balance
 from partage.groups.sticky.general_problem import prepare
-from partage.groups.sticky.problem import StickyProblem
+from partage.groups.sticky.problem import Racks, StickyProblem
 from partage.groups.sticky.quirks.member_lists import ListBalancer
-from partage.groups.sticky.racks import Racks
 from partage.kernels import form
 from partage.model import Assignment, Claims, Problem
 from partage.testing import cluster, group

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partage.groups.sticky.problem import StickyProblem
-from partage.groups.sticky.quirks.owner_map import OwnerMap
+from partage.groups.sticky.quirks.member_lists import OwnerMap
 from partage.model import Cluster, Group, Member, Problem
 
 #: All share one of 64 buckets; the table has grown so far, and the bucket is a tree.

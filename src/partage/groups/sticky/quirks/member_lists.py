@@ -9,19 +9,20 @@ holes, use this module.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+
 import numpy as np
+
 from partage.groups.sticky.decision import Decision, StickyAssignorError
 from partage.groups.sticky.general_problem import GeneralProblem, null_pointer
-from partage.model.repeated_state import EndlessLoop, RepeatedState
-from collections.abc import Sequence
-from partage.java.strings import string_hash
-from collections.abc import Collection
 from partage.groups.sticky.problem import StickyProblem
 from partage.java.hash_order import DEFAULT_TABLE, table_for_capacity
+from partage.java.strings import string_hash
 from partage.java.tree_bins import HashTable
+from partage.model.repeated_state import EndlessLoop, RepeatedState
 
-__all__ = ['ListBalancer', 'OwnerMap', 'PartitionMovements']
+__all__ = ["ListBalancer", "OwnerMap", "PartitionMovements"]
+
 
 class ListBalancer:
     """One run of the algorithm on lists; `decide` returns the decision.
@@ -282,7 +283,9 @@ class _JavaSet:
 
 
 class PartitionMovements:
-    """The movements of slots between members in one run.
+    """The movements of slots between members in one run: Kafka's class of this name.
+
+    A movement is reversed where possible, so that a slot does not move twice.
 
     Args:
         names: topic names.
@@ -325,10 +328,16 @@ class PartitionMovements:
 
 
 class OwnerMap:
-    """The keys of ``currentAssignment`` from the scan of subscriptions to the end.
+    """The keys of ``currentAssignment`` in the iteration order of Kafka's map.
+
+    ``GeneralAssignmentBuilder.balance`` removes members that can neither lose nor get a slot from
+    the map and adds them again at the end. Its order only matters where a partition has two owners
+    (Q26): the last one counts. Removals do not change the order of the other members, except in
+    buckets that are or were trees: a tree's root moves to the front with each removal or
+    insertion, and a small tree becomes a chain again.
 
     Attributes:
-        order: the members that are there, as the map is owner_order now.
+        order: the present members in iteration order.
     """
 
     def __init__(self, sticky: StickyProblem) -> None:
