@@ -11,7 +11,7 @@ from pathlib import Path
 from partage.groups import registry
 
 ROOT = Path(__file__).parents[1]
-FILES = ("README.md", "docs/strategies.md")
+FILES = ("docs/strategies.md",)
 BEGIN, END = "<!-- strategies -->\n", "<!-- /strategies -->\n"
 
 
