@@ -128,3 +128,24 @@ def _by_name(file: Path, node: ast.Call, *, on_load: bool) -> list[Import]:
 def all_imports() -> list[Import]:
     """Every import of every file that ships."""
     return [one for file in sources() for one in imports_of(file)]
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Return the modules of ours that each module imports, inside functions too; types aside."""
+    graph: dict[str, set[str]] = {}
+    for file in sources():
+        name = module_name(file)
+        hidden = {
+            inner.lineno
+            for node in ast.walk(tree(file))
+            if isinstance(node, ast.If) and _is_type_checking(node)
+            for child in node.body
+            for inner in ast.walk(child)
+            if isinstance(inner, ast.Import | ast.ImportFrom)
+        }
+        graph[name] = {
+            one.module
+            for one in imports_of(file)
+            if one.library == "partage" and one.line not in hidden and one.module != name
+        }
+    return graph

@@ -17,6 +17,7 @@ from architecture.source_tree import (
     ROOT,
     Import,
     all_imports,
+    import_graph,
     imports_of,
     module_name,
     room_of,
@@ -145,22 +146,7 @@ def test_rooms_import_only_whom_the_table_allows() -> None:
 
 def test_no_modules_import_each_other() -> None:
     """No module imports itself through others, inside functions included; types aside."""
-    imported: dict[str, set[str]] = {}
-    for file in sources():
-        name = module_name(file)
-        hidden = {
-            inner.lineno
-            for node in ast.walk(tree(file))
-            if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-            for child in node.body
-            for inner in ast.walk(child)
-            if isinstance(inner, ast.Import | ast.ImportFrom)
-        }
-        imported[name] = {
-            one.module
-            for one in imports_of(file)
-            if one.library == "partage" and one.line not in hidden and one.module != name
-        }
+    imported = import_graph()
     # The front door imports everything on demand, and a command needs it for the version.
     del imported["partage"]
     # Modules that import nothing (among the rest) are in no cycle, nor what is left then.
