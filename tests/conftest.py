@@ -68,19 +68,31 @@ def _company(path: str) -> str:
     return shared or path
 
 
+#: Folders with long tests. They start after Spark and the broker and before all others.
+_LONG = ("fuzz", "property", "simulation", "cli", "browser", "parity")
+
+
 class _Sorted:
     """After all who mix the tests: the longest companies first, so that none waits for another at the end."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Those with a Spark, those with a broker, those with a JVM, all others."""
-        rank = {"spark": 0, "broker": 1}
-        items.sort(
-            key=lambda item: (
-                rank.get(_company(item.nodeid.split("::")[0]), 2),
-                "parity" not in item.path.parts,
-            )
-        )
+        """Sort the tests of Spark first, then those of the broker, the long ones, and all others.
+
+        In a fresh clone the first test with a JVM fetches and compiles Kafka's classes. The tests of
+        the broker do that while a third process runs tests that need none. Parity is therefore the
+        last of the long ones.
+        """
+        items.sort(key=lambda item: _rank(item.nodeid.split("::")[0]))
+
+
+def _rank(path: str) -> int:
+    """Return the place of a file in the order of the run."""
+    companies = ("spark", "broker")
+    if _company(path) in companies:
+        return companies.index(_company(path))
+    folder = path.split("/")[1] if path.startswith("tests/") else ""
+    return len(companies) + (_LONG.index(folder) if folder in _LONG else len(_LONG))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -28,32 +27,6 @@ from partage.tables.statuses import DONE, FAILED
 
 def run(*arguments: str):
     return CliRunner().invoke(app, list(arguments))
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_replay_leaves_tables_and_a_page(tmp_path) -> None:
-    """A cut-down capture with a damaged record: page, tables, summary, and words that say so."""
-    import pyarrow as pa
-
-    table = records().slice(0, 3_000)
-    keys = table["key"].to_pylist()
-    keys[5] = b"\x7f\xff"
-    table = table.set_column(
-        table.schema.get_field_index("key"), "key", pa.array(keys, pa.binary())
-    )
-    out = tmp_path / "out"
-    source = str(capture(tmp_path / "capture", table))
-    done = run("replay", source, "--out", str(out), "-s", "range", "-s", "fair")
-    assert done.exit_code == 0, done.stderr
-    assert done.stdout.index("coverage") < done.stdout.index("records")
-    assert "3,000 read = 2,999 decoded + 1 damaged" in done.stdout
-    assert "report.html" in done.stdout
-    page = (out / "report.html").read_text(encoding="utf-8")
-    assert "fair" in page
-    assert "could not be decoded" in page
-    assert json.loads((out / "summary.json").read_text())["asked"] == ["eager/range", "eager/fair"]
-    assert "decoding records" in done.stderr
 
 
 @pytest.mark.parametrize("command", [["replay", str(SAMPLE)], ["demo"]])

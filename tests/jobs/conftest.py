@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow")
 def spark() -> Iterator[object]:
     from partage.jobs.spark.session import session
 
-    with session() as running:
+    with session(brief=True) as running:
         yield running
 
 

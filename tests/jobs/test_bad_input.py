@@ -67,6 +67,28 @@ def page_groups(page: str) -> list[dict]:
     return [json.loads(one) for one in found]
 
 
+def test_a_replay_leaves_tables_and_a_page(tmp_path: Path) -> None:
+    """A cut-down capture with a damaged record: page, tables, summary, and words that say so."""
+    table = records().slice(0, 3_000)
+    keys = table["key"].to_pylist()
+    keys[5] = b"\x7f\xff"
+    table = table.set_column(
+        table.schema.get_field_index("key"), "key", pa.array(keys, pa.binary())
+    )
+    out = tmp_path / "out"
+    source = capture(tmp_path / "capture", table)
+    done = partage("replay", source, "--out", out, "-s", "range", "-s", "fair")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.index("coverage") < done.stdout.index("records")
+    assert "3,000 read = 2,999 decoded + 1 damaged" in done.stdout
+    assert "report.html" in done.stdout
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "fair" in page
+    assert "could not be decoded" in page
+    assert json.loads((out / "summary.json").read_text())["asked"] == ["eager/range", "eager/fair"]
+    assert "decoding records" in done.stderr
+
+
 def test_without_metadata_and_without_batches(tmp_path: Path) -> None:
     """Partition counts are inferred, transactions are not distinguished: the page says both."""
     folder = capture(tmp_path / "c", of(*GROUPS))

@@ -32,6 +32,9 @@ TARGET = ROOT / "jvm" / "target"
 PACKAGE = "io.partage.parity"
 _AT_ONCE = 500
 _SECONDS_FOR_A_CHUNK = 300.0
+#: A sample ends before code from Java's second compiler is worth the compilation.
+_FIRST_COMPILER = [] if "PARTAGE_PARITY_N" in os.environ else ["-XX:TieredStopAtLevel=1"]
+_JVM_OPTIONS = ["-XX:+UseSerialGC", *_FIRST_COMPILER]
 
 
 def jvm_classpath() -> str:
@@ -58,7 +61,7 @@ class JvmOracle(Closes):
         self.name = name
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._process = subprocess.Popen(
-            [java(), f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", class_path, name, *args],
+            [java(), f"-Xmx{heap}", *_JVM_OPTIONS, "-cp", class_path, name, *args],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
