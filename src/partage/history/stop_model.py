@@ -62,11 +62,17 @@ DEFAULT_COMMIT_MS = 5_000
 #: Share of members whose partitions are idle, so that they commit nothing, and the length of such
 #: a silence in commit intervals.
 _IDLE, _LONG_IDLE = 0.1, 20.0
+#: How much more likely a member that stopped polling is than idle partitions, after so long.
+_STALLS = 4.0
+#: A silence of this share of max.poll.interval.ms may be one of it: some commits are late.
+_NEARLY = 0.9
 #: Time from a record to the member's callback, or from its request to the record: mean, standard
 #: deviation, and the longest that is usual.
 _LATENCY_MS, _LATENCY_DEVIATION_MS, _LONGEST_LATENCY_MS = 30.0, 40.0, 250.0
 #: The same for the consumer protocol (KIP-848): the answer to a heartbeat waits for the next poll.
 _POLL_LATENCY_MS, _POLL_DEVIATION_MS, _LONGEST_POLL_MS = 130.0, 150.0, 750.0
+#: A member commits before it revokes partitions, which takes it so much longer.
+_COMMIT_LATENCY_MS = 70.0
 #: Half of an 80 % interval in standard deviations; 1.28 for a normal distribution, more for the
 #: heavy tails of busy machines.
 _WIDTH = 1.7
@@ -130,9 +136,10 @@ def after_record(time_ms: float) -> Instant:
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
 
 
-def after_heartbeat(time_ms: float) -> Instant:
+def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
     """Return the time of a callback that follows a record of the consumer protocol."""
     mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
+    mean += _COMMIT_LATENCY_MS if revokes else 0.0
     return Instant(mean, _POLL_DEVIATION_MS**2, time_ms, latest)
 
 
@@ -245,12 +252,21 @@ def revocation_time(
     )
 
 
-def absence_time(commits: MemberCommits, latest_ms: float) -> Instant:
-    """Return when a member stopped of which only the commits tell, and at the latest when."""
+def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
+    """Return when a static member stopped that its successor replaced.
+
+    Args:
+        commits: of the member.
+        latest_ms: time of the record with its successor.
+        poll_ms: its max.poll.interval.ms, after which it rejoins without having died; 0 if unknown.
+    """
     last = commits.last_ms
     if last is None:
         return between(latest_ms - commits.interval_ms, latest_ms)
-    return commits.at_stop(between(last, min(last + commits.interval_ms, latest_ms)))
+    found = commits.at_stop(between(last, min(last + commits.interval_ms, latest_ms)))
+    is_stalled = 0 < _NEARLY * poll_ms <= latest_ms - last
+    rejoined = before_record(latest_ms)
+    return mixture(_STALLS / (1 + _STALLS), rejoined, found) if is_stalled else found
 
 
 def departure_time(
@@ -259,6 +275,7 @@ def departure_time(
     session_ms: float,
     heartbeat_ms: float,
     *,
+    poll_ms: float = 0.0,
     static: bool = False,
 ) -> Instant:
     """Return when a member stopped that left or died.
@@ -272,6 +289,7 @@ def departure_time(
         begun: when the coordinator began the rebalance.
         session_ms: its session timeout.
         heartbeat_ms: its heartbeat interval.
+        poll_ms: its max.poll.interval.ms, after which it leaves without having died; 0 if unknown.
         static: whether it has an instance id: it sends no LeaveGroup then.
     """
     died = between(begun.earliest - session_ms, begun.latest - session_ms + heartbeat_ms)
@@ -284,14 +302,16 @@ def departure_time(
     if last >= begun.earliest - _LONGEST_LATENCY_MS:
         at_close = commits.share / (begun.latest - begun.earliest + _LONGEST_LATENCY_MS)
     later = (1 - commits.share) * _overlap(alive, begun) + idle
+    is_silent = begun.latest - last >= _NEARLY * poll_ms > _NEARLY * session_ms
+    stalled = _STALLS * idle if is_silent else 0.0
     left = begun.limited(last, last + interval) if _overlap(alive, begun) > 0 else begun
-    left = commits.at_stop(left, at_close / (at_close + later))
+    left = commits.at_stop(left, at_close / (at_close + later + stalled))
     likely_died = _overlap(alive, died) + idle
     if likely_died > idle:
         is_prompt = static and last >= died.earliest - _LONGEST_LATENCY_MS
         died = died.limited(last, last + interval)
         died = commits.at_stop(died) if is_prompt else died
-    weight = 0.0 if static else _LEAVES * (at_close + later)
+    weight = _LEAVES * (stalled if static else at_close + later + stalled)
     return mixture(weight / (weight + (1 - _LEAVES) * likely_died), left, died)
 
 

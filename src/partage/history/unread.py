@@ -101,6 +101,7 @@ class UnreadState:
         prompt, stops: revocations with a commit within a moment, and all with commits.
         sessions: session timeouts of the members in milliseconds; -1 if they sent none.
         static: whether a member has an instance id.
+        polls: max.poll.interval.ms of members.
         clients: client id, host and instance id of members.
         java: members that are Java consumers.
     """
@@ -118,6 +119,7 @@ class UnreadState:
     stops: int = 0
     sessions: dict[str, int] = field(default_factory=dict)
     static: dict[str, bool] = field(default_factory=dict)
+    polls: dict[str, int] = field(default_factory=dict)
     clients: dict[str, _Client] = field(default_factory=dict)
     java: dict[str, None] = field(default_factory=dict)
 
@@ -168,6 +170,7 @@ class UnreadTracker:
         state.subscribed = {m.id: subscribed_topics(m) for m in members}
         state.sessions = {m.id: m.session_timeout_ms for m in members}
         state.static = {m.id: m.instance is not None for m in members}
+        state.polls = {m.id: m.rebalance_timeout_ms for m in members}
         state.java = {m.id: None for m in members if identify_client(m).name == JAVA}
         was_empty = found.protocol == "classic" and before is not None and not before.last.members
         joined = between(at - INITIAL_DELAY_MS, at) if was_empty else between(at, at)
@@ -188,7 +191,7 @@ class UnreadTracker:
                 if owner != member.id:
                     taken.setdefault(owner, []).append(pair)
             for owner, pairs in taken.items():
-                self._stop(pairs, absence_time(self._evidence(owner, pairs), at), at)
+                self._stop(pairs, self._absence(owner, pairs, at), at)
                 self._assign(pairs, member.id, at, after_record(at))
             self.state.sessions[member.id] = member.session_timeout_ms
             self.state.subscribed[member.id] = subscribed_topics(member)
@@ -221,8 +224,15 @@ class UnreadTracker:
             commits = [self._evidence(*one).last_ms for one in departed.items()]
             newest = max((c for c in commits if c is not None), default=begun.earliest)
             begun = between(min(newest, begun.earliest), at)
+        instances = {m.instance for m in found.first.members} - {None}
         for owner, pairs in departed.items():
-            start = self._departure(owner, pairs, begun)
+            client = self.state.clients.get(owner)
+            is_replaced = client is not None and client[2] in instances
+            start = (
+                self._absence(owner, pairs, at)
+                if is_replaced
+                else self._departure(owner, pairs, begun)
+            )
             if len(departed) == 1 and len(present) == 1 and not has_survivor:
                 start = between(start.mean, at)  # the joining member came between
             self._stop(pairs, start, at)
@@ -275,7 +285,7 @@ class UnreadTracker:
             start = (
                 self._departure(found.member, lost, before_record(at), classic=False)
                 if is_gone
-                else after_heartbeat(at)
+                else after_heartbeat(at, revokes=True)
             )
             self._stop(lost, start, at, by_record=not is_gone)
         if found.member_epoch == _LEFT:
@@ -360,11 +370,14 @@ class UnreadTracker:
     def _note_evicted(self, members: Iterable[MemberState], at: int) -> None:
         """Count the time without members as unread if an evicted client rejoined: it was alive."""
         state = self.state
-        clients = {_client(m) for m in members if m.id not in state.subscribed}
+        joined = [m for m in members if m.id not in state.subscribed]
+        ids, clients = {m.id for m in joined}, {_client(m) for m in joined}
         is_alive = any(
-            stop.client in clients
-            and stop.start.mean < stop.seen_ms - _EVICTED_MS
-            and at - stop.seen_ms <= _REJOIN_MS
+            at - stop.seen_ms <= _REJOIN_MS
+            and (
+                stop.member in ids  # a process keeps its member id in the consumer protocol
+                or (stop.client in clients and stop.start.mean < stop.seen_ms - _EVICTED_MS)
+            )
             for stop in state.stopped.values()
         )
         for stop in state.stopped.values() if is_alive else ():
@@ -422,14 +435,21 @@ class UnreadTracker:
         sent = self.state.sessions.get(owner, -1)
         return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
 
+    def _absence(self, owner: str, pairs: list[_Pair], at: int) -> Instant:
+        return absence_time(self._evidence(owner, pairs), at, self.state.polls.get(owner, 0))
+
     def _departure(
         self, owner: str, pairs: list[_Pair], begun: Instant, *, classic: bool = True
     ) -> Instant:
-        session = self._session_ms(owner)
+        state, session = self.state, self._session_ms(owner)
         heartbeat = heartbeat_interval(session, classic=classic)
-        static = self.state.static.get(owner, False)
         return departure_time(
-            self._evidence(owner, pairs), begun, session, heartbeat, static=static
+            self._evidence(owner, pairs),
+            begun,
+            session,
+            heartbeat,
+            poll_ms=state.polls.get(owner, 0),
+            static=state.static.get(owner, False),
         )
 
 

@@ -37,7 +37,7 @@ def test_the_estimate_of_the_sample_names_its_worst_groups() -> None:
     found = accuracy("sample")
     assert found.rebalances > 500
     assert found.top >= 4
-    assert found.spearman >= 0.85
+    assert found.spearman >= 0.8
     assert found.covered_positive >= 0.75
     assert found.estimate.low <= found.true <= found.estimate.high
 
