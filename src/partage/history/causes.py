@@ -56,8 +56,8 @@ _LATE_COMMIT_MS = 500
 _FAILOVER_MS = 10_000
 #: Members that a group loses in one rebalance if its coordinator is at fault.
 _LOST_AT_ONCE = 2
-#: Probabilities of a label that is not proven, judged on recordings whose clients' log is known.
-_LIKELY, _EVEN = 0.9, 0.5
+#: Probabilities of a label that is not proven, as counted in recordings with the clients' own log.
+_LIKELY, _SAME_NAME, _EVEN = 0.9, 0.7, 0.5
 _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 
@@ -229,6 +229,9 @@ class CauseFinder:
         elif departed.is_bounce(at) and departed.member != m.id:
             # Members of the consumer protocol choose their id: a restarted one has another.
             kind = "bounce"
+            if m.instance is None:  # clients may share a client id and a host
+                was, rest = departed.member, (_SAME_NAME, "join")
+                return Cause(kind, INFERRED, m.id, None, at, words, was, *rest)
         return Cause(kind, INFERRED, m.id, m.instance, at, words, departed.member)
 
     def _departure(self, m: MemberState, found: Generation, recorded: Cause | None = None) -> Cause:

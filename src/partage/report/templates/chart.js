@@ -1,8 +1,9 @@
 // Timeline of ownership: partitions down, time across. Drawn as SVG when it comes into view.
 (() => {
   const LETTERS = {
-    first: "1", migration: "M", bounce: "B", expiry: "X", poll: "P", leave: "L", join: "J",
-    resubscription: "R", topics: "T", strategy: "S", "follow-up": "f", unknown: "?",
+    first: "1", migration: "M", broker: "K", bounce: "B", expiry: "X", poll: "P", leave: "L",
+    departure: "D", join: "J", resubscription: "R", topics: "T", strategy: "S", "follow-up": "f",
+    request: "Q", unknown: "?",
   };
   const FILLS = {
     light: ["#9cc4e8", "#f3c98b", "#a8d8b9", "#e6a8c4", "#c9b8e8", "#e6de8a", "#c3c8d0", "#8fd3d9", "#f0a58f", "#c2d68b"],
