@@ -179,7 +179,7 @@ class TrueCauses:
         ended = self._last(former, ("leave", "bounce", "kill"), at)
         soft = ended is not None and not ended.get("hard") and ended["what"] != "kill"
         is_bounce = soft or m.instance is not None
-        if ended is None or not is_bounce or added["ts_ms"] - ended["ts_ms"] > timeout:
+        if ended is None or not is_bounce or at - ended["ts_ms"] > timeout:
             return "join"
         return "bounce"
 
