@@ -194,7 +194,7 @@ class MemberCommits:
     @property
     def interval_ms(self) -> float:
         """Its usual commit interval; the default of clients if unknown."""
-        return DEFAULT_COMMIT_MS if self.usual_ms is None else self.usual_ms
+        return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def at_stop(self, otherwise: Instant, share: float | None = None) -> Instant:
         """Return the time of a stop: that of the last commit, or another time after it.

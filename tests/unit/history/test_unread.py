@@ -189,3 +189,10 @@ def test_the_only_member_that_rejoins_ends_the_rebalance() -> None:
     alone, two = (revocation_time(MemberCommits(), 10_000, 3_000, n) for n in (1, 2))
     assert 10_000 - alone.mean < 100
     assert 500 < 10_000 - two.mean < 1_500
+
+
+def test_commits_in_one_millisecond_have_an_interval() -> None:
+    """Commits may follow each other within a millisecond: their usual interval is 0 then."""
+    begun = before_record(100_000)
+    found = departure_time(MemberCommits(94_200, 0, 0.5), begun, 6_000, 1_500)
+    assert 94_000 <= found.mean <= 100_000
