@@ -5,9 +5,9 @@ that the change would have saved. A group gets at most one advice that changes i
 strategy or its static membership: the best settings (`best_policy`), otherwise the first rule with
 evidence, otherwise to keep the strategy. docs/report.md lists the rules.
 
-The effect of a policy is the downtime under `own` (the group simulated with its present settings)
-minus the downtime under the policy. Both come from one simulation, so that its error cancels. The
-error is the difference between the record and `own`: a smaller effect does not count.
+The effect of a policy is its expected gain against `own` (the group simulated with its present
+settings), from `partage.report.gains`. It counts only if its interval, which contains the
+simulation's error, excludes zero.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from partage.report.client_settings import (
     parse_policy,
     spell,
 )
+from partage.report.gains import error_of, gain_of, own_figures, sum_gains
 from partage.report.messages import cause_clause, count, duration, format_range, percent, plural
-from partage.report.run import FigureRange, Figures, GroupFigures, Run
+from partage.report.run import Estimate, FigureRange, GroupFigures, Run
 from partage.tables.metrics import OWN
 
 __all__ = [
     "RULES", "Advice", "Merged", "Settings", "advice_for", "best_policy", "coverage_advice",
-    "error_of", "first_step", "merged", "savable",
+    "error_of", "merged", "savable",
 ]  # fmt: skip
 
 #: Default of session.timeout.ms since Kafka 3.0 (KIP-735), also for groups of KIP-848; in ms.
@@ -59,7 +60,9 @@ class Advice:
         lines: lines of a configuration, to be copied.
         where: the configuration that they belong to.
         policy: the policy that the group then runs, if it was simulated.
-        saves: partition-seconds that it would have saved; None if unknown.
+        saves: partition-seconds that it would have saved; None if it was not simulated.
+        affects: kind of cause whose rebalances it avoids; empty if there is no single one.
+        avoids: number of these rebalances that it could avoid.
     """
 
     rule: str
@@ -68,7 +71,9 @@ class Advice:
     lines: tuple[str, ...] = ()
     where: str = "consumer"
     policy: str | None = None
-    saves: FigureRange | None = None
+    saves: Estimate | None = None
+    affects: str = ""
+    avoids: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class Merged:
 
     advice: Advice
     groups: tuple[tuple[GroupFigures, Advice], ...]
-    saves: FigureRange | None
+    saves: Estimate | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ class Settings:
     """The best settings of a group, and the partition-seconds that they save."""
 
     policy: str
-    saved: FigureRange
+    saved: Estimate
 
 
 def _caused(group: GroupFigures, kind: str) -> int:
@@ -127,11 +132,11 @@ def _settings(rule: str, group: GroupFigures) -> Advice | None:
     if best is None or _rule_of(group, best.policy) != rule:
         return None
     title, how = _SETTINGS[rule]
-    own, lines = group.figures[OWN], _settings_lines(group, best.policy)
-    whole = own.stopped.high if own.stopped else best.saved.high
-    most = percent(min(best.saved.high, whole), whole)
+    lines = _settings_lines(group, best.policy)
+    whole = group.unread.best if group.unread else group.lost.high if group.lost else 0.0
+    less = percent(min(best.saved.best, whole), whole)
     why = (
-        f"In the simulation {best.policy} has up to {most} less downtime than the present "
+        f"In the simulation {best.policy} has {less} less downtime than the present "
         f"settings: {how}. {_error_sentence(group)}"
     )
     return Advice(rule, title, why, lines, policy=best.policy, saves=best.saved)
@@ -173,7 +178,8 @@ def _static(group: GroupFigures) -> Advice | None:
     )
     own = "# a different name for each member, the same after a restart"
     lines = spell((own, STATIC_LINE), _family(group))
-    return Advice("static-members", _SETTINGS["static-members"][0], why, lines)
+    title = _SETTINGS["static-members"][0]
+    return Advice("static-members", title, why, lines, affects="bounce", avoids=bounces)
 
 
 def _improves(group: GroupFigures, metric: str, strategy: str) -> bool:
@@ -194,8 +200,8 @@ def _improves(group: GroupFigures, metric: str, strategy: str) -> bool:
     own, new = group.figures.get(OWN), group.figures.get(_COOPERATIVE)
     if own is None or new is None or not new.comparable:
         return new is None  # not simulated: the record alone is the evidence
-    effect = _effect_of(group, _COOPERATIVE)
-    if effect is not None and _weight(effect) < 0:
+    effect = gain_of(group, _COOPERATIVE)
+    if effect is not None and effect.best < 0:
         return False
     apart = abs(getattr(group.recorded, metric) - getattr(own, metric))
     return bool(getattr(own, metric) - getattr(new, metric) > apart)
@@ -261,11 +267,15 @@ def _sessions(group: GroupFigures) -> Advice | None:
     if group.traits.protocol == "classic":
         both = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={min(longer // 3, 3_000)}")
         classic = spell(both, _family(group))
-        return Advice("session-timeout", "Make session timeouts longer than pauses", why, classic)
+        return Advice(
+            "session-timeout", "Make session timeouts longer than pauses", why, classic,
+            affects="expiry", avoids=min(returned, expired),
+        )  # fmt: skip
     lines = (f"{group.traits.protocol}.session.timeout.ms={longer}",)
     return Advice(
-        "session-timeout", "Make session timeouts longer than pauses", why, lines, "group"
-    )
+        "session-timeout", "Make session timeouts longer than pauses", why, lines, "group",
+        affects="expiry", avoids=min(returned, expired),
+    )  # fmt: skip
 
 
 def _late_polls(group: GroupFigures) -> Advice | None:
@@ -282,7 +292,7 @@ def _late_polls(group: GroupFigures) -> Advice | None:
     longer = "max.poll.interval.ms=<longer than the slowest processing between two polls>"
     fewer = "max.poll.records=<fewer than now; 500 if it was never set>"
     lines = {"java": (fewer, longer), "librdkafka": (longer,)}.get(_family(group), ())
-    return Advice("late-polls", "Poll more often", why, lines)
+    return Advice("late-polls", "Poll more often", why, lines, affects="poll", avoids=late)
 
 
 def _crowded(group: GroupFigures) -> Advice | None:
@@ -333,8 +343,9 @@ def _keep_strategy(group: GroupFigures) -> Advice | None:
         return None
     most = next((c for c in group.causes if c.kind not in {"first", "unknown"}), None)
     why = (
-        f"Of {plural(len(tried), 'simulated policy', 'simulated policies')}, none that its clients "
-        "support would certainly have less downtime than the present settings."
+        "No measurable difference: of "
+        f"{plural(len(tried), 'simulated policy', 'simulated policies')}, none that its clients "
+        "support has certainly less downtime than the present settings."
     )
     why += "" if most is None else f" Main cause: {cause_clause(most.kind)}."
     return Advice(
@@ -385,18 +396,8 @@ def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
             continue
         pairs.sort(key=lambda pair: -_weight(pair[1].saves))
         known = [a.saves for _, a in pairs if a.saves is not None]
-        saves = sum(known[1:], known[0]) if known else None
-        out.append(Merged(pairs[0][1], tuple(pairs), saves))
+        out.append(Merged(pairs[0][1], tuple(pairs), sum_gains(known)))
     return tuple(sorted(out, key=lambda m: -_weight(m.saves)))
-
-
-def first_step(group: GroupFigures) -> str:
-    """Return the first advice for a group in a few words."""
-    best = best_policy(group)
-    if best is not None:
-        return f"{best.policy} would have saved {format_range(best.saved, short=True)}"
-    some = advice_for(group)
-    return some[0].title if some else ""
 
 
 def coverage_advice(run: Run) -> Advice | None:
@@ -418,15 +419,15 @@ def coverage_advice(run: Run) -> Advice | None:
     return Advice("record", "Record more of the history from now on", why, lines, "command")
 
 
-def savable(run: Run) -> tuple[FigureRange | None, int]:
+def savable(run: Run) -> tuple[Estimate | None, int]:
     """Return the downtime that the best settings of all groups save, and the number of groups."""
     best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
-    return (sum(best[1:], best[0]) if best else None), len(best)
+    return sum_gains(best), len(best)
 
 
-def _weight(saved: FigureRange | None) -> float:
-    """Return the sum of a saving's bounds, by which savings are compared."""
-    return saved.low + saved.high if saved else 0.0
+def _weight(saved: Estimate | None) -> float:
+    """Return the best estimate of a saving, by which savings are compared."""
+    return saved.best if saved else 0.0
 
 
 def _family(group: GroupFigures) -> str:
@@ -439,35 +440,6 @@ def _family(group: GroupFigures) -> str:
     if classic and group.clients and set(group.clients) == {"unknown"}:
         return ""
     return family_of(group.clients)
-
-
-def _own(group: GroupFigures) -> Figures | None:
-    own = group.figures.get(OWN)
-    return own if own is not None and own.comparable and own.saved is not None else None
-
-
-def error_of(group: GroupFigures) -> float | None:
-    """Return the simulation's error in partition-seconds; None if `own` was not simulated."""
-    own = _own(group)
-    return (
-        None if own is None or own.saved is None else max(abs(own.saved.low), abs(own.saved.high))
-    )
-
-
-def _effect_of(group: GroupFigures, policy: str) -> FigureRange | None:
-    """Return the partition-seconds that a policy saves against `own`; None if unknown.
-
-    A group cannot save more than its downtime.
-    """
-    found, lost = group.figures.get(policy), group.lost
-    if found is None or not found.comparable or _own(group) is None:
-        return None
-    saved: FigureRange | None = found.saved_against_own
-    if saved is None:
-        return None
-    if lost is None:
-        return saved
-    return FigureRange(min(saved.low, lost.high), min(saved.high, lost.high))
 
 
 def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
@@ -490,21 +462,22 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
 def best_policy(group: GroupFigures) -> Settings | None:
     """Return the best settings of a group; None if none certainly helps.
 
-    The policy has a valid plan for each rebalance and leaves no more members idle than `own`. Both
-    bounds of its effect are at least 0, and the upper bound exceeds the simulation's error. Of
-    policies that are about equally good, the one with the smallest change is returned.
+    The policy has a valid plan for each rebalance and leaves no more members idle than `own`. The
+    interval of its gain excludes zero. Of policies that are about equally good, the one with the
+    smallest change is returned.
     """
-    error, own, lost = error_of(group), _own(group), group.lost
+    error, own, lost = error_of(group), own_figures(group), group.lost
     if error is None or own is None or lost is None:
         return None
+    whole = group.unread.best if group.unread else lost.high
     fit = [
         Settings(name, saved)
         for name, f in group.figures.items()
         if _settings_lines(group, name)
         and f.idle <= own.idle
-        and (saved := _effect_of(group, name)) is not None
-        and saved.low >= 0
-        and saved.high > max(error, _LEAST_SHARE * lost.high)
+        and (saved := gain_of(group, name)) is not None
+        and saved.low > 0
+        and saved.best > _LEAST_SHARE * whole
     ]
     best = max((_weight(one.saved) for one in fit), default=0.0)
     alike = [one for one in fit if _weight(one.saved) >= best - max(error, _ALIKE * best)]

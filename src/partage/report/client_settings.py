@@ -104,11 +104,15 @@ def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[st
 
 
 def _java_lines(strategy: str, chosen: str) -> list[str]:
-    """Return Java properties of a strategy; a cooperative one needs two restarts (KIP-429)."""
+    """Return Java properties of a strategy; a change needs two restarts.
+
+    All members must have one strategy in common, or the coordinator rejects them
+    (INCONSISTENT_GROUP_PROTOCOL); KIP-429 asks for two restarts for another reason.
+    """
     name = f"{_PACKAGE}{_CLASSES[strategy]}"
     # Continued lines fit into a narrow terminal.
     key = "partition.assignment.strategy=\\"
-    if strategy != "cooperative-sticky":
+    if strategy != "cooperative-sticky" and chosen not in _CLASSES:
         return [key, f"  {name}"]
     old = f"{_PACKAGE}{_CLASSES.get(chosen, 'RangeAssignor')}"
     return [

@@ -24,7 +24,7 @@ from partage.tables.sums import Sums, empty_sums, sum_differences, sum_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAX_BAD", "load_table", "read_run", "run_of"]
+__all__ = ["MAX_BAD", "assigned_time", "load_table", "read_run", "run_of"]
 
 MAX_BAD = 200
 #: Objects of ``summary.json`` that every report shows.
@@ -35,7 +35,7 @@ _REBALANCE = ["group", "incarnation", "generation"]
 _USED: dict[str, tuple[str, ...]] = {
     "groups": (
         "group", "kind", "status", "why", "records", "commits", "rebalances", "incarnations",
-        "missing_generations", "coverage", "members_max", "partitions_max",
+        "missing_generations", "coverage", "members_max", "partitions_max", "first_ms",
     ),
     "rebalances": (
         "group", "incarnation", "generation", "log_partition", "log_offset", "time_ms", "cause",
@@ -48,7 +48,7 @@ _USED: dict[str, tuple[str, ...]] = {
     ),
     "members": (
         "group", "incarnation", "generation", "instance", "client_id", "client_host",
-        "session_timeout_ms",
+        "session_timeout_ms", "rebalance_timeout_ms",
     ),
     "ownership": (
         "group", "topic", "partition", "member", "instance", "role", "from_ms", "to_ms",
@@ -132,12 +132,16 @@ def run_of(folder: PublishedRun) -> Run:
     rebalances = load_table(folder, "rebalances")
     main, other = figures_by_group(replays)
     causes = causes_by_group(rebalances, replays)
-    tables = _Tables(main, other, causes, _traits(folder, rebalances), _largest(rebalances))
+    summary = _limited_to_selection(folder.summary)
+    tables = _Tables(
+        main, other, causes, _traits(folder, rebalances), _largest(rebalances),
+        assigned_time(load_table(folder, "ownership"), summary["coverage"]), summary["coverage"],
+    )  # fmt: skip
     groups = [_without_zero(_group(row, tables)) for row in _group_rows(folder, table, rebalances)]
     groups.sort(key=_by_loss)
     figures = _overall(main)
     run = Run(
-        _limited_to_selection(folder.summary),
+        summary,
         tuple(replace(group, anchor=f"g{i}") for i, group in enumerate(groups)),
         _policy_order(folder.summary, figures), figures, _overall(other),
         _all_causes(causes), _bad(folder),
@@ -260,8 +264,9 @@ def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {**summary, "coverage": cover}
 
 
-def _by_loss(group: GroupFigures) -> tuple[float, int, str]:
-    return (-(group.lost.high if group.lost else 0.0), -group.rebalances, group.name)
+def _by_loss(group: GroupFigures) -> tuple[float, float, int, str]:
+    lost = group.lost.high if group.lost else 0.0
+    return (-(group.unread.best if group.unread else 0.0), -lost, -group.rebalances, group.name)
 
 
 def _overall(by_group: ByGroup) -> dict[str, Figures]:
@@ -277,7 +282,7 @@ def _all_causes(by_group: Mapping[str, Iterable[CauseShare]]) -> tuple[CauseShar
     for shares in by_group.values():
         for one in shares:
             found[one.kind] = found[one.kind] + one if one.kind in found else one
-    return tuple(sorted(found.values(), key=lambda c: (-c.high, -c.rebalances, c.kind)))
+    return tuple(sorted(found.values(), key=lambda c: c.order))
 
 
 def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
@@ -296,6 +301,8 @@ class _Tables:
     Attributes:
         main, other: figures by policy, of the two kinds of simulation.
         largest: members and partitions of the largest rebalance.
+        assigned: partition-seconds in which partitions were assigned.
+        cover: the run's coverage, with the end of the log.
     """
 
     main: Mapping[str, Mapping[str, Figures]]
@@ -303,6 +310,30 @@ class _Tables:
     causes: Mapping[str, tuple[CauseShare, ...]]
     traits: Mapping[str, Traits]
     largest: Mapping[str, tuple[int, int]]
+    assigned: Mapping[str, float]
+    cover: Mapping[str, Any]
+
+
+def assigned_time(ownership: pa.Table, cover: Mapping[str, Any]) -> dict[str, float]:
+    """Return the partition-seconds in which each group's partitions were assigned to a member.
+
+    Args:
+        ownership: intervals of ownership; other roles than owner do not count.
+        cover: coverage with ``first_ms`` and ``last_ms``, which limit the intervals.
+    """
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    first, last = cover.get("first_ms"), cover.get("last_ms")
+    if first is None or last is None:
+        return {}
+    table = ownership.filter(pc.fill_null(pc.equal(ownership["role"], "owner"), False))
+    begin = pc.max_element_wise(table["from_ms"], pa.scalar(first, pa.int64()))
+    end = pc.min_element_wise(pc.fill_null(table["to_ms"], last), pa.scalar(last, pa.int64()))
+    length = pc.max_element_wise(pc.subtract(end, begin), pa.scalar(0, pa.int64()))
+    sums = table.select(["group"]).append_column("ms", length).group_by("group")
+    found = sums.aggregate([("ms", "sum")]).to_pylist()
+    return {row["group"]: row["ms_sum"] / 1_000 for row in found}
 
 
 def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
@@ -328,8 +359,18 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
         per_rebalance=tables.other.get(name, {}),
         causes=tables.causes.get(name, ()),
         traits=tables.traits.get(name, Traits()),
+        assigned_ps=tables.assigned.get(name, 0.0),
+        span_ms=_span(row["first_ms"], tables.cover),
         **{column: row[column] for column in same},
     )
+
+
+def _span(first: int | None, cover: Mapping[str, Any]) -> int:
+    """Return the time from a group's first record to the end of the log in ms; 0 if unknown."""
+    begin, end = cover.get("first_ms"), cover.get("last_ms")
+    if first is None or begin is None or end is None:
+        return 0
+    return int(max(0, end - max(first, begin)))
 
 
 def _policy_order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:

@@ -18,10 +18,11 @@ from uuid import uuid4
 
 from partage.errors import MissingExtraError
 from partage.report import messages, view_model
-from partage.report.advice import coverage_advice, merged, savable
+from partage.report.advice import coverage_advice, savable
 from partage.report.data import run_of
 from partage.report.group_details import details
 from partage.report.json_document import json_document
+from partage.report.recommendations import recommendations_for
 from partage.report.run import GroupFigures, Run
 from partage.runs.published_run import PublishedRun
 from partage.tables.metrics import SHOWN, Shown
@@ -39,8 +40,8 @@ _FIRST = 8
 _MAX_CHARACTERS = 11_000_000
 #: With more groups than this, the download leaves out the figures of each group's policies.
 _FEW = 100
-#: Groups that advice names.
-_NAMED = 4
+#: Groups whose recommendations the page's section on changes has; the others have their own.
+_ADVISED = 12
 
 Details = Iterable[tuple[GroupFigures, dict[str, Any]]]
 
@@ -98,6 +99,7 @@ def render(run: Run, details: Details = ()) -> str:
     saved, helped = savable(run)
     rebalancing = run.rebalancing
     rows = [view_model.group_row(g) for g in rebalancing[: view_model.MAX_LISTED]]
+    causes = view_model.cause_list(run.causes)
     policies = list(view_model.policy_rows(run.policies, run.figures, Shown.PAGE))
     return environment().get_template("page.html.j2").render(
         run=run,
@@ -106,12 +108,12 @@ def render(run: Run, details: Details = ()) -> str:
         headline=messages.headline(run),
         lead=messages.lead(run, saved, helped),
         simulated_note=messages.simulated_note(run),
-        saved=saved,
-        helped=helped,
+        trust=messages.trust(run),
         notes=messages.notes(run),
-        advice=merged(run.groups),
+        advised=[row for row in rows if row.first is not None][:_ADVISED],
+        recommendations=recommendations_for,
         record=coverage_advice(run),
-        cause_rows=view_model.cause_rows(run.causes[:_FIRST]),
+        cause_list=causes._replace(rows=causes.rows[:_FIRST]),
         first_rows=rows[:_FIRST],
         rows=rows,
         policies=policies,
@@ -122,7 +124,6 @@ def render(run: Run, details: Details = ()) -> str:
         rebalancing=len(rebalancing),
         details=_details_json(run, details),
         most_listed=view_model.MAX_LISTED,
-        named=_NAMED,
         data=_shortened(json_document(run)),
         library=_vendor("echarts.min.js"),
     )  # fmt: skip
@@ -195,7 +196,6 @@ def environment() -> Environment:
         plural=messages.plural,
         short=messages.short_name,
         downtime=messages.format_range,
-        saving=messages.format_saving,
         when=_when,
         data=_json,
         raw_script=_raw_script,

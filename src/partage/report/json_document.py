@@ -8,14 +8,14 @@ from typing import Any
 from partage.report import messages
 from partage.report.advice import (
     Advice,
-    advice_for,
     best_policy,
     coverage_advice,
-    error_of,
     merged,
     savable,
 )
-from partage.report.run import CauseShare, FigureRange, Figures, GroupFigures, Run
+from partage.report.gains import error_of
+from partage.report.recommendations import Recommendation, recommendations_for
+from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, Run
 from partage.tables.sums import document as metrics_document
 
 __all__ = ["FORMAT", "VERSION", "json_document"]
@@ -32,6 +32,7 @@ def json_document(run: Run) -> dict[str, Any]:
         "run": {n: run.summary.get(n) for n in ("run_id", "capture", "versions", "seconds")},
         "headline": messages.headline(run),
         "lead": messages.lead(run, saved, helped),
+        "trust_line": messages.trust(run),
         "coverage": {
             "share": run.in_log / run.known if run.known else None,
             "enough": run.covered,
@@ -43,7 +44,9 @@ def json_document(run: Run) -> dict[str, Any]:
             "simulated": run.recorded.happened,
         },
         "lost_partition_seconds": _range(run.lost),
-        "savable": {"partition_seconds": _range(saved), "groups": helped},
+        "unread_partition_seconds": _estimate(run.unread),
+        "assigned_partition_seconds": round(run.assigned_ps, 3),
+        "savable": {"partition_seconds": _estimate(saved), "groups": helped},
         "trust": {
             "coverage": run.summary.get("coverage"),
             "agreement": run.summary.get("agreement"),
@@ -64,11 +67,18 @@ def _range(found: FigureRange | None) -> dict[str, float] | None:
     return None if found is None else {"low": round(found.low, 3), "high": round(found.high, 3)}
 
 
+def _estimate(found: Estimate | None) -> dict[str, float] | None:
+    if found is None:
+        return None
+    return {name: round(value, 3) for name, value in asdict(found).items()}
+
+
 def _cause(one: CauseShare) -> dict[str, Any]:
     known = one.timed > 0
     return {
         "kind": one.kind, "rebalances": one.rebalances, "recorded": one.recorded,
         "lost_partition_seconds": _range(FigureRange(one.low, one.high)) if known else None,
+        "unread_partition_seconds": round(one.best, 3) if known and one.best else None,
     }  # fmt: skip
 
 
@@ -76,7 +86,16 @@ def _one_advice(one: Advice) -> dict[str, Any]:
     return {
         "rule": one.rule, "title": one.title, "why": one.why, "where": one.where,
         "lines": list(one.lines), "policy": one.policy,
-        "saves_partition_seconds": _range(one.saves),
+        "saves_partition_seconds": _estimate(one.saves),
+    }  # fmt: skip
+
+
+def _recommendation(one: Recommendation) -> dict[str, Any]:
+    return {
+        **_one_advice(one.advice), "gain": one.gain, "confidence": one.confidence or None,
+        "now": {setting.name: setting.now for setting in one.now},
+        "defaults": {setting.name: setting.default for setting in one.now if setting.default},
+        "risk": one.risk, "rollout": one.rollout, "verify": one.verify,
     }  # fmt: skip
 
 
@@ -84,7 +103,7 @@ def _advice(run: Run) -> list[dict[str, Any]]:
     found = [
         {
             "rule": m.advice.rule, "title": m.advice.title,
-            "saves_partition_seconds": _range(m.saves),
+            "saves_partition_seconds": _estimate(m.saves),
             "groups": [{"group": g.name, **_one_advice(a)} for g, a in m.groups],
         }
         for m in merged(run.groups)
@@ -108,11 +127,14 @@ def _group(group: GroupFigures) -> dict[str, Any]:
     return {
         **{name: getattr(group, name) for name in same},
         "lost_partition_seconds": _range(group.lost),
+        "unread_partition_seconds": _estimate(group.unread),
+        "unread_share": group.unread_share,
+        "rebalances_per_hour": group.rebalances_per_hour,
         "best_policy": best.policy if best else None,
-        "savable_partition_seconds": _range(best.saved) if best else None,
+        "savable_partition_seconds": _estimate(best.saved) if best else None,
         "simulation_error_partition_seconds": error_of(group),
         "causes": [_cause(c) for c in group.causes],
-        "advice": [_one_advice(a) for a in advice_for(group)],
+        "advice": [_recommendation(one) for one in recommendations_for(group)],
         "traits": asdict(group.traits),
         "policies": {n: _figures(f) for n, f in group.figures.items()},
         "policies_per_rebalance": {n: _figures(f) for n, f in group.per_rebalance.items()},

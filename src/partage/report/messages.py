@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from partage.report.run import FigureRange, Figures, Run
+from partage.report.run import Estimate, FigureRange, Figures, Run
 from partage.tables.metrics import SHOWN, Shown
 
 __all__ = [
     "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "cause_clause", "count",
-    "duration", "format_range", "format_saving", "headline", "lead", "notes", "percent", "plural",
-    "share", "short_name", "simulated_note",
+    "downtime_text", "duration", "format_estimate", "format_range", "headline", "lead", "notes",
+    "percent", "plural", "share", "short_name", "simulated_note", "trust",
 ]  # fmt: skip
 
 _HARD = "\N{NO-BREAK SPACE}"
@@ -57,6 +57,11 @@ class Term(NamedTuple):
 #: Identifier on the page -> entry; metrics that tables show come first.
 GLOSSARY: dict[str, Term] = {
     **{metric.name: Term(metric.title, metric.help) for metric in SHOWN[Shown.GROUP]},
+    "unread_share": Term(
+        "Unread",
+        "Estimated downtime as a share of the group's partition-time: the time in which its "
+        "partitions were assigned to a member, added up over partitions. Availability is the rest.",
+    ),
     "policy": Term(
         "Policy",
         "A rebalance protocol and an assignment strategy. eager: all members stop before each "
@@ -201,11 +206,7 @@ def format_range(stopped: FigureRange | None, *, short: bool = False) -> str:
     low, high = stopped.low, stopped.high
     if low == high == 0:
         return "0" if short else "none"
-    size = max(abs(low), abs(high))
-    if size < 120:
-        factor, long, brief = 1, "seconds", "s"
-    else:
-        factor, long, brief = (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
+    factor, long, brief = _unit(max(abs(low), abs(high)))
     a, b = (_number(v / factor).replace("-", "\N{MINUS SIGN}") for v in (low, high))
     unit = f"p·{brief}" if short else f"partition-{long}"
     if a == b:
@@ -214,16 +215,48 @@ def format_range(stopped: FigureRange | None, *, short: bool = False) -> str:
     return f"{a}{dash}{b}{_HARD}{unit}"
 
 
-def format_saving(saved: FigureRange) -> str:
-    r"""Return a saving as a range; a negative lower bound is additional downtime.
+def format_estimate(
+    found: Estimate | None, *, short: bool = False, single: float | None = None
+) -> str:
+    r"""Return partition-seconds as a best estimate with its 80 % interval.
 
-    >>> format_saving(FigureRange(-60, 300))
-    'between 60\xa0partition-seconds more and 5\xa0partition-minutes less downtime'
+    Args:
+        found: the estimate.
+        short: whether units are abbreviated.
+        single: a value without an interval, used if there is no estimate.
+
+    >>> format_estimate(Estimate(8_640, 6_840, 10_800))
+    '2.4\xa0partition-hours (1.9 to 3)'
+    >>> format_estimate(Estimate(20, 12, 31), short=True), format_estimate(None)
+    ('20\xa0p·s (12–31)', 'unknown')
     """
-    if saved.low >= 0:
-        return format_range(saved)
-    worst, best = (format_range(FigureRange(v, v)) for v in (-saved.low, saved.high))
-    return f"between {worst} more and {best} less downtime"
+    if found is None and single is None:
+        return "unknown"
+    best = found.best if found is not None else single or 0.0
+    factor, long, brief = _unit(best)
+    value = _number(best / factor)
+    unit = f"p·{brief}" if short else f"partition-{long}"
+    text = f"{value}{_HARD}{unit.removesuffix('s') if value == '1' and not short else unit}"
+    if found is None:
+        return text
+    dash = "–" if short else " to "
+    return f"{text} ({_number(found.low / factor)}{dash}{_number(found.high / factor)})"
+
+
+def downtime_text(
+    bounds: FigureRange | None, found: Estimate | None, *, short: bool = False
+) -> str:
+    """Return the estimate of a downtime, or its bounds if there is no estimate."""
+    if found is not None:
+        return format_estimate(found, short=short)
+    return format_range(bounds, short=short)
+
+
+def _unit(size: float) -> tuple[int, str, str]:
+    """Return the unit for a number of partition-seconds: its factor, its long and short name."""
+    if size < 120:
+        return 1, "seconds", "s"
+    return (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
 
 
 def _number(value: float) -> str:
@@ -264,10 +297,39 @@ def headline(run: Run) -> str:
         return f"{begin} moved {plural(moved, 'partition') if moved else 'no partition'}."
     if lost.high == 0:
         return f"Rebalances caused no downtime{span}."
+    if run.unread is not None:
+        return _unread_sentence(run, run.unread)
     return f"Rebalances caused {format_range(lost)} of downtime{span}."
 
 
-def lead(run: Run, saved: FigureRange | None, helped: int) -> str:
+def _unread_sentence(run: Run, found: Estimate) -> str:
+    """Return the estimated downtime as one sentence, with its share of all consuming time."""
+    text = f"Rebalances kept partitions unread for {format_estimate(found)}"
+    if not run.assigned_ps:
+        return f"{text}."
+    part = percent(min(found.best, run.assigned_ps), run.assigned_ps)
+    return f"{text}: {part} of all consuming time."
+
+
+def trust(run: Run) -> str:
+    """Return one line on reliability: coverage, reproduced assignments, kind of interval."""
+    parts = [
+        f"The log has {percent(run.in_log, run.known)} of {plural(run.known, 'known rebalance')}."
+    ]
+    agreement = run.summary.get("agreement") or {}
+    if agreement.get("counted"):
+        parts.append(
+            f"Partage reproduces {count(agreement['agreed'])} of {count(agreement['counted'])} "
+            "recorded assignments exactly."
+        )
+    if run.unread is not None:
+        parts.append(
+            "Estimated ranges hold the true value in 80 % of cases.".replace(" %", f"{_HARD}%")
+        )
+    return " ".join(parts)
+
+
+def lead(run: Run, saved: Estimate | None, helped: int) -> str:
     """Return where downtime occurred, its causes and what could be saved, in two to four sentences.
 
     Args:
@@ -280,13 +342,36 @@ def lead(run: Run, saved: FigureRange | None, helped: int) -> str:
         parts = [RECORD_MORE, "In the log:", *parts]
     if saved is not None:
         parts.append(
-            f"Other settings in {plural(helped, 'group')} would have saved {format_range(saved)}."
+            f"Other settings in {plural(helped, 'group')} would have saved "
+            f"{format_estimate(saved)}."
         )
     elif run.lost is None and run.recorded.done:
         best = _fewest_moves(run)
         if best is not None and best.moved < run.recorded.moved:
             parts.append(f"With {best.policy}, {count(best.moved)} partitions would have moved.")
     return " ".join(p for p in parts if p)
+
+
+#: Groups that the lead names.
+_LED = 3
+
+
+def _distribution(run: Run, begin: str) -> str:
+    """Return how the estimated downtime is distributed over groups."""
+    found = [(g.name, g.unread.best) for g in run.groups if g.unread and g.unread.best > 0]
+    found.sort(key=lambda pair: -pair[1])
+    whole = sum(best for _, best in found)
+    some, reached = 0, 0.0
+    while reached < whole / 2:
+        reached += found[some][1]
+        some += 1
+    named = ", ".join(
+        f"{short_name(name)} {percent(best, whole)}" for name, best in found[: min(some, _LED)]
+    )
+    where = "1 group" if some == 1 else f"{count(some)} groups"
+    first = "" if some <= _LED else "; first "
+    joined = f"{first}{named}" if first else f": {named}"
+    return f"{begin} {percent(reached, whole)} of the downtime is in {where}{joined}."
 
 
 def _where_lost(run: Run) -> str:
@@ -297,6 +382,8 @@ def _where_lost(run: Run) -> str:
     begin = f"{plural(happened, 'rebalance')} in {plural(len(run.rebalancing), 'group')}."
     if not whole:
         return begin
+    if run.unread is not None and run.unread.best > 0:
+        return _distribution(run, begin)
     some, reached = 0, 0.0
     for _, r in lost:
         some, reached = some + 1, reached + r.high
@@ -313,6 +400,11 @@ def _main_cause(run: Run) -> str:
     known = [c for c in run.causes if c.kind not in {"unknown", "first"}]
     if not known:
         return ""
+    estimated = sum(c.best for c in run.causes)
+    if estimated:
+        most = max(known, key=lambda c: c.best)
+        part = percent(most.best, estimated)
+        return f"Main cause: {cause_clause(most.kind)} ({part} of the downtime)."
     whole = sum(c.high for c in run.causes)
     if not whole:
         most = max(known, key=lambda c: c.rebalances)

@@ -9,11 +9,11 @@ from typing import Any
 
 from partage.tables.metrics import BY_NAME
 from partage.tables.statuses import FAILED, RECORDED
-from partage.tables.sums import FigureRange, add_sums, empty_sums, metric_value
+from partage.tables.sums import Estimate, FigureRange, add_sums, empty_sums, metric_value
 
 __all__ = [
-    "MIN_COVERAGE", "BadRecord", "CauseShare", "FigureRange", "Figures", "GroupFigures", "Run",
-    "Traits", "total",
+    "MIN_COVERAGE", "BadRecord", "CauseShare", "Estimate", "FigureRange", "Figures",
+    "GroupFigures", "Run", "Traits", "total",
 ]  # fmt: skip
 
 
@@ -87,6 +87,7 @@ class CauseShare:
         recorded: of these, those whose cause a record states; the others' is inferred.
         timed: of these, those whose downtime is known.
         low, high: bounds of their downtime in partition-seconds.
+        best: best estimate of their downtime; 0 if the run has no estimates.
     """
 
     kind: str
@@ -95,6 +96,7 @@ class CauseShare:
     timed: int = 0
     low: float = 0.0
     high: float = 0.0
+    best: float = 0.0
 
     def __add__(self, other: CauseShare) -> CauseShare:
         return CauseShare(
@@ -104,7 +106,13 @@ class CauseShare:
             self.timed + other.timed,
             self.low + other.low,
             self.high + other.high,
+            self.best + other.best,
         )
+
+    @property
+    def order(self) -> tuple[float, float, int, str]:
+        """Sort key: the largest estimate first, then the largest upper bound."""
+        return (-self.best, -self.high, -self.rebalances, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,9 @@ class Traits:
         late_polls: members that exceeded max.poll.interval.ms, left and rejoined.
         crowded: rebalances with more members than partitions.
         settled: rebalances with members that are no follow-ups.
+        poll_ms: the longest rebalance timeout of its members (max.poll.interval.ms of Java).
+        static_members: members with ``group.instance.id`` in the newest rebalance with members.
+        newest_members: members of that rebalance.
     """
 
     protocol: str = "classic"
@@ -141,6 +152,9 @@ class Traits:
     late_polls: int = 0
     crowded: int = 0
     settled: int = 0
+    poll_ms: int | None = None
+    static_members: int = 0
+    newest_members: int = 0
 
 
 def _known_loss(recorded: Figures, *, covered: bool) -> FigureRange | None:
@@ -167,6 +181,8 @@ class GroupFigures:
             of the cumulative simulation if the run has it, otherwise of the other.
         per_rebalance: figures of the simulation per rebalance, if the run has both.
         causes: shares of causes, the largest downtime first.
+        assigned_ps: partition-seconds in which a member was assigned a partition; 0 if unknown.
+        span_ms: time from the group's first record to the end of the log; 0 if unknown.
     """
 
     name: str
@@ -188,6 +204,8 @@ class GroupFigures:
     per_rebalance: Mapping[str, Figures]
     causes: tuple[CauseShare, ...]
     traits: Traits
+    assigned_ps: float = 0.0
+    span_ms: int = 0
 
     @property
     def replayed(self) -> bool:
@@ -208,6 +226,28 @@ class GroupFigures:
     def lost(self) -> FigureRange | None:
         """Recorded downtime in partition-seconds; None if unknown."""
         return _known_loss(self.recorded, covered=self.covered)
+
+    @property
+    def unread(self) -> Estimate | None:
+        """Estimate of the recorded downtime in partition-seconds; None if unknown."""
+        return self.recorded.stopped_estimate if self.lost is not None else None
+
+    @property
+    def unread_share(self) -> float | None:
+        """Estimated downtime as a share of its partition-time; None if unknown."""
+        if self.unread is None or not self.assigned_ps:
+            return None
+        return min(1.0, self.unread.best / self.assigned_ps)
+
+    @property
+    def rebalances_per_hour(self) -> float | None:
+        """Rebalances per hour between its first record and the end of the log."""
+        return self.rebalances * 3_600_000 / self.span_ms if self.span_ms > 0 else None
+
+    @property
+    def main_cause(self) -> CauseShare | None:
+        """The cause with most of the downtime, the first rebalance aside."""
+        return next((c for c in self.causes if c.kind != "first"), None)
 
     @property
     def strategy(self) -> str:
@@ -300,3 +340,13 @@ class Run:
     def lost(self) -> FigureRange | None:
         """Recorded downtime in partition-seconds; None if unknown."""
         return _known_loss(self.recorded, covered=self.covered)
+
+    @property
+    def unread(self) -> Estimate | None:
+        """Estimate of the recorded downtime in partition-seconds; None if unknown."""
+        return self.recorded.stopped_estimate if self.lost is not None else None
+
+    @property
+    def assigned_ps(self) -> float:
+        """Partition-seconds in which groups with an estimate had partitions assigned."""
+        return sum(g.assigned_ps for g in self.groups if g.unread is not None)

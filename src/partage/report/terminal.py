@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from partage.report import messages
-from partage.report.advice import Advice, Merged, coverage_advice, merged, savable
+from partage.report.advice import coverage_advice, savable
 from partage.report.messages import count, plural
 from partage.report.run import Run
-from partage.report.view_model import cause_rows, group_row, policy_rows
+from partage.report.view_model import cause_list, group_row, policy_rows
 from partage.tables.metrics import SHOWN, Shown
 from partage.tables.statuses import FAILED
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from partage.report.view_model import PolicyRow
+    from partage.report.view_model import GroupRow, PolicyRow
 
 __all__ = ["MAX_GROUPS", "summary"]
 
@@ -31,10 +31,10 @@ MAX_ADVICE = 5
 MAX_DISAGREEMENTS = 5
 #: Characters of a text with names of the log in it; JSON has all.
 _LONGEST = 2_000
-_SETTINGS, _CAUSE = "best\nsettings", "main\ncause"
+_CAUSE = "main\ncause"
 _LEGEND = (
-    "downtime: time without consumption, added up over partitions, lower to upper bound (p·min: "
-    "partition-minute); moved: from one live member to another; avoidable: beyond the minimum"
+    "downtime: time without consumption, added up over partitions (p·min: partition-minute), from "
+    "lower to upper bound; moved: from one live member to another; avoidable: beyond the minimum"
 )
 
 
@@ -48,14 +48,16 @@ def summary(run: Run) -> Iterator[RenderableType]:
     yield Text("")
     yield Text(_clean(messages.headline(run)), "bold" if run.covered else "bold yellow")
     yield Text(_clean(messages.lead(run, *savable(run))))
-    if run.rebalancing:
+    yield Text(_clean(messages.trust(run)), "dim")
+    rows = [group_row(group) for group in run.rebalancing[:MAX_GROUPS]]
+    if rows:
         yield Text("")
-        yield _groups(run)
+        yield _groups(rows)
         yield Text(_unlisted(run), "dim")
     if run.causes:
         yield Text("")
         yield _causes(run)
-    yield from _changes(run)
+    yield from _changes(run, rows)
     if run.recorded.done:
         yield Text("")
         yield _policies(policies)
@@ -74,7 +76,7 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
     table.add_column(title, overflow="fold", min_width=12, max_width=38)
     for column in columns:
         # Names wrap in a narrow terminal; a wrapped figure would be misread.
-        folds = column in {_SETTINGS, _CAUSE}
+        folds = column == _CAUSE
         table.add_column(column, justify="right" if right else "left", overflow="fold",
                          no_wrap=not folds, min_width=9 if folds else None)  # fmt: skip
     return table
@@ -165,17 +167,15 @@ def _agreement(agreement: Mapping[str, Any]) -> str:
     return f"{text}; {led}" if led else text
 
 
-def _groups(run: Run) -> Table:
+def _groups(rows: Sequence[GroupRow]) -> Table:
     from rich.text import Text
 
-    columns = ["down-\ntime", "rebal-\nances", _CAUSE, _SETTINGS, "possible\nsaving"]
-    table = _table("group", columns)
-    for group in run.rebalancing[:MAX_GROUPS]:
-        row = group_row(group)
+    table = _table("group", ["down-\ntime", "unread", "rebal-\nances/h", _CAUSE])
+    for row in rows:
+        cause = f"{row.cause} {row.cause_share}".strip()
         table.add_row(
-            Text(_clean(messages.short_name(group.name))), row.downtime.text,
-            count(group.rebalances), row.cause,
-            _Name(row.best) if row.best else "", Text(row.saves.text, "green"),
+            Text(_clean(messages.short_name(row.group.name))), row.downtime.text, row.share.text,
+            row.per_hour.text, cause,
         )  # fmt: skip
     return table
 
@@ -187,43 +187,53 @@ def _unlisted(run: Run) -> str:
 
 
 def _causes(run: Run) -> Table:
-    table = _table("cause", ["rebalances", "downtime"])
-    for row in cause_rows(run.causes):
-        downtime = messages.format_range(row.downtime, short=True) if row.downtime else "?"
-        table.add_row(row.label, count(row.rebalances), downtime)
+    found = cause_list(run.causes)
+    table = _table("cause", [found.measure.replace(", ", "\n"), "rebalances"])
+    for row in found.rows:
+        table.add_row(row.label, row.figure, count(row.rebalances))
     return table
 
 
-def _changes(run: Run) -> Iterator[Text]:
-    found = merged(run.groups)
-    record = coverage_advice(run)
-    for one in found[:MAX_ADVICE]:
-        yield from _change(one.advice, one)
-    if len(found) > MAX_ADVICE:
-        from rich.text import Text
-
-        yield Text(f"{len(found) - MAX_ADVICE} more on the page", "dim")
-    if record is not None:
-        yield from _change(record, None)
-
-
-def _change(advice: Advice, of: Merged | None) -> Iterator[Text]:
+def _changes(run: Run, rows: Sequence[GroupRow]) -> Iterator[Text]:
+    """Yield the first recommendation of the groups with most downtime, the first one in full."""
     from rich.text import Text
 
+    some = [row for row in rows if row.first is not None]
+    for number, row in enumerate(some[:MAX_ADVICE]):
+        yield from _change(row, in_full=not number)
+    if len(some) > MAX_ADVICE:
+        yield Text(f"{plural(len(some) - MAX_ADVICE, 'more recommendation')} on the page", "dim")
+    record = coverage_advice(run)
+    if record is not None:
+        yield Text("")
+        yield Text(f"→ {record.title}", "bold")
+        yield Text(_clean(f"  {record.why}"), "dim")
+        for line in record.lines:
+            yield Text(f"    {line}", "cyan")
+
+
+def _change(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
+    """Yield a group's first recommendation; in full with evidence, lines, risk and rollout."""
+    from rich.text import Text
+
+    first = row.first
+    if first is None:
+        return
     yield Text("")
-    yield Text(f"→ {advice.title}", "bold")
-    why = advice.why
-    if of is not None:
-        names = ", ".join(messages.short_name(g.name) for g, _ in of.groups[:3])
-        more = f" and {len(of.groups) - 3} more" if len(of.groups) > 3 else ""
-        yield Text(_clean(f"  {names}{more}"))
-        saves = f"would have saved {messages.format_saving(of.saves)}" if of.saves else ""
-        if saves:
-            yield Text(f"  {saves}", "green")
-        why = f"{messages.short_name(of.groups[0][0].name)}: {why}" if len(of.groups) > 1 else why
-    yield Text(_clean(f"  {why}"), "dim")
-    for line in advice.lines:
+    yield Text(_clean(f"→ {messages.short_name(row.group.name)}: {first.advice.title}"), "bold")
+    confidence = f" ({first.confidence} confidence)" if first.confidence else ""
+    yield Text(_clean(f"  expected gain: {first.gain}{confidence}"), "green")
+    if row.now:
+        yield Text(_clean(f"  now: {row.now}"))
+    if not in_full:
+        return
+    yield Text(_clean(f"  {first.advice.why}"), "dim")
+    for line in first.advice.lines:
         yield Text(f"    {line}", "cyan")
+    deployment = {"risk": first.risk, "rollout": first.rollout, "verify": first.verify}
+    for label, text in deployment.items():
+        if text:
+            yield Text(_clean(f"  {label}: {text}"))
 
 
 def _policies(rows: Sequence[PolicyRow]) -> Table:

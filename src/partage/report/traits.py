@@ -46,13 +46,13 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
     table = table.join(_costs(replays), _REBALANCE, join_type="left outer")
     # A migration keeps the number of the previous rebalance, so the join finds that one's downtime.
     migrated = pc.equal(table["kind"], "migration")
-    for name in ("low", "high"):
+    for name in ("low", "high", "best"):
         none = pc.if_else(migrated, None, table[name])
         table = table.set_column(table.schema.get_field_index(name), name, none)
     table = table.append_column("timed", count_flags(pc.is_valid(table["high"])))
     counts = table.group_by(["group", "kind"]).aggregate([("kind", "count"), ("recorded", "sum")])
     times = table.group_by(["group", "origin"]).aggregate(
-        [("timed", "sum"), ("low", "sum"), ("high", "sum")]
+        [("timed", "sum"), ("low", "sum"), ("high", "sum"), ("best", "sum")]
     )
     found: dict[str, dict[str, CauseShare]] = {}
     for row in counts.to_pylist():
@@ -62,10 +62,10 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
         shares, kind = found[row["group"]], row["origin"]
         shares[kind] = replace(
             shares[kind], timed=row["timed_sum"] or 0, low=row["low_sum"] or 0.0,
-            high=row["high_sum"] or 0.0,
+            high=row["high_sum"] or 0.0, best=row["best_sum"] or 0.0,
         )  # fmt: skip
     return {
-        group: tuple(sorted(shares.values(), key=lambda c: (-c.high, -c.rebalances, c.kind)))
+        group: tuple(sorted(shares.values(), key=lambda c: c.order))
         for group, shares in found.items()
     }
 
@@ -87,16 +87,15 @@ def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
 
 
 def _costs(replays: pa.Table) -> pa.Table:
-    """Return the recorded downtime of each rebalance: one row per rebalance."""
+    """Return the recorded downtime of each rebalance: bounds and estimate, one row each."""
     from pyarrow import compute as pc
 
     name = pc.coalesce(replays["policy"], replays["strategy"])
     recorded = replays.filter(pc.fill_null(pc.equal(name, RECORDED), False))
-    sums = recorded.group_by(_REBALANCE).aggregate(
-        [("stopped_at_least_ps", "sum"), ("stopped_at_most_ps", "sum")]
-    )
-    columns = [*_REBALANCE, "stopped_at_least_ps_sum", "stopped_at_most_ps_sum"]
-    return sums.select(columns).rename_columns([*_REBALANCE, "low", "high"])
+    costs = ("stopped_at_least_ps", "stopped_at_most_ps", "stopped_ps")
+    sums = recorded.group_by(_REBALANCE).aggregate([(name, "sum") for name in costs])
+    columns = [*_REBALANCE, *(f"{name}_sum" for name in costs)]
+    return sums.select(columns).rename_columns([*_REBALANCE, "low", "high", "best"])
 
 
 def traits_by_group(
@@ -125,6 +124,8 @@ def traits_by_group(
     agreement = _agreement(rebalances)
     together = _copartitioned(ownership)
     stormy = _storms(rebalances)
+    polls = _most(members, "rebalance_timeout_ms")
+    static = _static_members(members, rebalances)
     known = rebalances["storm"].null_count < rebalances.num_rows
     return {
         group: Traits(
@@ -144,6 +145,9 @@ def traits_by_group(
             late_polls=late.get(group, 0),
             crowded=crowded.get(group, (0, 0))[0],
             settled=crowded.get(group, (0, 0))[1],
+            poll_ms=max(polls.get(group) or 0, 0) or None,
+            static_members=static.get(group, (0, 0))[0],
+            newest_members=static.get(group, (0, 0))[1],
         )
         for group in newest
     }
@@ -220,6 +224,30 @@ def _dynamic(members: pa.Table) -> dict[str, int]:
     each = found.group_by(_REBALANCE).aggregate([("n", "sum")])
     most = each.group_by("group").aggregate([("n_sum", "max")])
     return {row["group"]: row["n_sum_max"] for row in most.to_pylist()}
+
+
+def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
+    """Return members with an instance id, and all members, of each group's newest rebalance.
+
+    Rebalances without members do not count.
+    """
+    from pyarrow import compute as pc
+
+    found = members.select(_REBALANCE).append_column(
+        "static", count_flags(pc.is_valid(members["instance"]))
+    )
+    each = found.group_by(_REBALANCE).aggregate([("static", "sum"), ("static", "count")])
+    known = {
+        tuple(row[name] for name in _REBALANCE): (row["static_sum"], row["static_count"])
+        for row in each.to_pylist()
+    }
+    order = [(name, "ascending") for name in _PLACE]
+    newest = {}
+    for row in rebalances.sort_by(order).select(_REBALANCE).to_pylist():
+        place = tuple(row[name] for name in _REBALANCE)
+        if place in known:
+            newest[row["group"]] = known[place]
+    return newest
 
 
 def _copartitioned(ownership: pa.Table) -> dict[str, bool]:

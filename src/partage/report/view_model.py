@@ -9,24 +9,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from partage.report.advice import advice_for, best_policy, first_step
+from partage.report.advice import best_policy
 from partage.report.group_details import columns_of
 from partage.report.messages import (
     CAUSES,
     cause_clause,
     count,
+    downtime_text,
+    format_estimate,
     format_range,
-    format_saving,
     percent,
     plural,
+)
+from partage.report.recommendations import (
+    Recommendation,
+    present_settings,
+    recommendations_for,
 )
 from partage.report.run import CauseShare, FigureRange, Figures, GroupFigures, Run
 from partage.tables.metrics import SHOWN, Aggregation, Metric, Shown
 from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 __all__ = [
-    "MAX_LISTED", "STATUS_LABELS", "CauseRow", "Cell", "GroupRow", "PolicyRow", "cause_rows",
-    "group_data", "group_row", "metric_headings", "policy_rows",
+    "MAX_LISTED", "STATUS_LABELS", "CauseList", "CauseRow", "Cell", "GroupRow", "PolicyRow",
+    "cause_list", "group_data", "group_row", "metric_headings", "policy_rows",
 ]  # fmt: skip
 
 #: Rows of a table on the page; the run's own tables have all.
@@ -132,26 +138,80 @@ def _records(found: FigureRange) -> str:
 
 
 class CauseRow(NamedTuple):
-    """One kind of cause: its texts, its rebalances and their downtime; None if unknown."""
+    """One kind of cause: its texts, its rebalances and the length of its bar.
+
+    Attributes:
+        label: short name.
+        sentence: why the groups rebalanced.
+        rebalances: rebalances with this cause.
+        figure: the measure of the list as text: downtime, or the share of rebalances.
+        size: the same as a number; None if unknown.
+    """
 
     label: str
     sentence: str
     rebalances: int
-    downtime: FigureRange | None
+    figure: str
+    size: float | None
 
 
-def cause_rows(causes: Iterable[CauseShare]) -> list[CauseRow]:
-    """Return the rows of the list of causes."""
+class CauseList(NamedTuple):
+    """Causes by one measure, the largest first.
+
+    Attributes:
+        measure: name of the measure, for the heading.
+        rows: the causes.
+        largest: size of the longest bar.
+    """
+
+    measure: str
+    rows: tuple[CauseRow, ...]
+    largest: float
+
+
+def cause_list(causes: Iterable[CauseShare]) -> CauseList:
+    """Return the causes in the order of one measure, which bars and figures show.
+
+    The measure is the estimated downtime, or its upper bound in runs without estimates, or the
+    number of rebalances if no downtime is known.
+    """
+    found = list(causes)
+    number = sum(c.rebalances for c in found)
+    if any(c.best for c in found):
+        measure, size = "downtime", {c.kind: c.best for c in found}
+    elif any(c.high for c in found):
+        measure, size = "downtime, upper bound", {c.kind: c.high for c in found}
+    else:
+        measure, size = "share of rebalances", {c.kind: float(c.rebalances) for c in found}
+    counted = not measure.startswith("downtime")
     rows = []
-    for one in causes:
-        clause = cause_clause(one.kind)
-        sentence = clause[0].upper() + clause[1:]
-        if one.kind == "unknown":
-            sentence = "The log does not show the cause"
-        label = CAUSES[one.kind].label if one.kind in CAUSES else one.kind
-        downtime = FigureRange(one.low, one.high) if one.timed else None
-        rows.append(CauseRow(label, sentence, one.rebalances, downtime))
-    return rows
+    for one in sorted(found, key=lambda c: (-size[c.kind], -c.rebalances, c.kind)):
+        known = counted or one.timed > 0
+        value = size[one.kind]
+        figure = (
+            percent(value, number) if counted else format_estimate(None, short=True, single=value)
+        )
+        rows.append(
+            CauseRow(
+                _cause_label(one.kind),
+                _cause_sentence(one.kind),
+                one.rebalances,
+                figure if known else "?",
+                value if known else None,
+            )
+        )
+    return CauseList(measure, tuple(rows), max(size.values(), default=0.0))
+
+
+def _cause_label(kind: str) -> str:
+    return CAUSES[kind].label if kind in CAUSES else kind
+
+
+def _cause_sentence(kind: str) -> str:
+    if kind == "unknown":
+        return "The log does not show the cause"
+    clause = cause_clause(kind)
+    return clause[0].upper() + clause[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,47 +222,82 @@ class GroupRow:
         group: the group.
         search: text that the filter searches.
         downtime: recorded downtime.
+        share: share of its partition-time that was unread.
+        per_hour: rebalances per hour.
         cause: label of the main cause.
+        cause_share: share of the downtime that the main cause has; empty if unknown.
         best: policy of the best settings; empty if there are none.
         saves: downtime that they save.
         coverage: share of its generations in the log.
         reproduced: recorded assignments that Partage reproduces, of those compared.
-        step: first advice for the group.
+        first: its first recommendation; None if there is none.
+        gain: expected gain of the first recommendation.
+        now: present settings that it changes, or the group's main ones.
     """
 
     group: GroupFigures
     search: str
     downtime: Cell
+    share: Cell
+    per_hour: Cell
     cause: str
+    cause_share: str
     best: str
     saves: Cell
     coverage: Cell
     reproduced: Cell
-    step: str
+    first: Recommendation | None
+    gain: Cell
+    now: str
+
+    @property
+    def action(self) -> str:
+        """The first recommendation in a few words."""
+        if self.first is not None:
+            return self.first.advice.title
+        main = self.group.main_cause
+        return (
+            "Nothing for its clients: check the brokers" if main and main.kind == "broker" else ""
+        )
 
 
 def group_row(group: GroupFigures) -> GroupRow:
     """Return a group's row in the table of groups."""
-    best, lost = best_policy(group), group.lost
-    cause = next((c for c in group.causes if c.kind != "first"), None)
+    best, lost, unread = best_policy(group), group.lost, group.unread
+    cause = group.main_cause
     policies = [f for name, f in group.figures.items() if name != RECORDED and f.counted]
     counted = group.traits.judged or sum(f.counted for f in policies)
     agreed = group.traits.agreed if group.traits.judged else sum(f.agreed for f in policies)
     known = group.rebalances + group.missing_generations
+    label = _cause_label(cause.kind) if cause is not None else ""
     searched = [group.name, group.kind, *group.claimed, *group.clients]
-    label = ""
-    if cause is not None:
-        label = CAUSES[cause.kind].label if cause.kind in CAUSES else cause.kind
-        searched += [cause.kind, label]
+    searched += [cause.kind, label] if cause is not None else []
+    size = unread.best if unread else lost.high if lost else None
+    first = next(iter(recommendations_for(group)), None)
+    per_hour = group.rebalances_per_hour
     return GroupRow(
         group, " ".join(searched),
-        Cell(format_range(lost, short=True), lost.high) if lost else Cell("?", None),
-        label, best.policy if best else "",
-        Cell(format_range(best.saved, short=True), best.saved.high) if best else Cell("", None),
+        Cell(downtime_text(lost, unread, short=True) if lost else "?", size),
+        Cell(percent(group.unread_share, 1), group.unread_share)
+        if group.unread_share is not None else Cell("?", None),
+        Cell(f"{per_hour:,.0f}", per_hour) if per_hour is not None else Cell("?", None),
+        label, _cause_share(group, cause), best.policy if best else "",
+        Cell(format_estimate(best.saved, short=True), best.saved.best) if best else Cell("", None),
         Cell(percent(group.rebalances, known), group.coverage),
         Cell(f"{agreed} of {counted}", agreed / counted) if counted else Cell("", None),
-        first_step(group),
+        first, Cell(first.gain, first.gain_ps) if first else Cell("", None), _now(group, first),
     )  # fmt: skip
+
+
+def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
+    whole = sum(c.best for c in group.causes)
+    return percent(cause.best, whole) if cause is not None and whole else ""
+
+
+def _now(group: GroupFigures, first: Recommendation | None) -> str:
+    """Return the present settings that a recommendation changes as text."""
+    some = first.now if first is not None and first.now else present_settings(group)[1:3]
+    return "; ".join(one.text for one in some)
 
 
 def metric_headings() -> list[dict[str, str]]:
@@ -225,14 +320,9 @@ def group_data(run: Run, group: GroupFigures, details: Mapping[str, Any]) -> dic
     return {
         **details,
         "name": group.name,
-        "downtime": format_range(group.lost),
-        "advice": [
-            {
-                "title": a.title, "why": a.why, "lines": a.lines, "where": a.where,
-                "saves": format_saving(a.saves) if a.saves else None,
-            }
-            for a in advice_for(group)
-        ],
+        "downtime": downtime_text(group.lost, group.unread),
+        "share": percent(group.unread_share, 1) if group.unread_share is not None else None,
+        "advice": [_recommendation_data(one) for one in recommendations_for(group)],
         "policies": _policy_columns(run, group.figures),
         "per_rebalance": _policy_columns(run, group.per_rebalance),
         "bad": columns_of(
@@ -240,6 +330,16 @@ def group_data(run: Run, group: GroupFigures, details: Mapping[str, Any]) -> dic
             for b in bad
         ),
         "storms_known": group.traits.storms is not None,
+    }  # fmt: skip
+
+
+def _recommendation_data(one: Recommendation) -> dict[str, Any]:
+    """Return a recommendation as plain values, for the page's script."""
+    a = one.advice
+    return {
+        "title": a.title, "why": a.why, "lines": a.lines, "where": a.where, "gain": one.gain,
+        "confidence": one.confidence, "now": [setting.text for setting in one.now],
+        "risk": one.risk, "rollout": one.rollout, "verify": one.verify,
     }  # fmt: skip
 
 

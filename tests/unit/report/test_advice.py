@@ -11,7 +11,7 @@ from tests.support.made_groups import figures, lost, made_group, made_run
 
 from partage.report.advice import RULES, advice_for, best_policy, coverage_advice, merged, savable
 from partage.report.client_settings import base_policy, lines_of, parse_policy
-from partage.report.run import CauseShare, FigureRange, Traits
+from partage.report.run import CauseShare, Estimate, Traits
 from partage.tables.statuses import RECORDED
 
 
@@ -202,10 +202,10 @@ def test_session_timeouts_of_the_consumer_protocol_are_the_groups() -> None:
 
 
 def test_what_would_have_been_saved_is_the_replays_own_range() -> None:
-    """Advice has the range of the simulation, limited to the group's downtime."""
-    assert RULES["static-members"](bounced()).saves == FigureRange(10.0, 40.0)
+    """Without an estimate, advice has the range of the simulation, at most the group's downtime."""
+    assert RULES["static-members"](bounced()).saves == Estimate(25.0, 10.0, 40.0)
     capped = made_group("g", lost(5, 20), SAME, saving("consumer/uniform"))
-    assert best_policy(capped).saved == FigureRange(10.0, 20.0)
+    assert best_policy(capped).saved == Estimate(20.0, 10.0, 20.0)
     without = replace(bounced(), figures={RECORDED: lost(30, 90)})
     assert RULES["static-members"](without).saves is None
 
@@ -226,8 +226,9 @@ def test_advice_that_saves_most_comes_first() -> None:
     assert [a.rule for a in advice_for(group)] == ["consumer-protocol"]
     found = merged([CASES["static-members"], group, CASES["consumer-protocol"]])
     assert [m.advice.rule for m in found] == ["consumer-protocol", "static-members"]
-    assert found[0].saves == FigureRange(30.0, 100.0)
-    assert [a.saves for _, a in found[0].groups] == [FigureRange(20, 60), FigureRange(10.0, 40.0)]
+    assert found[0].saves.best == 65.0
+    assert 30.0 < found[0].saves.low < found[0].saves.high < 100.0
+    assert [a.saves for _, a in found[0].groups] == [Estimate(40, 20, 60), Estimate(25, 10, 40)]
 
 
 def test_the_best_policy_can_be_set_and_surely_saves() -> None:
@@ -303,7 +304,7 @@ def test_advice_never_contradicts_itself(some) -> None:
             if a.saves is not None:
                 own = group.figures["own"].saved
                 assert a.saves.high > max(abs(own.low), abs(own.high))
-                assert a.saves.low >= 0
+                assert 0 < a.saves.low <= a.saves.best <= a.saves.high <= group.lost.high
     for one in merged(some):
         if one.saves is not None:
             assert (one.saves.low, one.saves.high) <= (whole.low, whole.high)

@@ -42,9 +42,11 @@ def test_shares_by_cause_add_up_to_what_was_lost() -> None:
         "group": ["g"] * 2, "incarnation": [0] * 2, "generation": [1, 2],
         "policy": ["recorded"] * 2, "strategy": ["range"] * 2,
         "stopped_at_least_ps": [1.0, 2.0], "stopped_at_most_ps": [3.0, 5.0],
+        "stopped_ps": [2.0, 4.0],
     })  # fmt: skip
     shares = {one.kind: one for one in causes_by_group(rebalances(), replays)["g"]}
     assert sum(one.high for one in shares.values()) == 8.0
+    assert sum(one.best for one in shares.values()) == 6.0
     assert (shares["join"].high, shares["migration"].high, shares["migration"].timed) == (5.0, 0, 0)
 
 
@@ -60,10 +62,11 @@ def test_the_time_of_a_second_step_is_its_causes() -> None:
         "group": ["g", "g", "g", "h"], "incarnation": [0] * 4, "generation": [1, 2, 3, 1],
         "policy": ["recorded"] * 4, "strategy": ["range"] * 4,
         "stopped_at_least_ps": [1.0] * 4, "stopped_at_most_ps": [1.0, 10.0, 100.0, 7.0],
+        "stopped_ps": [1.0, 5.0, None, 7.0],
     })  # fmt: skip
     found = causes_by_group(steps, replays)
-    shares = {one.kind: (one.rebalances, one.high) for one in found["g"]}
-    assert shares == {"join": (1, 100.0), "leave": (1, 11.0), "follow-up": (1, 0.0)}
+    shares = {one.kind: (one.rebalances, one.high, one.best) for one in found["g"]}
+    assert shares == {"join": (1, 100.0, 0), "leave": (1, 11.0, 6.0), "follow-up": (1, 0.0, 0)}
     assert [(one.kind, one.high) for one in found["h"]] == [("follow-up", 7.0)]
 
 

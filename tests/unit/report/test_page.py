@@ -125,12 +125,12 @@ def test_every_table_head_and_control_is_named(page) -> None:
 
 
 def test_the_head_answers_the_first_questions(tmp_path) -> None:
-    """The head shows downtime, groups, causes, possible savings and reliability."""
+    """The head shows downtime, groups, causes, expected gains and reliability."""
     page = rendered(published_run(tmp_path, synthetic(12)))
     head = re.sub(r"[ \n]+", " ", page[page.index("<header>") : page.index("</header>")])
     for words in ("Rebalances caused", "partition-", "Groups with the most downtime",
-                  "Causes of rebalances", "Possible saving", "Reproduced", "1 of 2", "Coverage",
-                  "100 %"):  # fmt: skip
+                  "Why they rebalanced", "Expected gain", "Partage reproduces 1 of 2", "Main cause",
+                  "The log has 100 % of"):  # fmt: skip
         assert words in head.replace("\xa0", " "), words
     assert "What to change" in page
     assert "group.protocol=consumer" in page

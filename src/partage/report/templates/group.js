@@ -36,12 +36,14 @@
 
   const advice = (data) => data.advice.map((one) => h("article", { class: "card change" },
     h("h4", {}, one.title),
-    one.saves ? h("p", { class: "gain" }, term("saved"), " ", h("b", {}, one.saves)) : null,
+    h("p", { class: "gain" }, "Expected gain: ", h("b", {}, one.gain), one.confidence ? `, ${one.confidence} confidence` : ""),
     h("p", {}, one.why),
     one.lines.length ? h("figure", { class: "lines" },
       h("figcaption", {}, h("span", {}, { consumer: "consumer properties", broker: "broker properties", group: "group configuration" }[one.where] || one.where),
         h("button", { type: "button", "data-copy": "" }, "Copy")),
-      h("pre", { tabindex: "0" }, h("code", {}, one.lines.join("\n")))) : null));
+      h("pre", { tabindex: "0" }, h("code", {}, one.lines.join("\n")))) : null,
+    h("dl", { class: "how" }, [["Now", one.now.join("; ")], ["Risk", one.risk], ["Rollout", one.rollout], ["Verify", one.verify]]
+      .filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]).flat())));
 
   // The columns come from the metrics table.
   const policies = (columns, label) => table(label, [
@@ -116,7 +118,7 @@
     const boxes = data.exact ? "Each box is one partition owned by one member." : `${data.partitions.toLocaleString("en")} partitions in bins: each box shows the member that owned most of it.`;
     place.replaceChildren(h("article", { class: "card group", id: anchor },
       h("h2", {}, h("bdi", {}, data.name)),
-      h("p", { class: "soft" }, term("stopped"), `: ${data.downtime}.`),
+      h("p", { class: "soft" }, term("stopped"), `: ${data.downtime}${data.share ? `, ${data.share} of its partition-time` : ""}.`),
       drawn ? part("Owners over time", h("p", { class: "soft" }, `${boxes} Letters on top are rebalances. Drag the slider to zoom.`), chart, legend(data)) : null,
       data.advice.length ? part("What to change here", h("div", { class: "cards" }, advice(data))) : null,
       part("Policies compared", policies(data.policies, "Policies of this group"),

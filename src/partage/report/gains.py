@@ -1,0 +1,112 @@
+"""Expected gain of a policy: unread time that a group would have saved, with its uncertainty.
+
+Record and simulation share one unknown: how long a stop lasts between its lower and upper bound.
+The estimate of the recorded downtime fixes this length. The same length is used for the policy and
+for `own`, so that their difference is a difference of policies (common random numbers). The
+simulation's own error widens the interval. A gain counts only if this interval excludes zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from partage.report.run import Figures, GroupFigures
+from partage.tables.metrics import OWN
+from partage.tables.sums import Estimate, FigureRange
+
+__all__ = ["error_of", "gain_of", "own_figures", "relative_lengths", "sum_gains"]
+
+
+#: The stops that a policy avoids may be shorter or longer than the group's average by this factor.
+_FACTOR = 2.0
+
+
+class Lengths(NamedTuple):
+    """Length of a group's stops from 0 (lower bounds) to 1 (upper bounds).
+
+    Attributes:
+        low, best, high: the 10th percentile, the best estimate and the 90th percentile.
+    """
+
+    low: float
+    best: float
+    high: float
+
+
+def relative_lengths(bounds: FigureRange | None, found: Estimate | None) -> Lengths:
+    """Return where the estimate of a group's downtime lies between its bounds.
+
+    Without an estimate every length is possible, and the middle stands for them.
+
+    >>> relative_lengths(FigureRange(10, 110), Estimate(30, 20, 50))
+    Lengths(low=0.05, best=0.2, high=0.8)
+    """
+    if found is None or bounds is None:
+        return Lengths(0.0, 0.5, 1.0)
+    width = bounds.high - bounds.low
+    if width <= 0:
+        return Lengths(0.0, 0.0, 0.0)
+    low, best, high = ((one - bounds.low) / width for one in (found.low, found.best, found.high))
+    ends = (low / _FACTOR, best, high * _FACTOR)
+    return Lengths(*(min(max(one, 0.0), 1.0) for one in ends))
+
+
+def own_figures(group: GroupFigures) -> Figures | None:
+    """Return the figures of the simulated present settings; None if they do not compare."""
+    own = group.figures.get(OWN)
+    return own if own is not None and own.comparable and own.saved is not None else None
+
+
+def error_of(group: GroupFigures) -> float | None:
+    """Return the simulation's error in partition-seconds; None if `own` was not simulated.
+
+    The error is the difference between the record and `own`, at the estimated length of the stops.
+    """
+    own = own_figures(group)
+    if own is None:
+        return None
+    largest = max(abs(own.saved.low), abs(own.saved.high))
+    bounds, recorded = own.stopped, group.recorded.stopped
+    if group.unread is None or bounds is None or recorded is None:
+        return float(largest)
+    length = relative_lengths(group.lost, group.unread).best
+    shortest = abs(bounds.low - recorded.low)
+    return float(shortest + length * (largest - shortest))
+
+
+def gain_of(group: GroupFigures, policy: str) -> Estimate | None:
+    """Return the partition-seconds that a policy saves against `own`; None if unknown.
+
+    The interval contains the simulation's error. A group cannot save more than its downtime.
+    """
+    found, error = group.figures.get(policy), error_of(group)
+    if found is None or not found.comparable or error is None:
+        return None
+    saved: FigureRange | None = found.saved_against_own
+    if saved is None:
+        return None
+    lengths = relative_lengths(group.lost, group.unread)
+    low, best, high = (saved.low + one * (saved.high - saved.low) for one in lengths)
+    low, high = low - error, high + error
+    for limit in (group.unread, group.lost):
+        if limit is not None:
+            most = limit.best if isinstance(limit, Estimate) else limit.high
+            low, best, high = min(low, most), min(best, most), min(high, limit.high)
+    return Estimate(best, low, high)
+
+
+def sum_gains(gains: Iterable[Estimate]) -> Estimate | None:
+    """Return the sum of gains of several groups, made from their distributions.
+
+    >>> sum_gains([Estimate(10, 6, 14)]), sum_gains([])
+    (Estimate(best=10, low=6.0, high=14.0), None)
+    """
+    known = list(gains)
+    if not known:
+        return None
+    below, above = [g.best - g.low for g in known], [g.high - g.best for g in known]
+    return Estimate.of_sums(
+        sum(g.best for g in known),
+        *((sum(of), sum(d * d for d in of)) for of in (below, above)),
+    )

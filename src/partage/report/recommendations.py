@@ -1,0 +1,247 @@
+"""Recommendations: a group's advice in order, with gain, confidence, present settings and rollout.
+
+The first recommendation is the one with the largest gain at the best confidence: settings whose
+gain was simulated, then changes with evidence in the log, then to keep the strategy. The log has
+session and rebalance timeouts, strategies and instance ids of members; a setting that it does not
+have is called so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from partage.report.advice import Advice, advice_for
+from partage.report.client_settings import family_of, parse_policy, spell
+from partage.report.messages import CAUSES, count, format_estimate, percent, plural
+from partage.report.run import GroupFigures
+
+__all__ = ["Recommendation", "Setting", "present_settings", "recommendations_for"]
+
+#: Evidence (rebalances or members) from which advice without a simulation has medium confidence.
+_MUCH_EVIDENCE = 3
+#: A simulated gain has high confidence if its lower end is at least this share of it.
+_SURE_SHARE = 1 / 3
+_NOT_IN_LOG = "not in the log"
+_NONE = "no measurable difference"
+
+
+class Setting(NamedTuple):
+    """A setting of a group's members.
+
+    Attributes:
+        name: name as the client library spells it.
+        now: present value, or that the log does not have it.
+        default: default of Apache Kafka's Java client; empty if the library has another one.
+    """
+
+    name: str
+    now: str
+    default: str
+
+    @property
+    def text(self) -> str:
+        """Name and value, and the default if the value differs.
+
+        >>> Setting("session.timeout.ms", "6000", "45000").text
+        'session.timeout.ms: 6000 (default 45000)'
+        """
+        if not self.default:
+            return f"{self.name}: {self.now}"
+        same = "default" if self.now == self.default else f"default {self.default}"
+        return f"{self.name}: {self.now} ({same})"
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """One change to one group, ready to be decided on.
+
+    Attributes:
+        advice: the change, its evidence and its lines.
+        gain: expected gain as text.
+        gain_ps: partition-seconds to sort by; 0 if unknown.
+        confidence: high, medium or low; empty if nothing is to be changed.
+        now: present values of the settings that it changes.
+        risk, rollout: what can go wrong, and how to deploy it.
+        verify: how to measure the effect afterwards.
+    """
+
+    advice: Advice
+    gain: str
+    gain_ps: float
+    confidence: str
+    now: tuple[Setting, ...]
+    risk: str
+    rollout: str
+    verify: str
+
+
+def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
+    """Return the recommendations for a group, the best one first.
+
+    Clients can do nothing about a broker's failure: if it is the main cause, only settings whose
+    gain was simulated are recommended.
+    """
+    found = [_recommendation(group, one) for one in advice_for(group)]
+    if group.main_cause is not None and group.main_cause.kind == "broker":
+        found = [one for one in found if one.advice.saves is not None]
+    return tuple(sorted(found, key=_order))
+
+
+def _order(one: Recommendation) -> tuple[int, float]:
+    kind = 0 if one.advice.saves else 2 if one.advice.rule == "as-it-is" else 1
+    return kind, -one.gain_ps
+
+
+def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
+    gain, gain_ps = _gain(group, advice)
+    names, risk, rollout = _deployment(group, advice)
+    return Recommendation(
+        advice, gain, gain_ps, _confidence(group, advice),
+        tuple(one for one in present_settings(group) if one.name in names),
+        risk, rollout, _verify(group, advice),
+    )  # fmt: skip
+
+
+def _gain(group: GroupFigures, advice: Advice) -> tuple[str, float]:
+    """Return the expected gain as text and in partition-seconds."""
+    if advice.rule == "as-it-is":
+        return _NONE, 0.0
+    if advice.saves is not None:
+        return format_estimate(advice.saves, short=True), advice.saves.best
+    one = next((c for c in group.causes if c.kind == advice.affects), None)
+    if one is not None and one.best and one.rebalances:
+        avoids = min(advice.avoids, one.rebalances)
+        most = one.best * avoids / one.rebalances
+        text = format_estimate(None, short=True, single=most)
+        whole = plural(one.rebalances, f"{CAUSES[one.kind].label} rebalance")
+        return f"up to {text}: {count(avoids)} of {whole}", most
+    return "unknown: not simulated", 0.0
+
+
+def _confidence(group: GroupFigures, advice: Advice) -> str:
+    if advice.rule == "as-it-is":
+        return ""
+    if advice.saves is not None:
+        return "high" if advice.saves.low >= _SURE_SHARE * advice.saves.best else "medium"
+    evidence = {
+        "session-timeout": group.traits.returned, "late-polls": group.traits.late_polls,
+        "static-members": sum(c.rebalances for c in group.causes if c.kind == "bounce"),
+    }.get(advice.rule, 0)  # fmt: skip
+    return "medium" if evidence >= _MUCH_EVIDENCE else "low"
+
+
+def _verify(group: GroupFigures, advice: Advice) -> str:
+    if advice.rule == "as-it-is":
+        return ""
+    figures = []
+    if group.unread_share is not None:
+        figures.append(f"{percent(group.unread_share, 1)} of its partition-time unread")
+    if group.rebalances_per_hour is not None:
+        figures.append(f"{group.rebalances_per_hour:,.0f} rebalances per hour")
+    now = f" Now: {', '.join(figures)}." if figures else ""
+    return f"Capture again after the rollout, run partage replay, and compare this group.{now}"
+
+
+def present_settings(group: GroupFigures) -> tuple[Setting, ...]:
+    """Return the settings of a group's members that the log shows, with Kafka's defaults."""
+    traits = group.traits
+    if traits.protocol not in {"classic", "consumer"} or not group.strategy:
+        return ()
+    family = family_of(group.clients)
+    _, strategy, _ = parse_policy(group.strategy)
+    python = family == "python"
+
+    def one(name: str, now: str, default: str) -> Setting:
+        return Setting(spell((f"{name}=",), family)[0][:-1], now, "" if python else default)
+
+    def ms(value: int | None) -> str:
+        return str(value) if value else _NOT_IN_LOG
+
+    static = f"set in {traits.static_members} of {traits.newest_members} members"
+    found = [one("group.protocol", traits.protocol, "classic")] if not python else []
+    if traits.protocol == "consumer":
+        found += [
+            one("group.remote.assignor", strategy, "uniform"),
+            one("consumer.session.timeout.ms", ms(traits.session_ms), "45000"),
+            one("consumer.heartbeat.interval.ms", _NOT_IN_LOG, "5000"),
+        ]
+    else:
+        default = {"java": "range, cooperative-sticky", "librdkafka": "range, roundrobin"}
+        found += [
+            one("partition.assignment.strategy", strategy, default.get(family, "")),
+            one("session.timeout.ms", ms(traits.session_ms), "45000" if family else ""),
+            one("heartbeat.interval.ms", _NOT_IN_LOG, "3000"),
+        ]
+    return (
+        *found,
+        one("max.poll.interval.ms", ms(traits.poll_ms), "300000"),
+        one("group.instance.id", static, ""),
+    )
+
+
+#: Changes of the strategy within the classic protocol.
+_STRATEGIES = frozenset({"cooperative", "strategy", "idle-under-range", "roundrobin-moves"})
+_ROLLING = "One rolling restart."
+
+
+def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
+    """Return the names of the changed settings, the risk and the rollout of an advice."""
+    family = family_of(group.clients)
+    names, risk, rollout = _DEPLOYMENTS.get(advice.rule, ((), "", ""))
+    if advice.rule in _STRATEGIES and group.traits.protocol == "classic":
+        names, risk, rollout = _strategy_deployment(family, cooperative=_is_cooperative(advice))
+    if advice.policy is not None and "static" in parse_policy(advice.policy)[2]:
+        names = (*names, "group.instance.id")
+    if advice.rule == "session-timeout" and group.traits.protocol == "consumer":
+        rollout = "No restart: the configuration belongs to the group, on the brokers."
+    return frozenset(spell((f"{name}=",), family)[0][:-1] for name in names), risk, rollout
+
+
+def _is_cooperative(advice: Advice) -> bool:
+    return advice.policy is not None and parse_policy(advice.policy)[0] == "cooperative"
+
+
+def _strategy_deployment(family: str, *, cooperative: bool) -> tuple[tuple[str, ...], str, str]:
+    risk = "Partitions move once, when the group changes its strategy."
+    if cooperative:
+        risk = (
+            "Rebalance listeners then see only the partitions that move; code that expects all "
+            "of them must change."
+        )
+    rollout = "Two rolling restarts: first with both strategies, then without the old one."
+    if family == "librdkafka" and cooperative:
+        rollout = "Stop all members, then start them: the group does not consume in between."
+    return ("partition.assignment.strategy",), risk, rollout
+
+
+#: Rule -> settings that it changes, risk, rollout.
+_DEPLOYMENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "consumer-protocol": (
+        ("group.protocol", "partition.assignment.strategy", "group.remote.assignor",
+         "session.timeout.ms", "heartbeat.interval.ms"),
+        "Strategies and timeouts of the clients no longer apply; the brokers' do.",
+        f"{_ROLLING} Brokers must run Kafka 4.0 or later; the group converts while it runs.",
+    ),
+    "strategy": (
+        ("group.remote.assignor",), "Partitions move once, when the assignor changes.", _ROLLING,
+    ),
+    "static-members": (
+        ("group.instance.id", "session.timeout.ms"),
+        "A member that dies keeps its partitions until its session timeout. Two members with one "
+        "id fence each other.",
+        _ROLLING,
+    ),
+    "session-timeout": (
+        ("session.timeout.ms", "heartbeat.interval.ms", "consumer.session.timeout.ms"),
+        "The partitions of a dead member stay unread until the longer timeout.",
+        _ROLLING,
+    ),
+    "late-polls": (
+        ("max.poll.interval.ms",),
+        "A longer interval also delays the detection of a member that no longer polls.",
+        _ROLLING,
+    ),
+    "storms": ((), "Rollouts take longer.", "No restart."),
+    "too-many-members": ((), "No idle member stands by when another one dies.", "No restart."),
+}  # fmt: skip

@@ -1,0 +1,173 @@
+"""Recommendations: expected gains, their order, and what a person needs to carry them out."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.made_groups import figures, made_group, made_run
+
+from partage.report import messages
+from partage.report.advice import best_policy, savable
+from partage.report.client_settings import lines_of
+from partage.report.gains import error_of, gain_of
+from partage.report.json_document import json_document
+from partage.report.recommendations import present_settings, recommendations_for
+from partage.report.run import CauseShare, Figures, Traits
+from partage.report.view_model import cause_list, group_row
+from partage.tables.statuses import RECORDED
+
+
+def estimated(best: float, spread: float, low: float, high: float) -> Figures:
+    """Return the record's figures: bounds, and an estimate with a symmetric interval."""
+    return figures(
+        RECORDED, stopped_known=4, stopped_low=low, stopped_high=high,
+        stopped_estimate_known=4, stopped_estimate_best=best,
+        stopped_estimate_below=spread, stopped_estimate_below_square=spread**2,
+        stopped_estimate_above=spread, stopped_estimate_above_square=spread**2,
+    )  # fmt: skip
+
+
+def simulated(name: str, saves: tuple[float, float], error: tuple[float, float] = (0, 0)):
+    return figures(
+        name, stopped_known=4, stopped_low=0.0, stopped_high=1_000.0, saved_known=4,
+        saved_low=error[0], saved_high=error[1], saved_against_own_known=4,
+        saved_against_own_low=saves[0], saved_against_own_high=saves[1],
+    )  # fmt: skip
+
+
+COOPERATIVE = "cooperative/cooperative-sticky"
+
+
+def paged(error: float = 0.0, saves: tuple[float, float] = (0, 800), **more):
+    """Return a group with a downtime of 100 (80 to 120) between bounds of 0 and 1,000."""
+    made = {
+        "causes": (CauseShare("expiry", 4, timed=4, high=700.0, best=60.0),
+                   CauseShare("join", 6, timed=6, high=300.0, best=40.0)),
+        "traits": Traits(session_ms=6_000, returned=1, longest_silence_ms=9_000, poll_ms=15_000,
+                         newest_members=3),
+        "assigned_ps": 5_000.0, "span_ms": 1_800_000,
+    } | more  # fmt: skip
+    return made_group(
+        "g", estimated(100, 20, 0, 1_000), simulated("own", (0, 0), (-error, error)),
+        simulated(COOPERATIVE, saves), **made,
+    )  # fmt: skip
+
+
+def test_a_gain_has_the_length_of_the_estimated_stops() -> None:
+    """The upper bounds differ by 800 of 1,000; stops are a tenth of that, or half to twice it."""
+    gain = gain_of(paged(), COOPERATIVE)
+    assert (gain.best, gain.low, gain.high) == pytest.approx((80, 32, 120))
+
+
+def test_a_gain_within_the_simulations_error_is_no_measurable_difference() -> None:
+    """The error widens the interval; an interval that contains zero promises nothing."""
+    certain, uncertain = paged(error=200.0), paged(error=400.0)
+    assert error_of(certain) == pytest.approx(20)
+    assert gain_of(certain, COOPERATIVE).low == pytest.approx(12)
+    assert best_policy(certain).policy == COOPERATIVE
+    assert gain_of(uncertain, COOPERATIVE).low < 0
+    assert best_policy(uncertain) is None
+    others = [simulated(name, (0, 10)) for name in ("eager/sticky", "consumer/range")]
+    tried = {f.policy: f for f in others} | dict(uncertain.figures)
+    group = paged(figures=tried, traits=Traits(), error=400.0)
+    (only,) = recommendations_for(group)
+    assert (only.gain, only.confidence) == ("no measurable difference", "")
+
+
+def test_no_change_promises_more_than_the_downtime_or_the_best_settings() -> None:
+    """A gain ends at the group's downtime, and the sum over groups has the best settings only."""
+    all_of_it = paged(saves=(900, 5_000))
+    assert gain_of(all_of_it, COOPERATIVE).best == 100
+    assert gain_of(all_of_it, COOPERATIVE).high == 120
+    saved, helped = savable(made_run(all_of_it))
+    assert (saved.best, helped) == (100, 1)
+
+
+def test_the_first_recommendation_has_the_largest_simulated_gain() -> None:
+    """Settings whose gain was simulated stand before changes that the log only suggests."""
+    first, second = recommendations_for(paged())
+    assert (first.advice.rule, first.confidence) == ("cooperative", "high")
+    assert first.gain == "80\xa0p·s (32–120)"
+    assert second.advice.rule == "session-timeout"
+    assert second.gain == "up to 15\xa0p·s: 1 of 4 session timeout rebalances"
+    assert second.confidence == "low"
+
+
+def test_a_recommendation_can_be_carried_out() -> None:
+    """It has present values beside Kafka's defaults, the risk, the restarts and how to verify."""
+    first, second = recommendations_for(paged())
+    assert [one.text for one in first.now] == [
+        "partition.assignment.strategy: range (default range, cooperative-sticky)"
+    ]
+    assert first.rollout.startswith("Two rolling restarts")
+    assert "listeners" in first.risk
+    assert "2.0\xa0% of its partition-time unread, 8 rebalances per hour" in first.verify
+    assert [one.text for one in second.now] == [
+        "session.timeout.ms: 6000 (default 45000)",
+        "heartbeat.interval.ms: not in the log (default 3000)",
+    ]
+    assert second.rollout == "One rolling restart."
+
+
+def test_every_change_of_strategy_in_java_keeps_a_common_strategy() -> None:
+    """Members without a common strategy are rejected: the old one stays for the first restart."""
+    lines = lines_of("eager/sticky", "range")
+    assert [line.strip() for line in lines[2:]] == [
+        "org.apache.kafka.clients.consumer.StickyAssignor,\\",
+        "org.apache.kafka.clients.consumer.RangeAssignor",
+    ]
+
+
+def test_a_brokers_failure_asks_nothing_of_clients() -> None:
+    """With cause broker in front, no recommendation without a simulated gain is given."""
+    broker = CauseShare("broker", 4, timed=4, best=90.0)
+    failed = paged(
+        causes=(broker, *paged().causes), figures={RECORDED: estimated(100, 20, 0, 1_000)}
+    )
+    assert recommendations_for(failed) == ()
+    assert group_row(failed).action == "Nothing for its clients: check the brokers"
+
+
+def test_settings_have_the_names_of_the_clients_library() -> None:
+    """Python clients spell settings with underscores; their defaults differ and are left out."""
+    found = [one.text for one in present_settings(paged(clients=("aiokafka",)))]
+    assert "session_timeout_ms: 6000" in found
+    remote = paged(claimed=("server:uniform",), traits=Traits("consumer", session_ms=45_000))
+    texts = [one.text for one in present_settings(remote)]
+    assert "group.remote.assignor: uniform (default)" in texts
+    assert "consumer.session.timeout.ms: 45000 (default)" in texts
+
+
+def test_the_headline_is_one_number_with_its_share() -> None:
+    """Headline, lead and JSON carry the estimate, its distribution and the main cause."""
+    small = made_group("small", estimated(50, 5, 0, 80), assigned_ps=1_000.0)
+    run = made_run(paged(), small, causes=paged().causes)
+    text = messages.headline(run)
+    assert text == (
+        "Rebalances kept partitions unread for 2.5\xa0partition-minutes (2.1 to 2.9): "
+        "2.5\xa0% of all consuming time."
+    )
+    lead = messages.lead(run, *savable(run))
+    assert "66.7\xa0% of the downtime is in 1 group: g 66.7\xa0%." in lead
+    assert (
+        "Main cause: a member was evicted by session timeout (60.0\xa0% of the downtime)." in lead
+    )
+    found = json_document(run)
+    assert found["unread_partition_seconds"]["best"] == 150
+    assert found["groups"][0]["unread_share"] == pytest.approx(0.02)
+    first = found["groups"][0]["advice"][0]
+    assert first["defaults"] == {"partition.assignment.strategy": "range, cooperative-sticky"}
+    assert first["saves_partition_seconds"]["best"] == pytest.approx(80)
+
+
+def test_causes_have_one_measure_and_one_order() -> None:
+    """Bars, figures and order are of the estimate; without any downtime, of the rebalances."""
+    causes = (
+        CauseShare("leave", 9, timed=9, high=900.0, best=10.0),
+        CauseShare("join", 2, timed=2, high=100.0, best=70.0),
+    )
+    found = cause_list(causes)
+    assert (found.measure, found.largest) == ("downtime", 70.0)
+    assert [(row.label, row.size) for row in found.rows] == [("join", 70.0), ("leave", 10.0)]
+    counted = cause_list(CauseShare(c.kind, c.rebalances) for c in causes)
+    assert counted.measure == "share of rebalances"
+    assert [row.figure for row in counted.rows] == ["81.8\xa0%", "18.2\xa0%"]
