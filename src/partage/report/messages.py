@@ -323,9 +323,7 @@ def trust(run: Run) -> str:
             "recorded assignments exactly."
         )
     if run.unread is not None:
-        parts.append(
-            "Estimated ranges hold the true value in 80 % of cases.".replace(" %", f"{_HARD}%")
-        )
+        parts.append(f"Estimated ranges hold the true value in 80{_HARD}% of cases.")
     return " ".join(parts)
 
 
