@@ -59,7 +59,7 @@ def test_the_terminal_says_the_same_in_short(out, tmp_path) -> None:
     """Cost, groups, causes, lines to change and policies; to a file as well."""
     text = run(str(out), "--format", "terminal").stdout
     for words in ("coverage", "Rebalances caused", "group.protocol=consumer", NASTY,
-                  "cooperative/cooperative-sticky", "would have saved"):  # fmt: skip
+                  "cooperative/cooperative-sticky", "expected gain"):  # fmt: skip
         assert words in text, words
     assert run(str(out), "--format", "terminal", "-o", str(tmp_path / "r.txt")).exit_code == 0
     assert "group.protocol=consumer" in (tmp_path / "r.txt").read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ from tests.support.captured import lines
 from partage.report.advice import advice_for, merged, savable
 from partage.report.client_settings import base_policy
 from partage.report.data import read_run
+from partage.report.gains import error_of
 from partage.runs.published_run import read_table
 
 
@@ -31,8 +32,8 @@ def test_advice_can_be_followed_and_is_larger_than_the_error(replayed) -> None:
         assert advice.policy != base_policy(group.strategy)
         assert not any("aiokafka" in client for client in group.clients)
         if advice.saves is not None:
-            own = group.figures["own"].saved
-            assert advice.saves.high > max(abs(own.low), abs(own.high))
+            assert 0 < advice.saves.low <= advice.saves.best <= group.unread.best
+            assert advice.saves.high > error_of(group)
     assert len({g.name for g, _ in advised}) == len(advised)
     whole, groups = savable(run)
     assert groups

@@ -133,7 +133,7 @@ def test_clocks_that_go_backwards(tmp_path: Path) -> None:
     assert found["coverage"]["rebalances"] == len(rebalances("billing"))
     assert found["coverage"]["misdated"] == 1
     assert found["coverage"]["first_ms"] > 1_700_000_000_000
-    assert "1 record of a time that the records around contradict" in notes(report)
+    assert "1 record with a timestamp that contradicts the neighbouring records" in notes(report)
     assert "1970" not in page.partition("</header>")[0]
     for group in page_groups(page):
         assert group["last"] - group["first"] < 3_600_000
