@@ -19,6 +19,7 @@ from partage.replicas.bands import PlanLimits
 from partage.solve.replicas.bounds import find_prices
 from partage.solve.replicas.diving import dive
 from partage.solve.replicas.dual import solve_dual
+from partage.solve.replicas.exact import solve_exactly
 from partage.solve.replicas.local_search import improve_placement, place_replicas
 from partage.solve.replicas.repair import restrict
 
@@ -111,6 +112,30 @@ def test_every_task_keeps_its_limits(made, room, monkeypatch) -> None:
     assert not found.verdict.breaches
     figures, before = (list(one.verdict.figures.values()) for one in (found, local))
     assert figures <= before
+
+
+def test_repairs_end_after_so_many_iterations(monkeypatch) -> None:
+    """Simplex iterations measure the work of repairs, which end at a limit and not by a clock."""
+    solved = []
+
+    def solve(*args, **options):
+        solved.append(solve_exactly(*args, **options))
+        return solved[-1]
+
+    monkeypatch.setattr(reassignments, "MOST_BINARIES", 400)
+    monkeypatch.setattr(reassignments, "_REPAIRED_GAP", 0.0)
+    monkeypatch.setattr(reassignments, "_MOST_REPAIRS", 2)
+    monkeypatch.setattr(reassignments, "solve_exactly", solve)
+    task = tasks.rebalance(heavy(8, 300, 3, seed=2))
+    with form("compiled"):
+        reassign(task)
+        assert len(solved) == 2
+        most = solved[0].iterations
+        assert most > 0
+        solved.clear()
+        monkeypatch.setattr(reassignments, "_MOST_ITERATIONS", most)
+        assert not reassign(task).verdict.breaches
+    assert len(solved) == 1
 
 
 def with_disks(cluster: ReplicaCluster) -> ReplicaCluster:
