@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--wrong", action="store_true", help="list the causes that differ")
     given, _ = parser.parse_known_args()
     found = {str(folder): Recording(folder) for folder in given.folders}
-    for name, one in (found or {name: recording(name) for name in names()}).items():
+    for name, one in (found or {name: recording(name) for name in names(overloaded=True)}).items():
         confusion = Confusion.of(one)
         print(f"\n{name}\n" + "\n".join(confusion.lines()))
         for true in confusion.wrong if given.wrong else ():

@@ -37,6 +37,8 @@ from partage.wire.group_log import decode_record
 
 #: The recordings that are checked in.
 FOLDER = Path(__file__).parents[1] / "data" / "recordings"
+#: Recordings in which heartbeats and rejoins are late by seconds (README.md beside them).
+OVERLOADED = frozenset({"seed-13"})
 #: ``group.consumer.session.timeout.ms`` of all recordings.
 SESSION_MS = 6_000
 #: Versions of the keys of offset commits.
@@ -140,9 +142,14 @@ def recording(name: str) -> Recording:
     return Recording(DATA, SAMPLE) if name == "sample" else Recording(FOLDER / name)
 
 
-def names() -> list[str]:
-    """Return the names of all recordings that are checked in."""
-    return ["sample", *sorted(one.name for one in FOLDER.iterdir() if one.is_dir())]
+def names(*, overloaded: bool = False) -> list[str]:
+    """Return the names of the recordings that are checked in.
+
+    Args:
+        overloaded: include those made on a machine with many times more work than processors.
+    """
+    found = ["sample", *sorted(one.name for one in FOLDER.iterdir() if one.is_dir())]
+    return [name for name in found if overloaded or name not in OVERLOADED]
 
 
 def coordinator_moves(batches: Path) -> dict[int, tuple[CoordinatorMove, ...]]:
