@@ -112,10 +112,10 @@ def _gain(group: GroupFigures, advice: Advice) -> tuple[str, float]:
     one = next((c for c in group.causes if c.kind == advice.affects), None)
     if one is not None and one.best and one.rebalances:
         avoids = min(advice.avoids, one.rebalances)
-        most = one.best * avoids / one.rebalances
-        text = format_estimate(None, short=True, single=most)
+        mean = one.best * avoids / one.rebalances
+        text = format_estimate(None, short=True, single=mean)
         whole = plural(one.rebalances, f"{CAUSES[one.kind].label} rebalance")
-        return f"up to {text}: {count(avoids)} of {whole}", most
+        return f"about {text}: {count(avoids)} of {whole}", mean
     return "unknown: not simulated", 0.0
 
 

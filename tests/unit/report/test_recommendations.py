@@ -88,7 +88,7 @@ def test_the_first_recommendation_has_the_largest_simulated_gain() -> None:
     assert (first.advice.rule, first.confidence) == ("cooperative", "high")
     assert first.gain == "80\xa0p·s (32–120)"
     assert second.advice.rule == "session-timeout"
-    assert second.gain == "up to 15\xa0p·s: 1 of 4 session timeout rebalances"
+    assert second.gain == "about 15\xa0p·s: 1 of 4 session timeout rebalances"
     assert second.confidence == "low"
 
 
