@@ -218,6 +218,14 @@ def test_the_first_members_of_a_classic_group_are_waited_for() -> None:
         assert RULES["storms"](stormy(trigger, protocol)).lines == ()
 
 
+def test_no_advice_to_clients_follows_from_a_brokers_fault() -> None:
+    """Rebalances that a broker caused are no reason to change a client."""
+    assert RULES["storms"](stormy("broker")) is None
+    broken = made_group("g", lost(1, 2), causes=(CauseShare("broker", 5),),
+                        traits=Traits(session_ms=10_000, returned=2, longest_silence_ms=20_000))  # fmt: skip
+    assert advice_for(broken) == ()
+
+
 def test_advice_that_saves_most_comes_first() -> None:
     """A group has one advice about its settings; over all groups, the largest saving is first."""
     group = made_group("g", lost(30, 90), SAME, saving("eager/range+static", 1, 2),
