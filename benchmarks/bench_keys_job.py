@@ -38,7 +38,7 @@ from partage.jobs.keys.analysis import analyse_keys
 from partage.jobs.keys.columns import InputColumns
 from partage.jobs.keys.loads import KeyJob, merge_bucket
 from partage.jobs.keys.sources import open_source, read_part
-from partage.jobs.keys.spark_job import read_and_count
+from partage.jobs.keys.workers import read_and_count
 from partage.jobs.spark.session import session
 from partage.kernels import form
 

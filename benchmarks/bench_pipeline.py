@@ -32,8 +32,7 @@ from partage.history.records import ClassicStates
 from partage.history.transactions import Transactions
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
-from partage.jobs.replay.group_input import read_group_inputs
-from partage.jobs.replay.group_rows import GroupRows
+from partage.jobs.replay.group_rows import GroupRows, read_group_inputs
 from partage.jobs.replay.output import TableWriters
 from partage.jobs.replay.records import cut_slices, read_slice
 from partage.jobs.spark.shipping import freeze_imports

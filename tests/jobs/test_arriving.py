@@ -14,7 +14,7 @@ from partage.history.records import GroupRecord, LogPosition, parse_classic_stat
 from partage.history.transactions import Transactions
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
-from partage.jobs.replay.group_input import read_group_inputs
+from partage.jobs.replay.group_rows import read_group_inputs
 from partage.jobs.replay.records import widen
 from partage.wire.group_log import decode_record
 

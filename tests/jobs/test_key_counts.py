@@ -18,7 +18,7 @@ from partage.jobs.keys.columns import InputColumns, serialize
 from partage.jobs.keys.counting import KeyCounter
 from partage.jobs.keys.loads import KeyJob, merge_bucket
 from partage.jobs.keys.sources import open_source
-from partage.jobs.keys.spark_job import read_and_count
+from partage.jobs.keys.workers import read_and_count
 from partage.kernels import form
 
 pa = pytest.importorskip("pyarrow")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import partage as pg
 from partage.cli.app import app
 from partage.errors import InvalidConfigError
-from partage.jobs.keys import analysis, local_job, sources
+from partage.jobs.keys import analysis, sources, workers
 from partage.jobs.keys.analysis import KeySpread, analyse_keys
 from partage.jobs.keys.columns import InputColumns, times_of
 from partage.kernels import form
@@ -83,8 +83,8 @@ def test_threads_find_what_spark_finds(
     spark: object, folder: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     """Loads, bytes, hours, moves, hot keys and both limits are equal, with any number of threads."""
-    monkeypatch.setattr(local_job, "_cores", lambda: threads)
-    monkeypatch.setattr(local_job, "_BYTES_A_THREAD", 1)
+    monkeypatch.setattr(workers, "_cores", lambda: threads)
+    monkeypatch.setattr(workers, "_BYTES_A_THREAD", 1)
     asked = (str(folder / "parquet"), InputColumns("id", "note", "at"), [4, 6, 12])
     settings = {"max_share": 0.5, "max_rate": 0.4}
     here = analyse_keys(*asked, **settings)
@@ -239,9 +239,9 @@ def test_records_without_a_time_are_reported(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_spark")
 def test_a_thread_that_fails_stops_the_others(folder: Path, monkeypatch) -> None:
     """The error of one comes out, and no thread goes on behind it."""
-    monkeypatch.setattr(local_job, "_cores", lambda: 3)
-    monkeypatch.setattr(local_job, "_BYTES_A_THREAD", 1)
-    add = local_job.KeyCounter.add
+    monkeypatch.setattr(workers, "_cores", lambda: 3)
+    monkeypatch.setattr(workers, "_BYTES_A_THREAD", 1)
+    add = workers.KeyCounter.add
     failed, after = threading.Event(), []
 
     def fails(self: object, batch: object) -> None:
@@ -253,7 +253,7 @@ def test_a_thread_that_fails_stops_the_others(folder: Path, monkeypatch) -> None
         after.append(self.where)
         add(self, batch)
 
-    monkeypatch.setattr(local_job.KeyCounter, "add", fails)
+    monkeypatch.setattr(workers.KeyCounter, "add", fails)
     before = threading.active_count()
     with pytest.raises(InvalidConfigError, match="fails"):
         analyse_keys(str(folder / "parquet"), InputColumns("id"), [6])
@@ -282,8 +282,8 @@ def test_advice(folder: Path, table: pa.Table) -> None:
 @pytest.mark.usefixtures("no_spark")
 def test_an_approximate_count_is_the_same_each_time(tmp_path: Path, monkeypatch) -> None:
     """What is dropped depends on what came before: each thread has its own pieces."""
-    monkeypatch.setattr(local_job, "_cores", lambda: 3)
-    monkeypatch.setattr(local_job, "_BYTES_A_THREAD", 1)
+    monkeypatch.setattr(workers, "_cores", lambda: 3)
+    monkeypatch.setattr(workers, "_BYTES_A_THREAD", 1)
     monkeypatch.setattr("partage.jobs.keys.counting._SKETCH", 50)
     rng = random.Random(3)
     table = pa.table({"k": [f"k{int(rng.paretovariate(0.4)) % 5_000}" for _ in range(20_000)]})

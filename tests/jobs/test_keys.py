@@ -203,7 +203,7 @@ def test_the_columns_of_a_topic(spark: object, monkeypatch: pytest.MonkeyPatch) 
         "'t' as topic, timestamp_millis(id * 100000) as timestamp from range(200)"
     )
     monkeypatch.setattr(key_sources, "partition_counts", lambda *_: {"t": (6,)})
-    patched = "partage.jobs.keys.spark_job.topic_records"
+    patched = "partage.jobs.keys.workers.topic_records"
     monkeypatch.setattr(patched, lambda *_: spark.sql(rows))
     found = analyse_keys("kafka://host:1/t", InputColumns("key"), [6], spark=spark)
     assert (found.records, found.distinct, len(found.hours)) == (200, 7, 6)

@@ -10,8 +10,7 @@ from tests.support.wire_samples import ROOT
 
 from partage.capture.manifest import Manifest, Part
 from partage.errors import InvalidCaptureError
-from partage.jobs.replay.capture import open_capture, read_context
-from partage.jobs.replay.remote_capture import with_remote_files
+from partage.jobs.replay.capture import open_capture, read_context, with_remote_files
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.jobs.replay.clocks import find_strands, find_wrong_clocks
+from partage.jobs.replay.tally import find_strands, find_wrong_clocks
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -14,8 +14,7 @@ from partage.history.transactions import Transactions
 from partage.jobs.replay.capture import read_context
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
-from partage.jobs.replay.group_input import read_group_inputs
-from partage.jobs.replay.group_rows import GroupRows
+from partage.jobs.replay.group_rows import GroupRows, read_group_inputs
 from partage.tables.schemas import COLUMNS, schema
 
 

@@ -2,7 +2,7 @@
 
 Modules: `analysis` (request and result), `sources` (files, tables, topics), `columns` (schema,
 serializers, times), `counting` (first stage), `loads` (second stage), `blocks` (rows between the
-stages), `local_job` (threads of this process), `spark_job` (Spark's workers).
+stages), `workers` (both stages in threads of this process, or in Spark's workers).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 4. `analyse_keys` sums the rows of all tasks to a `KeySpread`, and searches the fewest partitions
    that keep the hottest one within a limit.
 
-Steps 2 and 3 run in Spark's workers (`spark_job`), or in threads of this process if the input is
-files that one machine holds (`local_job`).
+Steps 2 and 3 run in Spark's workers, or in threads of this process if the input is files that one
+machine holds (`workers`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from partage.jobs.keys.blocks import RowKind
 from partage.jobs.keys.columns import SERIALIZERS, InputColumns
 from partage.jobs.keys.counting import HOUR_MS
 from partage.jobs.keys.loads import KeyJob
-from partage.jobs.keys.local_job import LARGEST_LOCAL, LocalJob
 from partage.jobs.keys.sources import KeySource, open_source
+from partage.jobs.keys.workers import LARGEST_LOCAL, LocalJob
 from partage.jobs.spark.progress import Progress, Stages
 from partage.keys.skew import Load, Moves, load_of
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from partage.jobs.keys.spark_job import SparkJob
+    from partage.jobs.keys.workers import SparkJob
 
 __all__ = ["HotKey", "KeySpread", "analyse_keys"]
 
@@ -189,7 +189,7 @@ def _spark_job(
     source: KeySource, stages: Stages, *, spark: SparkSession | None, master: str | None,
     conf: Mapping[str, str] | None,
 ) -> Iterator[SparkJob]:  # fmt: skip
-    from partage.jobs.keys.spark_job import SparkJob
+    from partage.jobs.keys.workers import SparkJob
     from partage.jobs.spark.failures import jvm_errors, worker_errors
     from partage.jobs.spark.session import session
 

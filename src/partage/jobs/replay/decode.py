@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from partage.history.commits import Commits, RecordPositions, Runs, number_stretches, reduce_to_runs
 from partage.history.transactions import Effects, Outcome, Transactions
-from partage.jobs.replay.clocks import find_strands
 from partage.jobs.replay.decoded_rows import (
     OUT_COLUMNS,
     DecodedKind,
@@ -44,7 +43,7 @@ from partage.jobs.replay.records import (
     widen,
 )
 from partage.jobs.replay.selection import EVERYTHING, Selection
-from partage.jobs.replay.tally import MOST_PARTITIONS, Tally
+from partage.jobs.replay.tally import MOST_PARTITIONS, Tally, find_strands
 from partage.jobs.spark.shipping import load_kernels
 from partage.tables.schemas import schema
 from partage.wire.columns.commits import TOMBSTONE, OffsetCommits, decode_offset_commits

@@ -19,8 +19,7 @@ from partage.history.commits import MINUTE_MS
 from partage.jobs.replay.capture import LogContext
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
-from partage.jobs.replay.group_input import GroupInput, read_group_inputs
-from partage.jobs.replay.group_rows import GroupRows
+from partage.jobs.replay.group_rows import GroupInput, GroupRows, read_group_inputs
 from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.spill_files import RebalanceCollector, SpillWriter

@@ -103,8 +103,7 @@ def replay(
     """
     expect_local(out, "out")
     _expect_arrow()
-    from partage.jobs.replay.capture import open_capture
-    from partage.jobs.replay.remote_capture import with_remote_files
+    from partage.jobs.replay.capture import open_capture, with_remote_files
     from partage.jobs.spark.failures import job_errors, jvm_errors
     from partage.jobs.spark.session import session
 
