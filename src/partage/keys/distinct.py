@@ -84,7 +84,7 @@ def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 
 @piece
-def _hashed(data: _Bytes, wide: _Words, at: int, end: int) -> int:
+def _hash(data: _Bytes, wide: _Words, at: int, end: int) -> int:
     """Return a hash of 31 bits; keys that differ in up to seven trailing zeros may collide."""
     top = 0x7FFFFFFFFFFFFFFF
     h = 0xA0761D6478BD642F
@@ -100,7 +100,7 @@ def _hashed(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 
 @piece
-def _is_there(data: _Bytes, wide: _Words, at: int, end: int, words: _Words, word: int) -> bool:
+def _is_stored_at(data: _Bytes, wide: _Words, at: int, end: int, words: _Words, word: int) -> bool:
     """Return whether a key equals the stored key of the same length at a place."""
     top = 0x7FFFFFFFFFFFFFFF
     while at + 8 <= end:
@@ -112,7 +112,7 @@ def _is_there(data: _Bytes, wide: _Words, at: int, end: int, words: _Words, word
 
 
 @piece
-def _sought(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table: KeyTable) -> int:
+def _find_or_add(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table: KeyTable) -> int:
     """Return the place of a key; add it if it is new."""
     top = 0x7FFFFFFFFFFFFFFF
     slots, store, words, used = table
@@ -122,7 +122,7 @@ def _sought(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table: KeyT
     while slots[slot & top] != 0:
         if slots[slot & top] >> 32 == tag:
             place: int = slots[slot & top] & 0xFFFFFFFF
-            if store[place & top] == head and _is_there(
+            if store[place & top] == head and _is_stored_at(
                 data, wide, at, end, words, place + used[3]
             ):
                 return place
@@ -147,7 +147,7 @@ def _sought(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table: KeyT
 
 
 @piece
-def _looked_up(
+def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
@@ -160,7 +160,7 @@ def _looked_up(
     shift = used[2]
     third = len(block) // 3
     for i in range(len(starts) - 1):
-        tag = _hashed(data, wide, starts[i & top], starts[(i + 1) & top])
+        tag = _hash(data, wide, starts[i & top], starts[(i + 1) & top])
         block[i & top] = tag
         prefetch(slots, (tag >> shift) & top)
     others = 0
@@ -225,15 +225,15 @@ def _count(
         need = used[1] + (starts[stop] - starts[done]) // 8 + 5 * third
         if (used[0] + third) * 2 > len(slots) or need > len(store):
             return done
-        _looked_up(data, wide, starts[done : stop + 1], slots, store, used, block)
+        _look_up(data, wide, starts[done : stop + 1], slots, store, used, block)
         for i in range(done, stop):
             if len(null) > 0 and null[i & top] != 0:
                 continue
             at = starts[i & top]
             end = starts[(i + 1) & top]
             place = block[(i - done + third) & top]
-            if place == 0 or not _is_there(data, wide, at, end, words, place + used[3]):
-                place = _sought(data, wide, at, end, block[(i - done) & top], table)
+            if place == 0 or not _is_stored_at(data, wide, at, end, words, place + used[3]):
+                place = _find_or_add(data, wide, at, end, block[(i - done) & top], table)
             records = times[i & top] if len(times) > 0 else 1
             store[(place + 1) & top] += records
             if used[3] > 2:
@@ -244,7 +244,7 @@ def _count(
 
 
 @kernel("void(int64[::1], int64[::1], int64)")
-def _slotted(old: _Longs, slots: _Longs, shift: int) -> None:
+def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
     """Fill empty slots with those of a smaller table."""
     mask = len(slots) - 1
     for i in range(len(old)):
@@ -256,7 +256,7 @@ def _slotted(old: _Longs, slots: _Longs, shift: int) -> None:
 
 
 @kernel("int64(int64[::1], int64, int64, int64[::1], int64[:,::1])")
-def _headed(
+def _read_heads(
     store: _Longs, head: int, place: int, places: _Longs, heads: NDArray[np.int64]
 ) -> int:  # fmt: skip
     """Write place, length, hash, records and bytes of each key from a place on.
@@ -275,7 +275,7 @@ def _headed(
 
 
 @kernel("void(int64[::1], int64, int64[::1], int64[::1], Array(int64, 1, 'A', aligned=False))")
-def _unpadded(places: _Longs, head: int, store: _Longs, starts: _Longs, out: _Longs) -> None:
+def _copy_keys(places: _Longs, head: int, store: _Longs, starts: _Longs, out: _Longs) -> None:
     """Copy some keys one after the other; each overwrites the padding zeros of the one before."""
     for i in range(len(places)):
         word = places[i] + head
@@ -402,7 +402,7 @@ class Distinct:
         if (known + _BLOCK) * 2 > len(self._slots):
             slots = np.zeros(4 * len(self._slots), np.int64)
             self._used[2] -= 2
-            _slotted(self._slots, slots, int(self._used[2]), work=self._work)
+            _move_slots(self._slots, slots, int(self._used[2]), work=self._work)
             self._slots = slots
         need = end + more // 8 + 5 * _BLOCK
         if need > len(self._store):
@@ -430,7 +430,7 @@ class Distinct:
 
     def _heads(self, place: int, count: int) -> tuple[_Longs, _Longs, int]:
         places, heads = np.empty(count, np.int64), np.empty((4, count), np.int64)
-        behind = _headed(self._store, self._head, place, places, heads, work=self._work)
+        behind = _read_heads(self._store, self._head, place, places, heads, work=self._work)
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
@@ -439,7 +439,7 @@ class Distinct:
         np.cumsum(lengths, out=starts[1:])
         data = np.zeros(int(starts[-1]) + 8, np.uint8)
         wide: _Longs = np.ndarray(len(data) - 7, "<i8", data, 0, (1,))
-        _unpadded(places, self._head, self._store, starts, wide, work=self._work)
+        _copy_keys(places, self._head, self._store, starts, wide, work=self._work)
         return data[: int(starts[-1])], starts
 
     def counted(self) -> KeysCounted:
