@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -390,20 +389,28 @@ def test_print_cuts_nothing(opened) -> None:
     assert cut == []
 
 
+def busy_seconds(session) -> float:
+    """Return the CPU time of the page's main thread, which does not count other processes' work."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+
+
 @pytest.mark.slow
 def test_a_thousand_groups_open_in_time(opened, tmp_path) -> None:
-    """Below 20 MB and 3 s; filter, sort and opening a group stay quick."""
+    """Below 20 MB and 3 s of CPU; filter, sort and opening a group stay quick."""
     out = published_run(tmp_path / "out", synthetic(1_000, rebalances=4, partitions=12))
     file = tmp_path / "report.html"
     publish_page(out, file)
     assert file.stat().st_size < 20_000_000
     page = opened(file=file)
-    loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
-    print(f"1,000 groups: {file.stat().st_size / 1e6:.1f} MB, loaded in {loaded:.0f} ms")
-    assert loaded < 3_000
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.reload()
+    loaded = busy_seconds(session)
+    print(f"1,000 groups: {file.stat().st_size / 1e6:.1f} MB, loaded in {loaded:.2f} s of CPU")
+    assert 0 < loaded < 3
     assert page.locator("#group-table tbody tr").count() == 1_000
-    begin = time.monotonic()
     page.fill("#filter", "service-0999")
     assert page.locator("#filtered").inner_text() == "1 group matches"
     show(page, "service-0999")
-    assert time.monotonic() - begin < 3
+    assert busy_seconds(session) - loaded < 3
