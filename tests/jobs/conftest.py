@@ -9,12 +9,25 @@ from types import SimpleNamespace
 import pytest
 from tests.support.captured import SAMPLE
 
+from partage import kernels
+
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[object]:
+def compiled() -> None:
+    """Compile every kernel of the package, so that Spark's workers find it in Numba's cache.
+
+    In a fresh clone each worker would otherwise compile the same kernels at the same time.
+    """
+    for one in tuple(kernels._all):
+        if one.interpreted.__module__.startswith("partage."):
+            one.compile()
+
+
+@pytest.fixture(scope="session")
+def spark(compiled: None) -> Iterator[object]:
     from partage.jobs.spark.session import session
 
     with session(brief=True) as running:
