@@ -15,7 +15,7 @@ OUT ?= demo-out
 # The version that `make same` compares with, a tag or a commit: the last one before the renames (tag before-house).
 BASE ?= f79072d13ec0e1c9661bf2b89ad649ff3132cc34
 
-.PHONY: help demo test lint types bench docs parity fuzz soak same jvm wheel lock clean java run-env test-env docs-env
+.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak same jvm wheel lock clean java run-env test-env unit-env coverage-env docs-env
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,13 @@ demo: run-env ## replay the recorded history of a real cluster on Spark, open th
 
 test: test-env ## a sample of every tier: unit, property, parity, fuzz, pipeline, cli, browser, architecture, doctests
 	@$(PYTEST) --numprocesses $(JOBS) --dist loadscope --no-loadscope-reorder $(ARGS)
+
+unit: unit-env ## unit and property tests, without Java, Spark and brokers
+	@$(PYTEST) tests/unit tests/property --numprocesses $(JOBS) --dist loadscope $(ARGS)
+
+coverage: coverage-env ## branch coverage of the unit tier, kernels interpreted
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest tests/unit tests/property $(ARGS)
+	@$(BIN)/python -m coverage report --skip-covered
 
 lint: test-env ## ruff: all rules, and the format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -71,6 +78,12 @@ run-env: java
 
 test-env: java
 	@tools/setup.sh test
+
+unit-env:
+	@tools/setup.sh unit
+
+coverage-env:
+	@tools/setup.sh coverage
 
 docs-env:
 	@tools/setup.sh docs

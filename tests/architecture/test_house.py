@@ -200,3 +200,25 @@ def test_sphinx_mocks_what_the_docs_environment_lacks() -> None:
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 imported.add((node.module or "").partition(".")[0])
     assert imported - installed - mocked == set()
+
+
+def test_the_workflow_runs_every_claimed_python_version() -> None:
+    """The workflow's unit tier runs on each version of the classifiers, and from the lowest allowed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [re.search(r"Python :: (3\.\d+)$", one) for one in project["classifiers"]]
+    claimed = {found[1] for found in named if found}
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    listed = re.search(r"python: \[(.*)\]", workflow)
+    assert listed
+    versions = re.findall(r'"([\d.]+)"', listed[1])
+    assert claimed <= set(versions)
+    assert f">={versions[0]}" == project["requires-python"]
+
+
+def test_the_verbs_of_the_workflow_exist() -> None:
+    """Each `make` verb that the workflow runs is in the Makefile."""
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    verbs = set(re.findall(r"run: make (\S+)", workflow))
+    assert {"unit", "wheel", "docs"} <= verbs
+    makefile = (ROOT / "Makefile").read_text()
+    assert not [one for one in verbs if not re.search(rf"^{one}:", makefile, re.MULTILINE)]
