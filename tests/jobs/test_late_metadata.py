@@ -13,7 +13,7 @@ from partage.runs.published_run import read_table
 
 def test_a_state_after_the_log_is_no_worse_than_none(spark, tmp_path: Path) -> None:
     """As many plans agree as with no metadata at all, and no breach is counted."""
-    table = records().slice(0, 25_000)
+    table = records().slice(0, 40_000)
     agreed, runs = {}, {}
     for name in ("none", "late"):
         folder = capture(tmp_path / name, table)

@@ -285,9 +285,9 @@ def test_raw_commits(spark, tmp_path: Path) -> None:
 
 def test_however_the_capture_is_cut_the_tables_are_the_same(spark, tmp_path: Path) -> None:
     """Other runs, over the same records in other files, in any order there, give equal tables."""
-    some = records().slice(0, 12_000)
+    some = records().slice(0, 25_000)
     whole = capture(tmp_path / "c", some)
-    cut = in_parts(tmp_path, [(0, 5_000), (5_000, 1), (5_001, 6_999)])
+    cut = in_parts(tmp_path, [(0, 9_000), (9_000, 1), (9_001, 15_999)])
     mixed = capture(tmp_path / "mixed", some)
     (mixed / "consumer_offsets.parquet").unlink()
     (mixed / "consumer_offsets.parquet").mkdir()
