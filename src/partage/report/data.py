@@ -47,7 +47,7 @@ _USED: dict[str, tuple[str, ...]] = {
         "status", "claimed", "agrees", "counts", *(name for name, _, _ in REPLAY_COLUMNS),
     ),
     "members": (
-        "group", "incarnation", "generation", "instance", "client_id", "client_host",
+        "group", "incarnation", "generation", "member", "instance", "client_id", "client_host",
         "session_timeout_ms", "rebalance_timeout_ms",
     ),
     "ownership": (

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
     from partage.runs.published_run import PublishedRun
 
-__all__ = ["MAX_DETAILS", "MAX_ROWS", "Owned", "columns_of", "details", "draw_timeline"]
+__all__ = [
+    "MAX_DETAILS",
+    "MAX_ROWS",
+    "Owned",
+    "columns_of",
+    "details",
+    "draw_timeline",
+    "member_labels",
+]
 
 #: Groups with details.
 MAX_DETAILS = 1_000
@@ -89,6 +97,9 @@ def details(folder: PublishedRun, run: Run) -> Iterator[tuple[GroupFigures, dict
     replays = load_table(folder, "replays", names)
     rebalances = _Slices(_with_costs(load_table(folder, "rebalances"), replays))
     owned = _Slices(load_table(folder, "ownership").sort_by("group"))
+    labels = member_labels(
+        load_table(folder, "members", ["group", "member", "instance", "client_id", "client_host"])
+    )
     each = max(5, min(MAX_STEPS, MAX_STEPS_IN_ALL // max(len(groups), 1)))
     kept = {g.name: _listed(rebalances.of(g.name), each) for g in groups}
     worst = {name: _worst(rows) for name, rows in kept.items()}
@@ -106,7 +117,10 @@ def details(folder: PublishedRun, run: Run) -> Iterator[tuple[GroupFigures, dict
             {
                 "first": first,
                 "last": last,
-                "owners": list(ownership.owners),
+                "owners": columns_of(
+                    {"name": name, "label": labels.get((group.name, name), name)}
+                    for name in ownership.owners
+                ),
                 **draw_timeline(ownership, first, last, budget),
                 "partitions": len(ownership.partitions),
                 "gaps": columns_of(
@@ -122,6 +136,21 @@ def details(folder: PublishedRun, run: Run) -> Iterator[tuple[GroupFigures, dict
                 "storms": columns_of(_storms(rows)),
             },
         )
+
+
+def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
+    """Return (group, instance id or member id) -> client id and host, as a person knows them.
+
+    A static member is labelled with its instance id as well.
+    """
+    columns = ["group", "member", "instance", "client_id", "client_host"]
+    found = {}
+    for row in members.group_by(columns).aggregate([]).to_pylist():
+        client = f"{row['client_id'] or ''} {row['client_host'] or ''}".strip()
+        name = row["instance"] or row["member"]
+        label = f"{row['instance']} ({client})" if row["instance"] and client else client
+        found[row["group"], name] = label or name
+    return found
 
 
 class _Slices:

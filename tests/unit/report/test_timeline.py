@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from partage.report.group_details import MAX_ROWS, Owned, draw_timeline
+from partage.report.group_details import MAX_ROWS, Owned, draw_timeline, member_labels
 
 
 def owned(*intervals, partitions: int) -> Owned:
@@ -85,3 +86,15 @@ def test_nothing_owned_is_no_drawing() -> None:
     empty = np.zeros(0, np.int64)
     found = draw_timeline(Owned(empty, empty, empty, empty, [], []), 0, 10, 100)
     assert (rows(found), boxes(found)) == ([], [])
+
+
+def test_members_are_named_by_client_and_host() -> None:
+    """A member has its client id and host; a static member its instance id in front of them."""
+    members = pa.table({
+        "group": ["g", "g", "g"], "member": ["c-1-uuid", "c-1-uuid", "c-2-uuid"],
+        "instance": [None, None, "i-2"], "client_id": ["c-1", "c-1", "c-2"],
+        "client_host": ["/10.0.0.1", "/10.0.0.1", "/10.0.0.2"],
+    })  # fmt: skip
+    assert member_labels(members) == {
+        ("g", "c-1-uuid"): "c-1 /10.0.0.1", ("g", "i-2"): "i-2 (c-2 /10.0.0.2)",
+    }  # fmt: skip

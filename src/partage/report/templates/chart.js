@@ -78,6 +78,7 @@
     const marks = marksOf(data, box.clientWidth - left);
     const marked = marks.map((mark) => [mark.from, 0]);
     const boxes = partage.records(data.boxes);
+    const owners = partage.records(data.owners);
     const renderItem = (params, api) => {
       const { row, start, end, owner, share } = boxes[params.dataIndex];
       const a = api.coord([data.first + start, row]);
@@ -147,7 +148,7 @@
               `${partage.clock(data.first + from, 0)} to ${partage.clock(data.first + to, 0)} UTC: owners unknown`);
           }
           const { row, start, end, owner, share } = boxes[at.dataIndex];
-          return tip(rowName(rows[row]), `${partage.short(owner)} ${data.owners[owner]}`,
+          return tip(rowName(rows[row]), `${partage.short(owner)} ${owners[owner].label}`,
             `${partage.clock(data.first + start, 0)} to ${partage.clock(data.first + end, 0)} UTC`,
             data.exact ? "" : `owns ${share} % of these partitions in this time, the most of all members`);
         },

@@ -61,6 +61,7 @@
   const worst = (data) => data.worst.map((one) => {
     const members = records(one.members);
     const cheapest = records(one.cheapest);
+    const owners = records(data.owners);
     const most = Math.max(1, ...members.map((m) => m.before + m.gained));
     return h("article", { class: "card change" },
       h("h4", {}, `Generation ${one.generation}, ${partage.clock(one.time_ms, 0)} UTC`),
@@ -68,7 +69,7 @@
       members.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Members before and after generation ${one.generation}` },
         h("table", {}, heads([text("Member"), number("before"), number("after"), number("lost"), number("gained"), text("")]),
           h("tbody", {}, members.map((m) => h("tr", {},
-            h("th", { scope: "row" }, h("b", {}, partage.short(m.owner)), " ", h("bdi", {}, data.owners[m.owner])),
+            h("th", { scope: "row" }, h("b", {}, partage.short(m.owner)), " ", h("bdi", {}, owners[m.owner].label)),
             cell(shown(m.before), m.before), cell(shown(m.after), m.after),
             cell(m.lost ? `−${m.lost}` : "", m.lost), cell(m.gained ? `+${m.gained}` : "", m.gained),
             h("td", { class: "barcell" }, partsOf(m.before, m.gained, m.lost, most))))))) : null,
@@ -97,12 +98,15 @@
 
   const legend = (data) => {
     const kinds = [...new Set(records(data.steps).map((s) => s.cause))];
-    const owners = data.owners.map((name, i) => h("li", {}, h("b", {}, partage.short(i)), " ", h("bdi", {}, name)));
+    // The client id and host are what a person knows; the member id is unfolded.
+    const owners = records(data.owners).map(({ name, label }, i) => h("li", {}, label === name
+      ? [h("b", {}, partage.short(i)), " ", h("bdi", {}, name)]
+      : h("details", {}, h("summary", {}, h("b", {}, partage.short(i)), " ", h("bdi", {}, label)), h("bdi", {}, name))));
     return [
       h("p", { class: "key soft" }, kinds.map((k) => h("span", {}, h("b", { class: "letter" }, partage.letter(k)), ` ${cause(k)}`)),
         h("span", {}, "number: several rebalances"), data.exact ? null : h("span", {}, "+ and paler: other members own parts of it"),
         records(data.gaps).length ? h("span", {}, "hatched: generations missing from the log, owners unknown") : null),
-      h("details", { class: "more", open: data.owners.length <= 8 ? "" : null }, h("summary", {}, `${data.owners.length} members`),
+      h("details", { class: "more", open: owners.length <= 8 ? "" : null }, h("summary", {}, `${owners.length} members`),
         h("ul", { class: "members" }, owners)),
     ];
   };
