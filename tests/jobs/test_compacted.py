@@ -31,7 +31,7 @@ def test_a_compacted_log_cannot_tell_what_rebalances_cost(spark, tmp_path: Path)
     run = read_run(out)
     assert 0 < run.in_log < 0.2 * run.known
     page = render(run)
-    head = page[page.index("<header>") : page.index('<div class="first">')]
+    head = page[page.index("<header>") : page.index('<section class="panel"')]
     terminal = "\n".join(str(part) for part in summary(run) if isinstance(part, Text))
     found = json.loads(json.dumps(json_document(run)))
     for text in (head, terminal, f"{found['headline']} {found['lead']}"):
