@@ -469,7 +469,7 @@ class CaptureWriter:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Raise disk errors with the folder's name, and never write there again after one."""
+        """Name the folder in disk errors, and stop all later writes after the first one."""
         try:
             with name_folder_in_errors(self.folder):
                 yield

@@ -147,7 +147,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         return plan
 
     def _settings(self) -> dict[str, object]:
-        """Return settings from the app: its tables now, since programs may declare them late."""
+        """Return the settings of the app, read now because programs may declare tables late."""
         tables = [one for one in self._table_manager.data.values() if one.is_global]
         copied = [
             one for one in tables if one.synchronize_all_active_partitions or one.use_partitioner

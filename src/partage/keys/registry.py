@@ -37,7 +37,7 @@ def partitioners() -> tuple[str, ...]:
 
 
 def by_key() -> tuple[str, ...]:
-    """Return the names of the partitioners for which a key decides.
+    """Return the names of the partitioners that place a record by its key.
 
     >>> "java:roundrobin" in by_key(), "sarama:hash" in by_key()
     (False, True)

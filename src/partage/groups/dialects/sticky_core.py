@@ -196,7 +196,7 @@ class GeneralAssignment(ABC):
         return sum((2 * i - last) * load for i, load in enumerate(loads))
 
     def _loads(self) -> list[int]:
-        """Return the loads that count in the score."""
+        """Return the loads of the members whose differences make up the balance score."""
         return [self._queue.load[m] for m in self._queue]
 
     # --- endless loops ---

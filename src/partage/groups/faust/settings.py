@@ -102,7 +102,7 @@ class SeededSettings(FaustSettings):
     seed: int = 0
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Return the settings changed by ``config``; see `FaustSettings.with_config`."""
+        """Return a copy with the values of ``config``, the seed included."""
         settings = super().with_config(config)
         if SEED in config:
             seed = _parse_whole_number(SEED, config[SEED], _MAX_SEED)

@@ -267,7 +267,7 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
 
 
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
-    """Return place by row of promised, unclaimed partitions whose member is present."""
+    """Return the member promised to each unclaimed partition, if it is present: row to place."""
     if not isinstance(memory, Promises):
         return {}
     place = np.empty(canonical.members, np.int64)

@@ -74,7 +74,7 @@ class InputColumns:
 
 
 def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
-    """Return a column's type, or None if there is none; a name goes before a path.
+    """Return the type of a column, or None; a whole name is preferred to a path into a struct.
 
     >>> import pyarrow as pa
     >>> column_type(pa.schema({"meta": pa.struct({"tenant": pa.string()})}), "meta.tenant")

@@ -92,7 +92,7 @@ class LocalJob:
         return pa.Table.from_batches(found + [row for row in merged if not is_block(row)])
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return `loads_at` over the keys that the last `summaries` kept."""
+        """Return the loads (`loads_at`) of the keys that the last call of `summaries` kept."""
         return partial(self._loads, tuple(self._kept))
 
     def _loads(self, kept: tuple[pa.RecordBatch, ...], job: KeyJob, counts: range) -> pa.Table:
@@ -223,7 +223,7 @@ class SparkJob:
         return rows.where(f"kind <> {int(RowKind.KEYS)}").toArrow()
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return `loads_at` over the keys that the last `summaries` kept."""
+        """Return the loads (`loads_at`) of the keys that the last call of `summaries` kept."""
         if self._rows is None:
             raise RuntimeError("no keys were kept")
         return partial(_loads, self._rows.where(f"kind = {int(RowKind.KEYS)}"))

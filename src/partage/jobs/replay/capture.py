@@ -457,7 +457,7 @@ class _Folder:
                 return
 
     def _records(self, manifest: Manifest | None) -> SparkTable:
-        """Return the table of the records: of the parts that the manifest counts, where it does."""
+        """Return the table of the records, limited to the manifest's parts if there is one."""
         records = f"{self._address}/{_RECORDS}"
         if self._is_folder and self._exists(records):
             if manifest is None:

@@ -183,7 +183,7 @@ def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _seen_task(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield, in a worker, what records before a time show, and when they first show it."""
+    """Yield, in a worker, the partitions that records before a time show, with the first time."""
     import pyarrow as pa
 
     first: dict[tuple[str, int], int] = {}

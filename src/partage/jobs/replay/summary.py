@@ -64,7 +64,7 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
 
 
 def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return how much of the history the log still has."""
+    """Return which share of the history, and which times of it, the log still contains."""
     tally = done.tally
     before = sum(g["missing_before"] for g in groups)
     within = sum(g["missing_within"] for g in groups)

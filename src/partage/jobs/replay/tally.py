@@ -52,7 +52,7 @@ class Strand(NamedTuple):
 
 
 def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
-    """Return the strands of some records of one log partition, in its order.
+    """Return the strands (`Strand`) of some records of one log partition, in log order.
 
     >>> [one.records for one in find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))]
     [2, 1, 1]

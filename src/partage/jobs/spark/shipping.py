@@ -49,7 +49,7 @@ def _archive() -> Path:
 
 
 def is_local(master: str) -> bool:
-    """Return whether executors are threads of this process.
+    """Return whether a Spark master URL is local, so that executors are threads of this process.
 
     >>> is_local("local[*]"), is_local("local-cluster[2,1,2048]")
     (True, False)
