@@ -302,7 +302,7 @@ def test_a_group_without_anything_known_says_so(opened) -> None:
     """No ownership, no replay, no costs: no drawing, no error."""
     page = opened()
     page.locator("#group-table tbody a").filter(has_text="bare").first.click()
-    assert page.locator("#group h2").inner_text() == "bare"
+    page.locator("#group h2").get_by_text("bare", exact=True).wait_for()
     assert page.locator("#group .chart").count() == 0
     assert "unknown" in page.locator("#group").inner_text()
 

@@ -15,6 +15,7 @@ from tests.support.captures import capture, records
 
 from partage.errors import InvalidCaptureError, InvalidConfigError, SparkFailedError
 from partage.jobs.spark.failures import job_errors, jvm_errors
+from partage.jobs.spark.session import _remembered_interrupt
 
 PROC = Path("/proc")
 needs_proc = pytest.mark.skipif(not PROC.is_dir(), reason="no /proc to find processes in")
@@ -76,6 +77,17 @@ def test_ctrl_c_while_spark_starts(tmp_path) -> None:
     """Exit code 130 and one word; the JVM that was starting does not outlive us."""
     code, said, _ = _ended_by(tmp_path, "starting Spark", lambda pid: os.kill(pid, signal.SIGINT))
     assert (code, said) == (130, ["interrupted"])
+
+
+def test_ctrl_c_that_spark_swallows_ends_the_start() -> None:
+    """An interrupt whose exception is lost inside the block is raised at its end."""
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), _remembered_interrupt(), suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    with _remembered_interrupt():
+        pass
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @needs_proc
