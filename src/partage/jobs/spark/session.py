@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -29,8 +27,6 @@ from partage.jobs.spark.failures import java_message
 from partage.jobs.spark.shipping import ship_package
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -209,9 +205,8 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
             raise _start_error(java_message(e) or str(e), master, asked) from None
     with TemporaryFile() as log:
         try:
-            with _remembered_interrupt():
-                gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]  # py4j has no types
-                return _silence(SparkContext(conf=conf, gateway=gateway))
+            gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]  # py4j has no types
+            return _silence(SparkContext(conf=conf, gateway=gateway))
         except KeyboardInterrupt as e:
             _kill_launching_jvm(e)
             raise
@@ -246,33 +241,6 @@ def _silence(context: SparkContext) -> SparkContext:
     server = context._accumulatorServer  # noqa: SLF001 - there is no public way
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # silenced on purpose
     return context
-
-
-@contextmanager
-def _remembered_interrupt() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the end of the block if Ctrl-C in it had no effect.
-
-    Python drops an exception that a signal handler raises while an object is finalized.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or handler is not signal.default_int_handler:
-        yield
-        return
-    pressed = threading.Event()
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        pressed.set()
-        signal.default_int_handler(number, frame)
-
-    signal.signal(signal.SIGINT, remember)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) is remember:  # Spark installs a handler of its own
-            signal.signal(signal.SIGINT, handler)
-    if pressed.is_set():
-        raise KeyboardInterrupt
 
 
 def _kill_launching_jvm(error: BaseException) -> None:
