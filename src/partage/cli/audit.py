@@ -303,7 +303,7 @@ def findings(t: TopicAudit) -> list[str]:
                      f"partitions, and no partitioner explains why: {text}. Does a producer name "
                      "the partition, or go round robin whatever the key?")  # fmt: skip
     if t.sampled > 1:
-        lines.append(f"{t.topic}: so many keys that one in {t.sampled:,} was looked at")
+        lines.append(f"{t.topic}: a sample of its keys was audited, one in {t.sampled:,}")
     return lines
 
 

@@ -35,7 +35,7 @@ def decode(
     ] = None,
     group: GroupPatterns = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many lines.",
+        int | None, typer.Option("--limit", "-n", min=0, help="Number of lines to print.",
                                  show_default=False)
     ] = None,
 ) -> None:  # fmt: skip

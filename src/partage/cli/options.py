@@ -138,8 +138,8 @@ class ClusterOptions(OptionGroup):
     command_config: Annotated[
         Path | None,
         typer.Option("--command-config", metavar="FILE", show_default=False,
-                     help="Client properties: security.protocol, sasl.*, ssl.*, as Kafka's own "
-                     "tools take."),
+                     help="Client properties, as Kafka's own tools take them: security.protocol, "
+                     "and those of sasl and ssl."),
     ] = None  # fmt: skip
     properties: Annotated[
         list[str] | None,

@@ -54,7 +54,7 @@ def place(
     ] = None,
     add: Annotated[
         bool,
-        typer.Option("--add", help="The topic exists: place so many partitions in addition."),
+        typer.Option("--add", help="Number of partitions to add to an existing topic."),
     ] = False,
     strategy: Annotated[
         str, strategy_option("striped (KRaft, the default), rack-aware or rack-unaware (3.9).")

@@ -28,7 +28,7 @@ __all__ = ["reassign"]
 
 reassign = typer.Typer(
     no_args_is_help=True,
-    help="Move replicas: balance, add, drain or replace brokers, another factor, racks, leaders.",
+    help="Move replicas: balance, add, drain or replace brokers; change factor, racks or leaders.",
 )
 
 Source = Annotated[
@@ -55,13 +55,13 @@ class SizeOptions(OptionGroup):
     write_load: Annotated[
         float | None,
         typer.Option("--write-load", metavar="SECONDS", show_default=False,
-                     help="Measure it: what partitions of a running cluster grow by in so long."),
+                     help="Seconds in which to measure the write load of a running cluster."),
     ] = None  # fmt: skip
     log_dirs_before: Annotated[
         Path | None,
         typer.Option("--log-dirs-before", metavar="FILE", show_default=False,
-                     help="As --log-dirs, printed --write-load SECONDS earlier: what grew is "
-                     "load."),
+                     help="Output of --log-dirs, --write-load SECONDS earlier; the growth is "
+                     "the load."),
     ] = None  # fmt: skip
 
     def read(
@@ -83,7 +83,7 @@ class SizeOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(OptionGroup):
-    """Topics that are left out, and how far from its share a broker, rack or disk may be."""
+    """Topics that are left out, and tolerances of brokers, racks and disks."""
 
     exclude: Annotated[
         list[str] | None,
@@ -93,9 +93,9 @@ class LimitOptions(OptionGroup):
     tolerance: Annotated[
         list[str] | None,
         typer.Option("--tolerance", metavar="KIND=FRACTION", show_default=False,
-                     help="Allowed distance of a broker from its share of replicas, leaders, bytes "
-                     "or load; of a rack: rack-bytes, ...; of a disk: disk-bytes; repeatable. "
-                     "Without it 0, 0, 0.1, 0.1; of racks 0, 0, 0.05, 0.05; of disks 0.1."),
+                     help="Allowed distance from the even share; repeatable. KIND is replicas, "
+                     "leaders, bytes or load of a broker (default 0, 0, 0.1, 0.1), the same with "
+                     "rack- of a rack (0, 0, 0.05, 0.05), or disk-bytes (0.1)."),
     ] = None  # fmt: skip
 
     def limits(self, pin: list[str] | None = None) -> PlanLimits:
@@ -160,11 +160,10 @@ class CopyOptions(ResultOptions):
     throttle: Annotated[
         int | None,
         typer.Option("--throttle", metavar="BYTES/S", show_default=False,
-                     help="Of each broker, as Kafka's own option: estimates the time."),
+                     help="Rate limit of each broker, as in Kafka's own tool; the plan then "
+                     "estimates its duration."),
     ] = None  # fmt: skip
-    no_proof: Annotated[bool, typer.Option("--no-proof", help="Do not look for lower bounds.")] = (
-        False
-    )
+    no_proof: Annotated[bool, typer.Option("--no-proof", help="Skip the lower bounds.")] = False
 
 
 def _compiling() -> Callable[[str], None]:
@@ -231,7 +230,7 @@ def _add_broker(
     source: Source = None, *, broker: Ids, cluster: ClusterOptions, sizes: SizeOptions,
     limits: PinnedLimitOptions, result: CopyOptions,
 ) -> None:  # fmt: skip
-    """Fill new brokers: replicas move to them, and between others not at all."""
+    """Fill new brokers: replicas move to them only."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, excluded=limits.exclude)
@@ -242,7 +241,7 @@ def _drain_broker(
     source: Source = None, *, broker: Ids, cluster: ClusterOptions, sizes: SizeOptions,
     limits: LimitOptions, result: CopyOptions,
 ) -> None:  # fmt: skip
-    """Empty brokers: all that they hold moves, nothing else does. They may be down already."""
+    """Empty brokers: only their replicas move. The brokers may be down."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, gone=tuple(broker), excluded=limits.exclude)
@@ -260,7 +259,7 @@ def _replace_broker(
     sizes: SizeOptions,
     result: CopyOptions,
 ) -> None:
-    """One broker takes over each replica of another, in its place."""
+    """Replace a broker: the new one takes over each replica of the old one."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, gone=(old,))
@@ -277,7 +276,7 @@ def _change_rf(
     limits: LimitOptions,
     result: CopyOptions,
 ) -> None:
-    """Another replication factor: replicas are added or left out, none moves."""
+    """Change the replication factor: replicas are added or removed, none moves."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, excluded=limits.exclude)
@@ -288,7 +287,7 @@ def _fix_racks(
     source: Source = None, *, cluster: ClusterOptions, sizes: SizeOptions,
     limits: PinnedLimitOptions, result: CopyOptions,
 ) -> None:  # fmt: skip
-    """Move what breaks the rack rule, and nothing else."""
+    """Move only the replicas that break the rack rule."""
     from partage.replicas import tasks
 
     read = sizes.read(source, cluster, excluded=limits.exclude)

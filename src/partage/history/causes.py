@@ -49,14 +49,14 @@ _SILENT_INTERVALS = 4
 _LEAST_SILENCE_MS = 5_000
 #: Time between a member's last request and the record of the generation that it took part in.
 _SYNC_DELAY_MS = 1_000
-#: Clients that commit in the background may commit so long after their last poll.
+#: Longest time after its last poll in which a client with background commits may commit.
 _LATE_COMMIT_MS = 500
 #: A dead broker is missed, and its partitions get a new leader, within this time
 #: (``broker.session.timeout.ms`` and the load of the group's partition).
 _FAILOVER_MS = 10_000
 #: Members that a group loses in one rebalance if its coordinator is at fault.
 _LOST_AT_ONCE = 2
-#: Probabilities of a label that is not proven, as counted in recordings with the clients' own log.
+#: Assumed probabilities of a label that is not proven; they are constants, not a calibration.
 _LIKELY, _SAME_NAME, _EVEN = 0.9, 0.7, 0.5
 _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 

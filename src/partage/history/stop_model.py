@@ -62,16 +62,18 @@ DEFAULT_COMMIT_MS = 5_000
 #: Share of members whose partitions are idle, so that they commit nothing, and the length of such
 #: a silence in commit intervals.
 _IDLE, _LONG_IDLE = 0.1, 20.0
-#: How much more likely a member that stopped polling is than idle partitions, after so long.
+#: Likelihood ratio of a stalled poll loop to idle partitions, after a silence of
+#: max.poll.interval.ms.
 _STALLS = 4.0
-#: A silence of this share of max.poll.interval.ms may be one of it: some commits are late.
+#: Share of max.poll.interval.ms from which a silence counts as a poll timeout: commits may be
+#: late.
 _NEARLY = 0.9
 #: Time from a record to the member's callback, or from its request to the record: mean, standard
 #: deviation, and the longest that is usual.
 _LATENCY_MS, _LATENCY_DEVIATION_MS, _LONGEST_LATENCY_MS = 30.0, 40.0, 250.0
 #: The same for the consumer protocol (KIP-848): the answer to a heartbeat waits for the next poll.
 _POLL_LATENCY_MS, _POLL_DEVIATION_MS, _LONGEST_POLL_MS = 130.0, 150.0, 750.0
-#: A member commits before it revokes partitions, which takes it so much longer.
+#: Additional time of a revocation: the member commits first.
 _COMMIT_LATENCY_MS = 70.0
 #: Half of an 80 % interval in standard deviations; 1.28 for a normal distribution, more for the
 #: heavy tails of busy machines.
@@ -356,7 +358,7 @@ class StopSum:
     most: float = 0.0
 
     def add(self, start: Instant, end: Instant, apart_ms: float = 0.0) -> None:
-        """Add one partition's stop, without the time in which nobody could read it."""
+        """Add one partition's stop, without the time that had no consumer."""
         length = max(0.0, end.mean - start.mean - apart_ms)
         self.mean += length
         self.deviation += sqrt(start.variance + end.variance)

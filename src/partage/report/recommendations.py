@@ -2,8 +2,8 @@
 
 The first recommendation is the one with the largest gain at the best confidence: settings whose
 gain was simulated, then changes with evidence in the log, then to keep the strategy. The log has
-session and rebalance timeouts, strategies and instance ids of members; a setting that it does not
-have is called so.
+session and rebalance timeouts, strategies and instance ids of members. Other settings are shown as
+"not in the log".
 """
 
 from __future__ import annotations

@@ -41,9 +41,8 @@ class Faust(FaustStrategy):
     ``faust:copartitioned`` differs.
 
     Members' previous partitions are in their user data (JSON); without user data, their owned
-    partitions count. A member whose user data cannot be read counts as a new one, with a
-    warning; Faust's own leader fails there. Where Faust's class raises, `PeerAssignorError` is
-    raised.
+    partitions count. A member whose user data cannot be read counts as a new one, with a warning;
+    Faust's own leader fails there. Where Faust's class raises, `PeerAssignorError` is raised.
     Topics that are now assigned together may have had different owners. Faust then takes the
     previous partitions of a topic that its hash seed decides; this takes the first by name.
 

@@ -187,13 +187,11 @@ class PairCounter:
     """Distinct (topic, key, partition) pairs of one worker; `add` tables, then take `rows`.
 
     A topic with very many keys is sampled by key: a key stays with all of its records, or not at
-    all, and
-    every worker keeps the same ones, so that pairs can still be joined afterwards.
+    all, and every worker keeps the same ones, so that pairs can still be joined afterwards.
 
-    Rows with a null key are keyless records, one by one, with ``place`` for their order.
-    ``level`` of a topic: one in 2**level of its keys is in the sample. Rows with a null partition
-    count
-    the records that were left out, those with a key (an empty one here) and those without.
+    Rows with a null key are keyless records, one by one, with ``place`` for their order. ``level``
+    of a topic: one in 2**level of its keys is in the sample. Rows with a null partition count the
+    records that were left out, those with a key (an empty one here) and those without.
     """
 
     _tables: list[Any] = field(default_factory=list)

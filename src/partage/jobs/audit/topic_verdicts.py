@@ -134,8 +134,7 @@ def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tup
     """Return partition counts that the writers may have used.
 
     Without metadata the last partitions may have no key: some counts above the highest partition
-    are
-    tried too, on a part of the keys, and what fits there on all of them.
+    are tried too, on a part of the keys, and what fits there on all of them.
     """
     if known:
         return known if highest < max(known) else (*known, highest + 1)

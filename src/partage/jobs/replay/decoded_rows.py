@@ -119,10 +119,8 @@ def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
     """Return columns of `OUT_COLUMNS` for runs of commits, many runs in a row.
 
     A row has the runs of one group between two of its records, as far as one task has read them;
-    commits
-    of one marker get a row of their own. ``value`` has their numbers, little-endian int64, run
-    after
-    run; ``topic`` has the names of their topics, a JSON list.
+    commits of one marker get a row of their own. ``value`` has their numbers, little-endian int64,
+    run after run; ``topic`` has the names of their topics, a JSON list.
 
     Args:
         made: the runs.

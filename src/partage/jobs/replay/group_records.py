@@ -5,10 +5,8 @@ decodes the others, and every record that is not plain: errors are always the en
 
 A block has records of one group and one log partition, in log order. Classic records are columns
 (`wire.columns.classic_groups`), cut down to the bytes that the columns point into; all other
-records are
-decoded values. The first row of a block carries it, and each row has the number of its record in
-the
-block, so that rows still sort among runs of commits.
+records are decoded values. The first row of a block carries it, and each row has the number of its
+record in the block, so that rows still sort among runs of commits.
 
 A block is a list of byte strings, each after its length (8 bytes, little-endian): first the other
 records, then the columns of some classic records, then those of the next ones.

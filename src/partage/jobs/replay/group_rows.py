@@ -312,8 +312,7 @@ class GroupRows:
     """Turns one group's records and runs of commits into rows of tables.
 
     Call `feed` with rows of the decode job in log order, then `finish`. In rows of ``rebalances``
-    the
-    columns about agreement stay empty: `jobs.replay.simulations` fills them in.
+    the columns about agreement stay empty: `jobs.replay.simulations` fills them in.
 
     Args:
         name: of the group.

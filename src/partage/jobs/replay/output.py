@@ -12,9 +12,8 @@ A task that Spark runs twice writes two files; only the one it returned is in th
 and the other is removed. A run that fails leaves no manifest, so no reader sees it.
 
 A run locks its file as long as the process lives. If the process is surely dead, the run was
-killed:
-its tables were never published, and the next run removes them. A file of another host whose lock
-proves nothing is left alone.
+killed: its tables were never published, and the next run removes them. A file of another host whose
+lock proves nothing is left alone.
 """
 
 from __future__ import annotations

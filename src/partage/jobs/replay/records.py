@@ -267,8 +267,7 @@ def sorted_records(spark: SparkSession, capture: Capture) -> DataFrame:
     """Return the same rows, each log partition sorted in one piece.
 
     Commits are reduced where they are read. If the files of a capture have a log partition's
-    records in
-    any order, as after Spark's own `repartition`, they are sorted before.
+    records in any order, as after Spark's own `repartition`, they are sorted before.
 
     Commits are reduced where they are read. Where the files of a capture have a log partition's
     records in any order, as after Spark's own `repartition`, they have to be put in order before.

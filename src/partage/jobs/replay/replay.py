@@ -132,10 +132,7 @@ def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
     """Lock the run; remove what dead runs left now, and what this run leaves when it ends.
 
     The lock is taken before the session starts, so that it is released after the session's end:
-    until
-    then tasks may still write.
-
-    Before the session starts, so that its end comes first: until then tasks may still write.
+    until then tasks may still write.
     """
     opened.enter_context(run_lock(run.out, run.id))
     for dead in remove_dead_locks(run.out):

@@ -179,8 +179,7 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
     """Return a new context whose JVM writes its messages to a file.
 
     What Spark and its workers print (greetings, broken pipes when a session ends) only matters if
-    Spark
-    does not start.
+    Spark does not start.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
@@ -247,8 +246,7 @@ def _kill_launching_jvm(error: BaseException) -> None:
     """Kill the JVM that was starting when the user pressed Ctrl-C.
 
     PySpark removes the file that the JVM would write its port into, and the JVM then waits forever.
-    Only
-    PySpark's stack frame has its `Popen`.
+    Only PySpark's stack frame has its `Popen`.
     """
     trace = error.__traceback__
     while trace is not None:

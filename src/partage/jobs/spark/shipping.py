@@ -31,8 +31,8 @@ def ship_package(context: SparkContext) -> bool:
     """Send this Partage to executors in other processes; return whether there are any.
 
     Nodes need Python with numpy, pyarrow and numba (the extra ``spark``), and both the capture and
-    the
-    output folder under the same path. Partage itself is sent, so that all nodes run one version.
+    the output folder under the same path. Partage itself is sent, so that all nodes run one
+    version.
     """
     if is_local(str(context.master)):
         return False
