@@ -286,6 +286,18 @@ def test_all_members_lost_with_their_coordinator_are_a_brokers_fault() -> None:
     assert [c.kind for c in causes_of(found, commits)] == ["expiry", "expiry"]
 
 
+@pytest.mark.parametrize("moved", [True, False])
+def test_an_evicted_member_that_rejoins_after_a_coordinators_move_was_alive(moved) -> None:
+    """It rejoins in the generation that evicts it: its heartbeats were lost with the coordinator."""
+    commits = committed((0, 0, 20_000), (1, 0, 39_000))
+    clusters = offsets_log((0, 1), (35_000, 2)) if moved else topics(t=2)
+    before = [member("a", (0,)), member("b", (1,))]
+    after = [member("a-2", (0,), client="a"), member("b", (1,))]
+    found = history((500, before), (40_000, after))
+    kinds = [c.kind for c in causes_of(found, commits, clusters)]
+    assert kinds == (["broker"] if moved else ["expiry", "join"])
+
+
 def test_a_member_that_rejoins_under_its_own_id_was_not_restarted() -> None:
     """Members of the consumer protocol choose their id, and a restarted process another one."""
     both = [member("a", (0,)), member("b", (1,))]
