@@ -20,7 +20,8 @@ __all__ = ["Recommendation", "Setting", "present_settings", "recommendations_for
 
 #: Evidence (rebalances or members) from which advice without a simulation has medium confidence.
 _MUCH_EVIDENCE = 3
-#: A simulated gain has high confidence if its lower end is at least this share of it.
+#: A simulated gain has medium confidence if its lower end is at least this share of it. None has
+#: more: no back-test has measured how often these intervals contain the true gain.
 _SURE_SHARE = 1 / 3
 _NOT_IN_LOG = "not in the log"
 _NONE = "no measurable difference"
@@ -60,7 +61,7 @@ class Recommendation:
         advice: the change, its evidence and its lines.
         gain: expected gain as text.
         gain_ps: partition-seconds to sort by; 0 if unknown.
-        confidence: high, medium or low; empty if nothing is to be changed.
+        confidence: medium or low; empty if nothing is to be changed.
         now: present values of the settings that it changes.
         risk, rollout: what can go wrong, and how to deploy it.
         verify: how to measure the effect afterwards.
@@ -123,7 +124,7 @@ def _confidence(group: GroupFigures, advice: Advice) -> str:
     if advice.rule == "as-it-is":
         return ""
     if advice.saves is not None:
-        return "high" if advice.saves.low >= _SURE_SHARE * advice.saves.best else "medium"
+        return "medium" if advice.saves.low >= _SURE_SHARE * advice.saves.best else "low"
     evidence = {
         "session-timeout": group.traits.returned, "late-polls": group.traits.late_polls,
         "static-members": sum(c.rebalances for c in group.causes if c.kind == "bounce"),
