@@ -22,6 +22,7 @@ from partage.kernels import (
     Int64s,
     ReadOnlyBytes,
     ReadOnlyInt64s,
+    inline_piece,
     kernel,
     piece,
 )
@@ -181,7 +182,7 @@ def _stop(data, at, end, width, compact, nullable):
     return stop if stop <= end else -1
 
 
-@piece
+@inline_piece
 def _code(data, at, stop, width, compact, names, like):
     """Return the code of what `_stop` accepted, probably ``like``; -1 for null."""
     size = _size(data, at, stop, width, compact)
@@ -219,13 +220,13 @@ def _end_of_member(data, at, end, layout):
     return _end_without_tags(data, at, end, compact)
 
 
-@piece
+@inline_piece
 def _column_of(members, like, column):
     """Return a column of member ``like``, -1 without such a member."""
     return -1 if like < 0 else members[like, column]
 
 
-@piece
+@inline_piece
 def _read_member(data, at, end, layout, code, like, tables):
     """Read a plain member into its columns; most are those of member ``like``."""
     compact, members, texts = layout == 3, tables.members, tables.texts
@@ -255,7 +256,7 @@ def _read_member(data, at, end, layout, code, like, tables):
     members[code, 8] = _code(data, at, stop, 4, compact, tables.assignments, alike)
 
 
-@piece
+@inline_piece
 def _is_full(tables):
     """Return whether a table of names is half full, or would be with one member more."""
     return (
@@ -264,7 +265,7 @@ def _is_full(tables):
     )  # fmt: skip
 
 
-@piece
+@inline_piece
 def _read_head(data, at, end, version, record, tables):
     """Read what precedes the members; return the position of their count, -1 if not plain."""
     compact, records, texts = version == 4, tables.records, tables.texts
@@ -291,7 +292,7 @@ def _read_head(data, at, end, version, record, tables):
     return at
 
 
-@piece
+@inline_piece
 def _read_members(data, at, end, version, count, likely, tables):
     """Read ``count`` members; return their end, -1 if one is not plain, -2 for want of room.
 
@@ -321,7 +322,7 @@ def _read_members(data, at, end, version, count, likely, tables):
     return at
 
 
-@piece
+@inline_piece
 def _read_record(data, at, end, tables):
     """Read one value; return its end, -1 if it is not plain, -2 for want of room."""
     if at + 2 > end:
@@ -396,7 +397,7 @@ def _count(data, at, end, least):
     return count if count >= 0 and count * least <= end - at - 4 else -1
 
 
-@piece
+@inline_piece
 def _read_topics(data, at, end, tables):
     """Read the topics of a subscription; return their end, -1 if odd, -2 for want of room."""
     count = _count(data, at, end, 2)
@@ -415,7 +416,7 @@ def _read_topics(data, at, end, tables):
     return at
 
 
-@piece
+@inline_piece
 def _read_pairs(data, at, end, tables):
     """Read topics with their partitions; return their end, -1 if odd, -2 for want of room."""
     counts, pairs = tables.counts, tables.pairs
@@ -445,7 +446,7 @@ def _read_pairs(data, at, end, tables):
     return at
 
 
-@piece
+@inline_piece
 def _read_user_data(data, at, end, payload, heads):
     """Read the position of user data; return their end, -1 if odd."""
     if at + 4 > end:
@@ -457,7 +458,7 @@ def _read_user_data(data, at, end, payload, heads):
     return stop if stop <= end else -1
 
 
-@piece
+@inline_piece
 def _read_later_fields(data, at, end, version, payload, tables):
     """Read what versions 1 to 3 added to a subscription; return its end, -1 or -2."""
     heads = tables.heads
@@ -478,7 +479,7 @@ def _read_later_fields(data, at, end, version, payload, tables):
     return at if at <= end else -1
 
 
-@piece
+@inline_piece
 def _read_payload(data, at, end, is_subscription, payload, tables):
     """Read one payload; return its end, -1 if it is odd, -2 for want of room.
 

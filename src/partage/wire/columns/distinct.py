@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import Int32s, Int64Rows, Int64s, kernel, piece
+from partage.kernels import Int32s, Int64Rows, Int64s, inline_piece, kernel, piece
 from partage.wire.columns import Bytes
 
 __all__ = [
@@ -149,7 +149,7 @@ def same_bytes(data, at, other, size):
     return True
 
 
-@piece
+@inline_piece
 def code_of(data, at, stop, names):
     """Return the code of the bytes in [at, stop): that of equal ones, else a new one."""
     slots, table = names.slots, names.table
@@ -170,7 +170,7 @@ def code_of(data, at, stop, names):
     return code
 
 
-@piece
+@inline_piece
 def is_code_of(data, at, stop, names, code):
     """Return whether the bytes in [at, stop) are those of ``code``; -1 is the code of none."""
     size = stop - at
@@ -179,7 +179,7 @@ def is_code_of(data, at, stop, names, code):
     return same_bytes(data, at, names.table[code, 1], size)
 
 
-@piece
+@inline_piece
 def code_like(data, at, stop, names, like):
     """Return `code_of`, where the bytes are probably those of code ``like`` (-1: unknown).
 
@@ -188,7 +188,7 @@ def code_like(data, at, stop, names, like):
     return like if is_code_of(data, at, stop, names, like) else code_of(data, at, stop, names)
 
 
-@piece
+@inline_piece
 def is_half_full(names, more):
     """Return whether a table is half full once it has ``more`` strings."""
     return 2 * (names.used[0] + more) >= len(names.slots)
