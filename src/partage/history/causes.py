@@ -100,7 +100,7 @@ class CauseFinder:
         self._clusters = clusters
         self._commits = commits
         self._timeout_ms = session_timeout_ms
-        self._faults = BrokerFaults(clusters, moves or {})
+        self._faults = BrokerFaults(clusters, {} if moves is None else moves)
 
     def note_alive(self, member: str, time_ms: int) -> None:
         """Record that a member of the new protocols acknowledged an assignment."""

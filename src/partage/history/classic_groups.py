@@ -93,6 +93,15 @@ class ClassicGroup:
         """The newest generation, while later records may still rewrite it."""
         return self._open
 
+    def deletion(self) -> LifecycleEvent | None:
+        """Return the deletion of the group if its newest record is a tombstone."""
+        tombstone = self._tombstone
+        if tombstone is None:
+            return None
+        number = self._last_number if self._last_number is not None else -1
+        at = (tombstone.position, tombstone.timestamp_ms)
+        return LifecycleEvent("deleted", self.incarnation, number, *at)
+
     def begin_incarnation(self) -> None:
         """Restart the numbering: the group was deleted while it had another protocol."""
         self.incarnation += 1

@@ -53,21 +53,41 @@ class ClusterHistory:
             _check_state(state, f"cluster.jsonl line {i + 1}")
         self._states = sorted(states, key=lambda s: s["ts_ms"])
         self.times: list[int] = [s["ts_ms"] for s in self._states]
-        self.index = self._number()
+        self._counts: dict[tuple[str, str | None], int] = {}
+        self.index = self._numbered(Index.of({}), self._states)
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
-    def _number(self) -> Index:
-        """Return the numbering of topics and partitions by first appearance."""
-        counts: dict[tuple[str, str | None], int] = {}
+    def _numbered(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
+        """Return the index with the topics and partitions of some states, by first appearance."""
         rows: list[tuple[str, str | None, int]] = []
-        for state in self._states:
+        for state in states:
             for name, topic in state["topics"].items():
                 count = max((p["p"] for p in topic["partitions"]), default=-1) + 1
                 key = (name, topic.get("id"))
-                if counts.get(key, -1) < count:
-                    counts[key] = count
+                if self._counts.get(key, -1) < count:
+                    self._counts[key] = count
                     rows.append((*key, count))
-        return Index.of({}).extended(rows)
+        return index.extended(rows) if rows else index
+
+    def append(self, state: Mapping[str, Any]) -> None:
+        """Add the newest state of a cluster that is being recorded; known numbers do not change.
+
+        Raises:
+            InvalidCaptureError: the state is malformed; names the field.
+
+        >>> history = ClusterHistory([])
+        >>> history.append({"ts_ms": 5, "brokers": [], "topics": {}})
+        >>> history.position_at(7)
+        0
+        """
+        _check_state(state, "the metadata")
+        self.index = self._numbered(self.index, [state])
+        self._states.append(state)
+        # A clock that is set back must not change the order of states.
+        self.times.append(max(state["ts_ms"], self.times[-1] if self.times else state["ts_ms"]))
+        self.state.cache_clear()
+        for name in ("broker_changes", "_coordinator_changes"):
+            self.__dict__.pop(name, None)
 
     def position_at(self, time_ms: int) -> int:
         """Return the position of the last state up to a time; -1 if all are later."""
@@ -194,19 +214,20 @@ class TopicNames:
 
     def __init__(self, clusters: ClusterHistory) -> None:
         self._clusters = clusters
-        #: Names by id from records, of ids that the metadata lacks.
+        #: Names by id from records, of ids that the metadata lacked.
         self.learnt: dict[str, str] = {}
-        index = clusters.index
-        self._names = {i: name for i, name in zip(index.ids, index.topics, strict=True) if i}
 
     def learn(self, topic_id: str, name: str) -> None:
         """Remember the name of a topic id from a record."""
-        if topic_id not in self._names:
-            self._names[topic_id] = self.learnt[topic_id] = name
+        if self._clusters.index.topic_by_id(topic_id) < 0:
+            self.learnt.setdefault(topic_id, name)
 
     def name_of(self, topic_id: str) -> str:
         """Return the name of a topic id; the id itself if unknown."""
-        return self._names.get(topic_id, topic_id)
+        number = self._clusters.index.topic_by_id(topic_id)
+        if number >= 0:
+            return self._clusters.index.topics[number]
+        return self.learnt.get(topic_id, topic_id)
 
     def id_of(self, name: str, time_ms: int) -> str | None:
         """Return the id that a topic had at a time; None if the cluster had no such topic."""

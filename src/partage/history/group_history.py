@@ -26,6 +26,7 @@ from partage.history.records import (
     parse_classic_state,
 )
 from partage.history.state_store import pack_state, unpack_state
+from partage.history.stop_model import UnreadEstimate
 from partage.history.unread import UnreadTracker
 
 __all__ = ["GroupHistory", "HistoryItem"]
@@ -65,7 +66,7 @@ class GroupHistory:
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
     ) -> None:
         self._clusters = clusters
-        self._moves = CoordinatorMoves(moves or {})
+        self._moves = CoordinatorMoves({} if moves is None else moves)
         self.topics = TopicNames(clusters)
         self._classic = ClassicGroup()
         self._epochs: EpochGroup | None = None
@@ -97,6 +98,44 @@ class GroupHistory:
         """Generations skipped between two in the log, and epochs without a trace in it."""
         epochs = self._epochs.state.missing if self._epochs is not None else 0
         return self._classic.missing_within + self._missing + epochs
+
+    @property
+    def opened(self) -> Generation | None:
+        """The newest generation by its record, with its causes; later records may rewrite it."""
+        return self._opened
+
+    def unread(self) -> UnreadEstimate | None:
+        """Return the unread time that the newest rebalance has ended so far.
+
+        None if generations before it are missing, as in `Generation.unread`.
+        """
+        found, before = self._opened, self._previous
+        if found is None or (before is None and found.gap_before):
+            return None
+        return self._unread.so_far()
+
+    def deletion(self) -> LifecycleEvent | None:
+        """Return the deletion of the group if its newest record is the tombstone of it.
+
+        The next record may still show that the group was migrated.
+        """
+        tombstone = self._tombstone
+        if tombstone is None:
+            return self._classic.deletion()
+        at = (self.incarnation, self._number, tombstone.position, tombstone.timestamp_ms)
+        return LifecycleEvent("deleted", *at)
+
+    def reader(self, topic: str, partition: int) -> str | None:
+        """Return the id of the member that reads a partition by its records; None without one."""
+        return self._unread.state.owner.get((topic, partition))
+
+    def committed(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return the newest committed offset and its time, by topic and partition."""
+        return {
+            pair: (state.last_offset, state.last_ms)
+            for pair, state in self._pauses.partitions.items()
+            if state.last_offset is not None and state.last_ms is not None
+        }
 
     def to_bytes(self) -> bytes:
         """Return the state as bytes, from which `from_bytes` resumes without a difference."""

@@ -70,6 +70,15 @@ class StormTracker(Generic[_Item]):
         if counts:
             self._mark(newest)
 
+    def is_ongoing(self, time_ms: int) -> bool:
+        """Return whether the newest rebalance is part of a storm whose window has not ended."""
+        newest = self._pending[-1] if self._pending else None
+        return (
+            newest is not None
+            and newest.storm is not None
+            and time_ms - newest.time_ms <= newest.window_ms
+        )
+
     def finish(self) -> Iterator[tuple[_Item, int | None]]:
         """Yield the remaining items."""
         while self._pending:

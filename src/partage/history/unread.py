@@ -147,10 +147,13 @@ class UnreadTracker:
 
     def estimate(self) -> UnreadEstimate:
         """Return the unread time that the rebalance ended which is complete now."""
-        state = self.state
-        found = sum_stops(state.sums.values(), state.no_consumer_ms)
-        state.sums, state.no_consumer_ms = {}, 0.0
+        found = self.so_far()
+        self.state.sums, self.state.no_consumer_ms = {}, 0.0
         return found
+
+    def so_far(self) -> UnreadEstimate:
+        """Return the unread time that the current rebalance has ended so far."""
+        return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     # -- rebalances ----------------------------------------------------------------------------
 

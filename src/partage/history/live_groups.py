@@ -1,0 +1,440 @@
+"""The histories of all groups while their log is being read: rebalances as they open and settle.
+
+`LiveGroups` takes batches in the order in which a live capture reads them, and metadata states
+as they are observed. An item waits for `HOLD_MS` before it is used, because metadata and leader
+epochs of that time may still explain it. Each group has a `GroupHistory`, so causes and unread
+times are those of a replay of the same capture, with these exceptions:
+
+* A replay corrects times of wrong clocks, and infers metadata of the time before the capture.
+* If a broker's clock is ahead, metadata of its future is not known yet.
+* A static member that restarts after its rebalance has settled adds to the replay's unread time.
+* In a compacted log a member's metadata may follow its target; a replay inserts it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from partage.history.clusters import ClusterHistory
+from partage.history.commits import Stretch
+from partage.history.events import (
+    Event,
+    Generation,
+    LifecycleEvent,
+    compare_states,
+    derive_events,
+)
+from partage.history.group_history import GroupHistory, HistoryItem
+from partage.history.live_log import LiveCommit, LiveDecoder, LogBatch
+from partage.history.pauses import stopped_partitions
+from partage.history.records import ClassicState, GroupRecord, MemberState, assigned_partitions
+from partage.history.stop_model import UnreadEstimate
+from partage.history.storms import StormTracker
+
+__all__ = [
+    "HOLD_MS",
+    "SETTLE_MS",
+    "GroupChange",
+    "LiveGroups",
+    "RebalanceOpened",
+    "RebalanceSettled",
+    "WatchEvent",
+    "WatchedGroup",
+]
+
+#: Wait before an item is used: the causes look at metadata up to this much later.
+HOLD_MS = 1_500
+#: Longest wait for commits of the partitions that a rebalance stopped.
+SETTLE_MS = 60_000
+#: Causes that do not count for a storm: no event of their own started these rebalances.
+_NO_EVENT = ("follow-up", "migration")
+
+_Pair = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceOpened:
+    """A rebalance whose record was just read.
+
+    Attributes:
+        generation: the rebalance with its causes, and the one before it if that is known.
+        moved: partitions that another member owned before.
+        storm: whether it is part of a rebalance storm.
+        fresh: False for a rebalance of the time before the capture began.
+    """
+
+    group: str
+    generation: Generation
+    moved: tuple[_Pair, ...]
+    storm: bool
+    fresh: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event as plain values."""
+        found, before = self.generation, self.generation.previous
+        state = found.first
+        change = compare_states(before.last if before is not None else None, state)
+        moved: dict[str, list[int]] = {}
+        for topic, partition in self.moved:
+            moved.setdefault(topic, []).append(partition)
+        return {
+            "event": "opened", "time_ms": found.timestamp_ms, **_identity(self.group, found),
+            "protocol": found.protocol, "strategy": state.strategy,
+            "members_before": None if before is None else len(before.last.members),
+            "members": len(state.members),
+            "joined": [_member(m) for m in change.joined],
+            "left": [_member(m) for m in change.left],
+            "restarted": [_member(new) | {"was": old.id} for old, new in change.restarted],
+            "partitions": len(_owners(state)), "moved": len(self.moved),
+            "moved_partitions": {topic: sorted(some) for topic, some in sorted(moved.items())},
+            "storm": self.storm, **_causes(found),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceSettled:
+    """The end of a rebalance.
+
+    Attributes:
+        generation: the rebalance with its final causes.
+        how: ``consumed``: all partitions are consumed again. ``superseded``: another rebalance,
+            or the group's end. ``timeout``: `SETTLE_MS` have passed. ``stopped``: the capture ends.
+        time_ms: time of the record or commit that ended it, or of the clock.
+        unread: estimated unread time; None if generations before it are missing.
+        waiting: partitions without a commit since the rebalance.
+        fresh: as in `RebalanceOpened`.
+    """
+
+    group: str
+    generation: Generation
+    how: str
+    time_ms: int
+    unread: UnreadEstimate | None
+    waiting: int
+    fresh: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event as plain values."""
+        unread = self.unread
+        return {
+            "event": "settled", "time_ms": self.time_ms, **_identity(self.group, self.generation),
+            "how": self.how, "after_ms": max(0, self.time_ms - self.generation.timestamp_ms),
+            "waiting_partitions": self.waiting,
+            "unread_partition_seconds": None if unread is None else {
+                "best": round(unread.best, 3), "low": round(unread.p10, 3),
+                "high": round(unread.p90, 3),
+            },
+            "no_consumer_partition_seconds": None if unread is None
+            else round(unread.no_consumer, 3),
+            **_causes(self.generation),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """Another event of a group: created, deleted, migrated, its coordinator moved, a restart."""
+
+    group: str
+    event: Event
+    fresh: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event as plain values."""
+        one = self.event
+        return {
+            "event": one.event, "time_ms": one.time_ms, "group": self.group,
+            "incarnation": one.incarnation, "generation": one.generation,
+            "member": one.member, "instance": one.instance, "detail": one.detail,
+        }  # fmt: skip
+
+
+WatchEvent = RebalanceOpened | RebalanceSettled | GroupChange
+
+
+def _identity(group: str, found: Generation) -> dict[str, Any]:
+    return {
+        "group": group, "incarnation": found.incarnation, "generation": found.number,
+        "log_partition": found.position.partition, "log_offset": found.position.offset,
+    }  # fmt: skip
+
+
+def _causes(found: Generation) -> dict[str, Any]:
+    """Return the main cause as in table ``rebalances``, and all causes."""
+    main = found.causes[0]
+    return {
+        "cause_kind": main.kind, "cause_source": main.source,
+        "cause_probability": main.probability, "cause_other": main.other,
+        "causes": [
+            {"kind": one.kind, "member": one.member, "instance": one.instance,
+             "time_ms": one.time_ms, "detail": one.detail}
+            for one in found.causes
+        ],
+    }  # fmt: skip
+
+
+def _member(member: MemberState) -> dict[str, Any]:
+    return {
+        "member": member.id, "client_id": member.client_id, "host": member.client_host,
+        "instance": member.instance,
+    }  # fmt: skip
+
+
+def _owners(state: ClassicState) -> dict[_Pair, MemberState]:
+    return {pair: m for m in state.members for pair in assigned_partitions(m)}
+
+
+@dataclass(slots=True)
+class _OpenRebalance:
+    """A rebalance that has not settled.
+
+    Attributes:
+        waiting: partitions that stopped or had no owner, with the id of their new owner.
+        silent: those of them without any commit so far: a new owner is enough.
+        deadline_ms: time of the clock at which the wait ends.
+    """
+
+    generation: Generation
+    waiting: dict[_Pair, str]
+    silent: set[_Pair]
+    deadline_ms: int
+    fresh: bool
+
+
+class WatchedGroup:
+    """One group: feed its records and commits in log order.
+
+    Attributes:
+        history: its history.
+        opened: its newest rebalance, with the one before it; None before the first one.
+    """
+
+    def __init__(self, name: str, history: GroupHistory) -> None:
+        self.name = name
+        self.history = history
+        self.opened: Generation | None = None
+        self._previous: Generation | None = None
+        self._open: _OpenRebalance | None = None
+        self._storms: StormTracker[None] = StormTracker()
+        #: When to report that the group was deleted, unless a record shows that it was migrated.
+        self._ended_ms: int | None = None
+        self._ended: GroupChange | None = None
+        self._fresh = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `expire` is to be called: a rebalance has not settled, or the group ended."""
+        return self._open is not None or self._ended_ms is not None
+
+    def is_in_storm(self, time_ms: int) -> bool:
+        """Return whether a storm is going on at a time."""
+        return self._storms.is_ongoing(time_ms)
+
+    def record(self, record: GroupRecord, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
+        """Feed a group record; yield events."""
+        self._fresh = fresh
+        items = list(self.history.feed(record))
+        yield from self._note(items, record.timestamp_ms, fresh=fresh)
+        self._ended_ms = None if self.history.deletion() is None else now_ms + HOLD_MS
+        now = self.history.opened
+        if now is not None and (self.opened is None or now.position != self.opened.position):
+            yield self._begin(now, now_ms, fresh=fresh)
+        if self._open is not None:
+            for pair in [one for one in self._open.silent if self._is_read(one)]:
+                self._open.silent.discard(pair)
+                self._open.waiting.pop(pair, None)
+            yield from self._check(record.timestamp_ms)
+
+    def commit(self, commit: LiveCommit, *, fresh: bool) -> Iterator[WatchEvent]:
+        """Feed an offset commit; yield events."""
+        at, offset, pair = commit.timestamp_ms, commit.offset, (commit.topic, commit.partition)
+        for move in self.history.moves_until(commit.position):
+            yield GroupChange(self.name, move, fresh)
+        stretch = (
+            Stretch(*pair)
+            if offset is None
+            else Stretch(*pair, 1, at, at, offset, offset, latest_ms=at)
+        )
+        for _ in self.history.stretch(stretch):
+            pass  # pauses are figures of a replay
+        if self._open is not None and offset is not None and self._is_read(pair):
+            self._open.waiting.pop(pair, None)
+            self._open.silent.discard(pair)
+            yield from self._check(at)
+
+    def expire(self, now_ms: int) -> Iterator[WatchEvent]:
+        """Yield the end of a rebalance whose wait is over, or the deletion of the group."""
+        if self._ended_ms is not None and now_ms >= self._ended_ms:
+            yield from self._deleted()
+        if self._open is not None and now_ms >= self._open.deadline_ms:
+            yield self._settle("timeout", now_ms, self.history.unread())
+
+    def stop(self, now_ms: int) -> Iterator[WatchEvent]:
+        """Yield the end of an open rebalance: the capture ends."""
+        if self._ended_ms is not None:
+            yield from self._deleted()
+        if self._open is not None:
+            yield self._settle("stopped", now_ms, self.history.unread())
+
+    def _note(
+        self, items: Sequence[HistoryItem], time_ms: int, *, fresh: bool
+    ) -> Iterator[WatchEvent]:
+        for item in items:
+            if isinstance(item, Generation):
+                if self._open is not None and item.position == self._open.generation.position:
+                    yield self._settle("superseded", time_ms, item.unread)
+                self._previous = replace(item, previous=None)
+            elif isinstance(item, LifecycleEvent):
+                for one in derive_events(item):
+                    change = GroupChange(self.name, one, fresh)
+                    if self._ended is None or change.event != self._ended.event:
+                        yield change
+                self._ended = None
+            elif isinstance(item, Event):
+                yield GroupChange(self.name, item, fresh)
+
+    def _deleted(self) -> Iterator[WatchEvent]:
+        """Report the deletion before the group's next record, which may never come."""
+        self._ended_ms, found = None, self.history.deletion()
+        for one in derive_events(found) if found is not None else ():
+            self._ended = GroupChange(self.name, one, fresh=self._fresh)
+            yield self._ended
+
+    def _begin(self, found: Generation, now_ms: int, *, fresh: bool) -> RebalanceOpened:
+        before = self._previous
+        if before is not None and before.incarnation != found.incarnation:
+            before = None
+        found = self.opened = replace(found, previous=before)
+        old = {} if before is None else _owners(before.last)
+        new = _owners(found.first)
+        moved = tuple(pair for pair, m in new.items() if pair in old and old[pair].owner != m.owner)
+        window = max((m.session_timeout_ms for m in found.first.members), default=0)
+        counts = found.causes[0].kind not in _NO_EVENT
+        list(self._storms.feed(None, found.timestamp_ms, max(window, 0), counts=counts))
+        stopped = stopped_partitions(found)
+        waiting = {p: m.id for p, m in new.items() if p in stopped or p not in old}
+        if found.protocol == "share" or found.taken_over:
+            waiting = {}  # nothing is committed by offset, or nothing stopped
+        committed = self.history.committed()
+        silent = {pair for pair in waiting if pair not in committed}
+        self._open = _OpenRebalance(found, waiting, silent, now_ms + SETTLE_MS, fresh)
+        storm = self._storms.is_ongoing(found.timestamp_ms)
+        return RebalanceOpened(self.name, found, moved, storm, fresh)
+
+    def _is_read(self, pair: _Pair) -> bool:
+        """Return whether the new owner of a waiting partition reads it, by the group's records."""
+        if self._open is None or pair not in self._open.waiting:
+            return False
+        reader = self.history.reader(*pair)
+        if self._open.generation.protocol == "classic":
+            return reader is not None
+        return reader == self._open.waiting[pair]
+
+    def _check(self, time_ms: int) -> Iterator[WatchEvent]:
+        if self._open is not None and not self._open.waiting:
+            yield self._settle("consumed", time_ms, self.history.unread())
+
+    def _settle(self, how: str, time_ms: int, unread: UnreadEstimate | None) -> RebalanceSettled:
+        if self._open is None:
+            raise RuntimeError("no rebalance is open")
+        done, self._open = self._open, None
+        return RebalanceSettled(
+            self.name, done.generation, how, time_ms, unread, len(done.waiting), done.fresh
+        )
+
+
+class _Held(NamedTuple):
+    """An item that waits.
+
+    Attributes:
+        due_ms: time of the clock from which it is used.
+    """
+
+    due_ms: int
+    group: str
+    item: GroupRecord | LiveCommit
+
+
+@dataclass(slots=True)
+class LiveGroups:
+    """All groups of a cluster.
+
+    Attributes:
+        session_timeout_ms: the broker's, for members that send none; None if unknown.
+        fresh_from: first offset of each log partition that is no past.
+        clusters: the metadata so far.
+        decoder: the state of the log.
+        groups: by name.
+        failed: groups that an unexpected error ended, with the error.
+    """
+
+    session_timeout_ms: int | None = None
+    fresh_from: dict[int, int] = field(default_factory=dict)
+    clusters: ClusterHistory = field(default_factory=lambda: ClusterHistory([]))
+    decoder: LiveDecoder = field(default_factory=LiveDecoder)
+    groups: dict[str, WatchedGroup] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    _held: deque[_Held] = field(default_factory=deque)
+    _open: dict[str, None] = field(default_factory=dict)
+
+    def add_state(self, state: Mapping[str, Any]) -> None:
+        """Add a state of the metadata; the first one also stands for the time before it."""
+        if not self.clusters.times:
+            self.clusters.append({**state, "ts_ms": 0, "assumed": True})
+        self.clusters.append(state)
+
+    def add(self, batches: Sequence[LogBatch], received_ms: int) -> None:
+        """Take batches in log order; their items wait until `advance`."""
+        for group, item in self.decoder.decode(batches):
+            due_ms = min(item.timestamp_ms, received_ms) + HOLD_MS
+            self._held.append(_Held(due_ms, group, item))
+
+    def next_due_ms(self) -> int | None:
+        """Return when the next item is due; None without one."""
+        return self._held[0].due_ms if self._held else None
+
+    def advance(self, now_ms: int) -> Iterator[WatchEvent]:
+        """Yield the events of all items that are due, and of waits that are over."""
+        while self._held and self._held[0].due_ms <= now_ms:
+            yield from self._feed(self._held.popleft(), now_ms)
+        for name in list(self._open):
+            yield from self._noted(name, self.groups[name].expire(now_ms))
+
+    def finish(self, now_ms: int) -> Iterator[WatchEvent]:
+        """Yield the events of all items that still wait, and end open rebalances."""
+        while self._held:
+            yield from self._feed(self._held.popleft(), now_ms)
+        for name in list(self._open):
+            yield from self._noted(name, self.groups[name].stop(now_ms))
+
+    def _feed(self, held: _Held, now_ms: int) -> Iterator[WatchEvent]:
+        if held.group in self.failed:
+            return
+        group = self.groups.get(held.group)
+        if group is None:
+            history = GroupHistory(self.clusters, self.session_timeout_ms, self.decoder.moves)
+            group = self.groups[held.group] = WatchedGroup(held.group, history)
+        place = held.item.position
+        fresh = place.offset >= self.fresh_from.get(place.partition, 0)
+        events = (
+            group.commit(held.item, fresh=fresh)
+            if isinstance(held.item, LiveCommit)
+            else group.record(held.item, now_ms, fresh=fresh)
+        )
+        try:
+            yield from self._noted(held.group, events)
+        except Exception as e:  # noqa: BLE001 - one group's damage must not end the others
+            self.failed[held.group] = f"{type(e).__name__}: {e}"
+            self._open.pop(held.group, None)
+            del self.groups[held.group]
+
+    def _noted(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
+        """Yield a group's events, and note whether its rebalance is open."""
+        found = list(events)
+        if self.groups[name].is_open:
+            self._open[name] = None
+        else:
+            self._open.pop(name, None)
+        yield from found
