@@ -16,7 +16,7 @@ from partage.wire.consumer_protocol import (
     decode_subscription,
 )
 
-__all__ = ["LiveGroup", "LiveMember", "expect_visible_groups", "live_groups"]
+__all__ = ["LiveGroup", "LiveMember", "end_offsets", "expect_visible_groups", "live_groups"]
 
 Partition = tuple[str, int]
 _GROUP_NOT_AUTHORIZED, _TOPIC_NOT_AUTHORIZED = 30, 29
@@ -93,7 +93,7 @@ def live_groups(
     ]  # fmt: skip
     groups = [_with_offsets(connection, one) for one in groups]
     parts = {p for g in groups for p in (*g.committed, *(o for m in g.members for o in m.owned))}
-    ends = _ends(connection, metadata, parts)
+    ends = end_offsets(connection, metadata, parts)
     return sorted(groups, key=lambda g: g.id), ends, metadata
 
 
@@ -272,7 +272,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
     return replace(group, committed=found)
 
 
-def _ends(
+def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
     """Return the end offsets of existing partitions; commits may outlive a deleted topic."""

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from partage.capture.durable import published
 from partage.capture.manifest import Manifest, Part
-from partage.wire.batches import Batch, marker_of, records_of
+from partage.errors import InvalidCaptureError
+from partage.history.live_log import LogBatch
+from partage.wire.batches import Batch, LogRecord, marker_of, records_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TOGETHER", "RecordBuffer", "drop_cut_rows", "merge", "put_table"]
+__all__ = ["TOGETHER", "RecordBuffer", "drop_cut_rows", "merge", "put_table", "recorded_batches"]
 
 _RECORDS = ("partition", "offset", "timestamp_ms", "key", "value")
 _BATCHES = (
@@ -47,19 +49,21 @@ class RecordBuffer:
         """Number of batches, markers included."""
         return len(self._batches["base_offset"])
 
-    def add(self, partition: int, batch: Batch, payload: bytes) -> None:
-        """Add a batch and its records; add nothing if the batch cannot be read.
+    def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
+        """Add a batch and its records and return it; add nothing if the batch cannot be read.
 
         Raises:
             WireFormatError: the payload, decompressed, is not what the header says.
         """
         kind, epoch = None, None
+        found: list[LogRecord] = []
         if batch.control:
             if batch.records:  # a compacted log keeps empty batches, markers among them
                 marker = marker_of(batch, payload)
                 kind, epoch = marker.type, marker.coordinator_epoch
         else:
-            self._add_records(partition, batch, payload)
+            found = list(records_of(batch, payload))  # all of them, or an error and none
+            self._add_records(partition, found, len(payload))
         row = (
             partition, batch.base_offset, batch.last_offset, batch.records, batch.size,
             batch.leader_epoch, batch.magic, batch.compression, batch.max_timestamp_ms,
@@ -69,9 +73,12 @@ class RecordBuffer:
         for name, value in zip(_BATCHES, row, strict=True):
             self._batches[name].append(value)
         self.bytes += 200
+        return LogBatch(
+            partition, batch.base_offset, batch.leader_epoch, batch.max_timestamp_ms,
+            batch.producer_id, batch.transactional, batch.control, kind, found,
+        )  # fmt: skip
 
-    def _add_records(self, partition: int, batch: Batch, payload: bytes) -> None:
-        found = list(records_of(batch, payload))  # all of them, or an error and none
+    def _add_records(self, partition: int, found: list[LogRecord], size: int) -> None:
         if not found:
             return
         offsets, times, keys, values = zip(*found, strict=True)
@@ -80,7 +87,7 @@ class RecordBuffer:
         self._records["timestamp_ms"] += times
         self._records["key"] += keys
         self._records["value"] += values
-        self.bytes += len(payload) + 64 * len(found)
+        self.bytes += size + 64 * len(found)
         first = min(times)
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
@@ -133,6 +140,42 @@ def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
     if kept.num_rows < table.num_rows:
         put_table(path, kept)
     return int(kept.num_rows)
+
+
+_READ_ROWS = 20_000
+
+
+def recorded_batches(records: Path, batches: Path) -> Iterator[LogBatch]:
+    """Yield the batches of one part with their records, in the order in which they were read.
+
+    Raises:
+        InvalidCaptureError: a file is missing or damaged.
+    """
+    rows = _rows(records, _RECORDS)
+    names = ("partition", "base_offset", "leader_epoch", "max_timestamp_ms", "producer_id",
+             "transactional", "control", "control_type", "last_offset")  # fmt: skip
+    row = next(rows, None)
+    for partition, base, epoch, time_ms, *transaction, last in _rows(batches, names):
+        found: list[LogRecord] = []
+        while row is not None and row[0] == partition and base <= row[1] <= last:
+            found.append(LogRecord(*row[1:]))
+            row = next(rows, None)
+        producer, is_part, control, kind = transaction
+        yield LogBatch(partition, base, epoch, time_ms, producer, is_part, control, kind, found)
+
+
+def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of some columns of a file."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            for some in file.iter_batches(_READ_ROWS, columns=list(names)):
+                columns = [some.column(name).to_pylist() for name in names]
+                yield from zip(*columns, strict=True)
+    except (pa.ArrowException, OSError) as e:
+        raise InvalidCaptureError(f"{path}: cannot be read ({e}); record it again") from None
 
 
 #: Number of parts of one level that are merged into a part of the next level.

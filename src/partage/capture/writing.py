@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from partage.capture.durable import (
     appended,
@@ -31,15 +31,23 @@ from partage.capture.durable import (
     without_torn_line,
 )
 from partage.capture.manifest import MANIFEST, Manifest, Part, aside
-from partage.capture.parts import TOGETHER, RecordBuffer, drop_cut_rows, merge, put_table
+from partage.capture.parts import (
+    TOGETHER,
+    RecordBuffer,
+    drop_cut_rows,
+    merge,
+    put_table,
+    recorded_batches,
+)
 from partage.capture.unpacking import unpacked
 from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
+from partage.history.live_log import LogBatch
 from partage.wire.batches import Batch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["UNKNOWN_EPOCH", "CaptureWriter", "CleanedOffsets", "Epochs"]
+__all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets", "Epochs"]
 
 
 @dataclass
@@ -71,6 +79,7 @@ class CleanedOffsets:
             entry is in its first read.
         damaged: log partitions with a batch that could not be read: compaction need not be the
             cause of their missing offsets.
+        lost: offsets lost by this process.
 
     >>> cleaned = CleanedOffsets({}, {3: 100})
     >>> cleaned.counts, cleaned.report()
@@ -80,6 +89,7 @@ class CleanedOffsets:
     counts: dict[int, int] = field(default_factory=dict)
     first_ends: dict[int, int] = field(default_factory=dict)
     damaged: set[int] = field(default_factory=set)
+    lost: int = 0
     _losses: dict[int, _Loss] = field(default_factory=dict)
 
     def see_end(self, partition: int, end: int) -> None:
@@ -103,6 +113,7 @@ class CleanedOffsets:
             first, offsets = end, min(offsets, last - end + 1)
         loss = self._losses.setdefault(partition, _Loss(first, last, 0))
         loss.extend(first, last, offsets)
+        self.lost += offsets
 
     def report(self) -> list[str]:
         """Return a sentence for each log partition that lost offsets, and forget these losses."""
@@ -219,6 +230,25 @@ _PART = re.compile(r"\.?(part-(\d{8})\.parquet)(?:\.tmp|\.replaced)?")
 PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
 
+class CaptureObserver(Protocol):
+    """Learns of everything that a capture records, while it does."""
+
+    def batch(self, batch: LogBatch) -> None:
+        """Take a batch, in the order of its log partition."""
+
+    def state(self, state: Mapping[str, Any]) -> None:
+        """Take a state of the metadata."""
+
+    def config(self, configs: Mapping[str, str]) -> None:
+        """Take the broker's settings, before any batch."""
+
+    def end(self, partition: int, first_end: int) -> None:
+        """Take the end of a log partition at its first fetch; called at each fetch."""
+
+    def cut(self, partition: int) -> None:
+        """Forget what was read: an unclean leader truncated a log partition."""
+
+
 class CaptureWriter:
     """The writer of a new capture, or of more records into an existing one.
 
@@ -228,6 +258,7 @@ class CaptureWriter:
         out: the folder; created if it does not exist.
         part_rows: records after which a part is written.
         together: number of small parts that are merged into one.
+        observer: learns of everything that is added.
 
     Raises:
         InvalidConfigError: the folder cannot be used, or another process writes into it.
@@ -240,7 +271,14 @@ class CaptureWriter:
         epochs: the leader epochs of the records taken.
     """
 
-    def __init__(self, out: Path, *, part_rows: int = PART_ROWS, together: int = TOGETHER) -> None:
+    def __init__(
+        self,
+        out: Path,
+        *,
+        part_rows: int = PART_ROWS,
+        together: int = TOGETHER,
+        observer: CaptureObserver | None = None,
+    ) -> None:
         try:
             import pyarrow as pa  # noqa: F401 - fail now, not after an hour of reading
         except ImportError:
@@ -249,6 +287,7 @@ class CaptureWriter:
         self.folder = out.absolute()
         self._part_rows = part_rows
         self._together = together
+        self._observer = observer
         self._columns = RecordBuffer()
         self._states: list[dict[str, Any]] = []
         self._changed = False
@@ -375,6 +414,8 @@ class CaptureWriter:
             self.epochs.cut(partition, offset)
             self._put_manifest()
             self._without_cut()
+        if self._observer is not None:
+            self._observer.cut(partition)
 
     def _without_cut(self) -> None:
         """Rewrite the parts without the rows of a recorded cut; repeating it changes nothing."""
@@ -403,12 +444,14 @@ class CaptureWriter:
         """
         if batch.last_offset < self.position(partition):
             return False
-        self._columns.add(partition, batch, unpacked(batch))
+        added = self._columns.add(partition, batch, unpacked(batch))
         self._cleaned.take(partition, self.position(partition), batch)
         self._next[partition] = batch.last_offset + 1
         self.epochs.record_batch(
             partition, batch.leader_epoch, batch.base_offset, batch.last_offset + 1
         )
+        if self._observer is not None:
+            self._observer.batch(added)
         if self._columns.records >= self._part_rows or self._columns.bytes >= PART_BYTES:
             self.roll()
         return True
@@ -419,6 +462,8 @@ class CaptureWriter:
         Missing offsets beyond it were removed while the capture ran, so the capture lost them.
         """
         self._cleaned.see_end(partition, end)
+        if self._observer is not None:
+            self._observer.end(partition, self._cleaned.first_ends[partition])
 
     def see_damage(self, partition: int) -> None:
         """Record that a batch of a log partition could not be read."""
@@ -428,6 +473,41 @@ class CaptureWriter:
         """Return the sentences about losses to compaction since the last call."""
         reports, self._unreported = self._unreported, []
         return reports
+
+    def recorded(
+        self,
+    ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
+        """Return the broker's settings, the metadata states and the batches of the capture so far.
+
+        The batches are those of the parts that the manifest lists.
+
+        Raises:
+            InvalidCaptureError: a file is damaged.
+        """
+        states, configs = self.folder / _STATES, self.folder / _CONFIG
+        try:
+            lines = states.read_bytes().splitlines() if states.exists() else []
+            found = [json.loads(line) for line in lines if line.strip()]
+            known = json.loads(configs.read_bytes())["configs"] if configs.exists() else {}
+        except (ValueError, KeyError, TypeError, RecursionError) as e:
+            what = f"{self.folder}: {_STATES} or {_CONFIG} is damaged ({type(e).__name__})"
+            raise InvalidCaptureError(f"{what}; capture into a new folder") from None
+        batches = (
+            batch
+            for part in self.manifest.parts
+            for batch in recorded_batches(*self._paths(part.number))
+        )
+        return known, found, batches
+
+    @property
+    def lost_offsets(self) -> int:
+        """Offsets that the log cleaner removed while this process ran, before they were read."""
+        return self._cleaned.lost
+
+    @property
+    def next_offsets(self) -> int:
+        """Sum of the next offsets to read over all log partitions."""
+        return sum(self._next.values())
 
     @property
     def pending(self) -> int:
@@ -446,6 +526,8 @@ class CaptureWriter:
             return False
         self._last = said
         self._states.append(dict(state))
+        if self._observer is not None:
+            self._observer.state(state)
         # The very first line waits for records: it may have to stand for times before it.
         with self._writing():
             if (self.folder / _STATES).exists():
@@ -454,6 +536,8 @@ class CaptureWriter:
 
     def config(self, configs: Mapping[str, str]) -> None:
         """Write the broker's settings to ``cluster-config.json``; empty ones change nothing."""
+        if self._observer is not None:
+            self._observer.config(configs)
         with self._writing():
             if configs or not (self.folder / _CONFIG).exists():
                 put_json(self.folder / _CONFIG, {"configs": dict(configs)})

@@ -367,3 +367,27 @@ def test_trouble_is_reported_once_a_minute_and_at_its_end(monkeypatch) -> None:
     assert "still so, since" in said[2]
     assert said[-1] == "reading again, after 600 s"
     assert len(kept) == 1
+
+
+def test_an_observer_learns_of_all_that_is_written(tmp_path) -> None:
+    """Batches in the order of their log partition, the metadata, the first ends, and a cut."""
+    seen: dict[str, list] = {"batch": [], "state": [], "end": [], "config": [], "cut": []}
+    observer = SimpleNamespace(
+        batch=seen["batch"].append,
+        state=seen["state"].append,
+        end=lambda *where: seen["end"].append(where),
+        config=seen["config"].append,
+        cut=seen["cut"].append,
+    )
+
+    def run(cluster: Cluster) -> None:
+        with CaptureWriter(tmp_path / "out", observer=observer) as writer:
+            LiveCapture(cluster, writer, pace=Pace(0.05, 60, 5.0)).run(follow=False)
+
+    run(Cluster(log_of(3), log_of(2)))
+    found = {p: [b.base_offset for b in seen["batch"] if b.partition == p] for p in (0, 1)}
+    assert found == {0: [0, 10, 20], 1: [0, 10]}
+    assert set(seen["end"]) == {(0, 30), (1, 20)}
+    assert (len(seen["state"]), seen["config"], seen["cut"]) == (1, [{}], [])
+    run(Cluster(log_of(2), log_of(2)))
+    assert seen["cut"] == [0]
