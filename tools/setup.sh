@@ -12,9 +12,9 @@ venv=${PARTAGE_VENV:-.venv}
 what=$1
 case "$what" in
     run)  wanted=(--extra spark --extra report --extra capture) ;;
-    test) wanted=(--extra spark --extra report --extra capture --group dev) ;;
-    unit) wanted=(--extra fast --extra report --extra capture --group dev) ;;
-    coverage) wanted=(--extra fast --extra report --extra capture --group dev --group coverage) ;;
+    test) wanted=(--extra spark --extra report --extra capture --extra watch --group dev) ;;
+    unit) wanted=(--extra fast --extra report --extra capture --extra watch --group dev) ;;
+    coverage) wanted=(--extra fast --extra report --extra capture --extra watch --group dev --group coverage) ;;
     docs) wanted=(--extra report --group docs) ;;
     *) echo "usage: tools/setup.sh run|test|unit|coverage|docs" >&2; exit 2 ;;
 esac

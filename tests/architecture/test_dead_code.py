@@ -15,6 +15,11 @@ CALLED_FROM_OUTSIDE = {
     "emit": "logging.Handler",
     "writelines": "writers of a text stream",
     "on_generation_assignment": "kafka-python up to 2.2, for its sticky assignor",
+    "do_GET": "http.server, for a request",
+    "handle_error": "http.server, for a client that disconnects",
+    "log_message": "http.server, for its log",
+    "process_request_thread": "http.server, in the thread of a request",
+    "collect": "prometheus_client, for a registry",
 }
 
 

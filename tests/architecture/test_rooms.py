@@ -56,6 +56,7 @@ EVERYTHING = {
     "runs",
     "sample",
     "testing",
+    "watch",
     "cli",
     "partage",
 }
@@ -87,6 +88,7 @@ MAY_IMPORT = {
     "tables": set(),
     "sample": {"errors"},
     "testing": PURE,
+    "watch": {*PURE, "capture"},
     "cli": EVERYTHING,
     "__main__": {"cli"},
     "partage": EVERYTHING - {"cli", "jobs", "report"},
@@ -107,6 +109,7 @@ LIBRARIES = {
     "tables": {"pyarrow"},
     "report": {"jinja2", "markupsafe", "rich", "pyarrow"},
     "testing": {"hypothesis", "pyarrow"},
+    "watch": {"prometheus_client"},
     "cli": {"typer", "click", "rich", "pyarrow"},
 }
 

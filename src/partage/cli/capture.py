@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,9 @@ from partage.cli.options import ClusterOptions, OutputOptions, output_option, wi
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
+    from partage.capture.connection import ClusterConnection
     from partage.capture.manifest import Manifest
+    from partage.watch.watcher import Watcher
 
 __all__ = ["capture"]
 
@@ -42,6 +45,21 @@ def capture(
         float,
         typer.Option("--roll-every", metavar="SECONDS", help="Write a file at the latest after."),
     ] = 60.0,
+    events: Annotated[
+        str | None,
+        typer.Option("--events", metavar="FILE", show_default=False,
+                     help="With --follow: write rebalances as JSON lines; - is stdout."),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT", show_default=False,
+                     help="With --follow: serve OpenMetrics, for example at 127.0.0.1:9464."),
+    ] = None,
+    max_groups: Annotated[
+        int,
+        typer.Option("--max-groups", metavar="N", min=1, max=10_000,
+                     help="Groups that have metrics of their own."),
+    ] = 100,
     output: OutputOptions,
 ) -> None:  # fmt: skip
     """Record a cluster's groups: what `partage replay` reads.
@@ -56,6 +74,10 @@ def capture(
 
         partage capture --log-dir /copies/broker-1 --log-dir /copies/broker-2 --out capture
 
+        partage capture -b broker:9092 -o capture --follow --events -
+
+        partage capture -b broker:9092 -o capture --follow --metrics 127.0.0.1:9464
+
     Run again with the same folder it goes on where it stopped, after a `kill -9` too: nothing is
     lost, nothing is there twice. With `--follow` it stays: the log is compacted, and what the
     cleaner has removed nobody can read any more.
@@ -68,13 +90,15 @@ def capture(
         raise typer.BadParameter(what)
     if log_dir and follow:
         raise InvalidConfigError("--follow", "needs a running cluster, not --log-dir", follow)
+    watch = WatchOptions(events, metrics, max_groups)
+    watch.check(follow=follow, as_json=output.as_json)
     for option, value in (("--metadata-every", metadata_every), ("--roll-every", roll_every)):
         if not 0.01 <= value <= 86_400:
             raise InvalidConfigError(option, "must be between 0.01 and 86400 seconds", value)
     if bootstrap is not None:
         manifest = _live(
             bootstrap, cluster.connection(), to, follow=follow, quiet=output.quiet,
-            pace=(metadata_every, roll_every),
+            pace=(metadata_every, roll_every), watch=watch,
         )  # fmt: skip
     else:
         from partage.capture.log_dir import capture_log_dirs
@@ -82,12 +106,12 @@ def capture(
         with CaptureWriter(to) as writer:
             capture_log_dirs(log_dir or [], writer)
         manifest = writer.manifest
-    _shown(manifest, to, as_json=output.as_json, quiet=output.quiet)
+    _shown(manifest, to, as_json=output.as_json, quiet=output.quiet or events == "-")
 
 
 def _live(
     bootstrap: str, settings: dict[str, Any], to: Path, *,
-    follow: bool, quiet: bool, pace: tuple[float, float],
+    follow: bool, quiet: bool, pace: tuple[float, float], watch: WatchOptions,
 ) -> Manifest:  # fmt: skip
     from partage.capture.connection import ClusterConnection
     from partage.capture.live import LiveCapture, Pace
@@ -95,17 +119,88 @@ def _live(
     from partage.capture.writing import CaptureWriter
 
     checksum()  # what is not installed is said before anything is opened
+    trouble = _Trouble()
     with (
         ClusterConnection(bootstrap, settings) as connection,
-        CaptureWriter(to) as writer,
         _until_stopped(follow=follow) as stop,
+        watch.watcher(stop, trouble, lambda: ClusterConnection(bootstrap, settings)) as watcher,
+        CaptureWriter(to, observer=watcher) as writer,
         _counted(quiet=quiet, follow=follow) as progress,
     ):
+        if watcher is not None:
+            watcher.start(writer)
+
+        def moved(records: int, behind: int) -> None:
+            progress(records, behind)
+            if watcher is not None:
+                watcher.progress(behind, trouble.count)
+
         LiveCapture(
-            connection, writer, pace=Pace(*pace), stop=stop, progress=progress,
-            trouble=lambda what: tell(f"capture: {what}", "yellow"),
-        ).run(follow=follow)  # fmt: skip
+            connection, writer, pace=Pace(*pace), stop=stop, progress=moved, trouble=trouble
+        ).run(follow=follow)
     return writer.manifest
+
+
+class _Trouble:
+    """Prints and counts warnings."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, what: str) -> None:
+        self.count += 1
+        tell(f"capture: {what}", "yellow")
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """What a capture that follows reports while it does."""
+
+    events: str | None
+    metrics: str | None
+    max_groups: int
+
+    def check(self, *, follow: bool, as_json: bool) -> None:
+        """Raise if the options do not fit together."""
+        for option, value in (("--events", self.events), ("--metrics", self.metrics)):
+            if value is not None and not follow:
+                raise InvalidConfigError(option, "needs --follow", value)
+        if self.events == "-" and as_json:
+            what = "give either --events - or --json: both write to standard output"
+            raise typer.BadParameter(what)
+
+    @contextmanager
+    def watcher(
+        self,
+        stop: Event,
+        trouble: Callable[[str], None],
+        connect: Callable[[], ClusterConnection],
+    ) -> Iterator[Watcher | None]:
+        """Yield the watcher of a capture; None if nothing is to be reported."""
+        if self.events is None and self.metrics is None:
+            yield None
+            return
+        from partage.watch.watcher import EventSink, Watcher
+
+        sink = None if self.events is None else EventSink(self.events)
+        if self.metrics is None:
+            with Watcher(sink, stop, trouble=trouble) as watcher:
+                yield watcher
+            return
+        from partage.watch.background import Background
+        from partage.watch.exporter import Exporter, is_loopback, parse_address
+        from partage.watch.figures import WatchFigures
+
+        address, figures = parse_address(self.metrics), WatchFigures(self.max_groups)
+        background = Background(connect, figures, trouble)
+        watcher = Watcher(sink, stop, trouble=trouble, listeners=(figures, background))
+        with watcher, background, Exporter(address, figures.families, watcher.health) as exporter:
+            tell(
+                f"metrics: http://{self.metrics.rpartition(':')[0]}:{exporter.port}/metrics", "dim"
+            )
+            if not is_loopback(address[0]):
+                trouble(f"--metrics {self.metrics}: other machines can read it without a password")
+            yield watcher
 
 
 @contextmanager

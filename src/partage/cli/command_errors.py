@@ -25,7 +25,8 @@ _INTERRUPTED = 130
 _EXTRAS = {
     "aiokafka": "aiokafka", "faust": "faust", "google_crc32c": "capture", "highspy": "plan",
     "jinja2": "report", "kafka": "capture", "markupsafe": "report", "numba": "fast",
-    "pandas": "spark", "py4j": "spark", "pyarrow": "spark", "pyspark": "spark",
+    "pandas": "spark", "prometheus_client": "watch", "py4j": "spark", "pyarrow": "spark",
+    "pyspark": "spark",
 }  # fmt: skip
 #: Options of output files and folders, and the parameters that the commands name them.
 _OUTPUTS = {"--out": "to", "--page": "page"}

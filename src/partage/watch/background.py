@@ -1,0 +1,194 @@
+"""Figures that take time: lag, which needs answers of brokers, and the judge's verdict on plans.
+
+Both run in one thread, away from the capture and from the events. The lag has a connection of its
+own. A plan waits in a mailbox with one place for each group, so a storm costs at most one
+verdict for each group and pass.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from partage.api.measures import measure
+from partage.capture.connection import ClusterConnection, client_errors, reason
+from partage.capture.groups import end_offsets
+from partage.errors import ClusterUnreachableError, PartageError
+from partage.history.events import Generation
+from partage.history.live_groups import LiveGroups, RebalanceOpened, WatchEvent
+from partage.history.problems import recorded_assignment, recorded_group, unsupported_reason
+from partage.judge import Measures
+from partage.model import Cluster
+from partage.watch.figures import WatchFigures
+from partage.watch.lag import EndOffsets, GroupLag, drain_seconds, group_lag
+from partage.watch.watcher import CaptureProgress
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Background", "verdict"]
+
+#: Seconds between two reads of end offsets.
+LAG_SECONDS = 15.0
+#: Looks back at which the rates of a group are measured: one minute.
+_LOOKS = 4
+_Pair = tuple[str, int]
+
+
+class _Plan(NamedTuple):
+    """A plan to judge, and the metadata of its time."""
+
+    generation: Generation
+    cluster: Cluster
+    fresh: bool
+
+
+def verdict(found: Generation, cluster: Cluster) -> Measures | None:
+    """Return the judge's figures of a recorded plan; None if it is no plan of consumers.
+
+    Raises:
+        PartageError: a member sent what no client can send.
+    """
+    if found.protocol == "streams" or unsupported_reason(found.first) is not None:
+        return None
+    before = found.previous
+    previous = None if before is None else recorded_assignment(before.last, cluster)
+    plan = recorded_assignment(found.first, cluster)
+    return measure(plan, recorded_group(found.first), cluster, previous=previous)
+
+
+class Background:
+    """The thread; a `WatchListener`. It runs for as long as a ``with`` block lasts.
+
+    Args:
+        connect: opens a connection; called again after an error.
+        figures: receive the results.
+        trouble: called with a sentence for the user.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], ClusterConnection],
+        figures: WatchFigures,
+        trouble: Callable[[str], None],
+    ) -> None:
+        self._connect, self._figures, self._trouble = connect, figures, trouble
+        self._plans: dict[str, _Plan] = {}
+        self._lock = Lock()
+        self._end = Event()
+        self._committed: dict[str, dict[_Pair, int]] = {}
+        self._asked_ms = 0
+        self._ends = EndOffsets()
+        self._lags: dict[str, list[tuple[float, GroupLag]]] = {}
+        self._failing = False
+        self._thread = Thread(target=self._run, name="partage-background", daemon=True)
+
+    def event(self, event: WatchEvent, live: LiveGroups) -> None:
+        """Remember a plan to judge, in place of an older one of its group."""
+        if isinstance(event, RebalanceOpened):
+            cluster = live.clusters.at(event.generation.timestamp_ms)
+            with self._lock:
+                self._plans[event.group] = _Plan(event.generation, cluster, event.fresh)
+
+    def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
+        """Hand over the committed offsets, as often as the lag needs them."""
+        del progress
+        if 0 <= now_ms - self._asked_ms < LAG_SECONDS * 500:
+            return
+        self._asked_ms = now_ms
+        self._committed = {
+            name: {pair: offset for pair, (offset, _) in group.history.committed().items()}
+            for name, group in live.groups.items()
+        }
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._end.set()
+        self._thread.join(5.0)
+
+    # --- the thread -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        connection: ClusterConnection | None = None
+        next_look = time.monotonic() + 1.0
+        try:
+            while not self._end.wait(0.2):
+                self._judge()
+                if time.monotonic() < next_look:
+                    continue
+                next_look = time.monotonic() + LAG_SECONDS
+                try:
+                    connection = connection or self._connect().__enter__()
+                    self._look(connection, self._committed)
+                    self._failing = False
+                except (client_errors(), PartageError) as e:
+                    self._report(reason(e))
+                    if connection is not None:
+                        connection.__exit__(None, None, None)
+                        connection = None
+        finally:
+            if connection is not None:
+                connection.__exit__(None, None, None)
+
+    def _report(self, why: str) -> None:
+        """Report the first of several failures; the metric has the time of the newest success."""
+        if not self._failing:
+            self._trouble(f"the lag cannot be read: {why}; trying again")
+        self._failing = True
+
+    def _judge(self) -> None:
+        with self._lock:
+            plans, self._plans = self._plans, {}
+        for name, plan in plans.items():
+            if self._end.is_set():
+                return
+            try:
+                found = verdict(plan.generation, plan.cluster)
+            except PartageError as e:
+                self._trouble(f"group {name}: its plan cannot be judged ({e})")
+                continue
+            if found is not None:
+                self._figures.judged.append((name, plan.generation, found, plan.fresh))
+
+    def _look(
+        self, connection: ClusterConnection, committed: Mapping[str, Mapping[_Pair, int]]
+    ) -> None:
+        """Read the end offsets, and hand over the lag of each group."""
+        pairs = {pair for offsets in committed.values() for pair in offsets}
+        ends = end_offsets(connection, connection.metadata(), pairs)
+        if pairs and not ends:
+            raise ClusterUnreachableError(
+                "the brokers", "no end offset was returned", "the account needs DESCRIBE on topics"
+            )
+        now_s = time.time()
+        self._ends.add(now_s, ends)
+        lags: dict[str, dict[str, float]] = {}
+        for name, offsets in committed.items():
+            lag = group_lag(offsets, self._ends, now_s)
+            if lag is None:
+                self._lags.pop(name, None)
+                continue
+            lags[name] = {"partage_group_lag_records": float(lag.records)}
+            if lag.seconds is not None:
+                lags[name]["partage_group_lag_seconds"] = lag.seconds
+            looks = self._lags.setdefault(name, [])
+            looks.append((now_s, lag))
+            del looks[:-_LOOKS]
+            drain = drain_seconds(looks[0][1], lag, now_s - looks[0][0])
+            if drain is not None:
+                lags[name]["partage_group_drain_seconds"] = drain
+        for gone in self._lags.keys() - committed.keys():
+            del self._lags[gone]
+        self._figures.lags = lags
+        self._figures.lag_read_s = now_s

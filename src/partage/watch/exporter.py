@@ -1,0 +1,195 @@
+"""The HTTP server of the metrics: ``/metrics`` and ``/healthz``.
+
+Requests are answered in threads of their own from values that are ready, so no client can delay
+the capture. A slow client is disconnected, and there is a limit of clients at a time.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import BoundedSemaphore, Thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from partage.errors import InvalidConfigError, MissingExtraError
+from partage.watch.figures import ExportedFamily
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Exporter", "parse_address", "rendered"]
+
+#: Clients that are answered at a time, and seconds after which one of them is disconnected.
+_MOST_CLIENTS, _CLIENT_SECONDS = 8, 10.0
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``; an IPv6 address stands in brackets.
+
+    Raises:
+        InvalidConfigError: the text has another form.
+
+    >>> parse_address("127.0.0.1:9464"), parse_address("[::1]:0")
+    (('127.0.0.1', 9464), ('::1', 0))
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise InvalidConfigError("--metrics", "must be HOST:PORT, as 127.0.0.1:9464", text)
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can connect to an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, str]:
+    """Return the body and the content type of ``/metrics``: OpenMetrics if the client accepts it.
+
+    Raises:
+        MissingExtraError: prometheus_client is not installed.
+    """
+    try:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        from prometheus_client.exposition import choose_encoder
+    except ImportError:
+        raise MissingExtraError("prometheus_client", extra="watch") from None
+
+    class Registry:
+        """A registry of the values that are ready."""
+
+        def collect(self) -> Iterator[Any]:
+            """Yield the metrics."""
+            for metric, samples in families:
+                kind = CounterMetricFamily if metric.type == "counter" else GaugeMetricFamily
+                family = kind(metric.name, metric.help, labels=metric.labels)
+                for labels, value in samples:
+                    family.add_metric(labels, value)
+                yield family
+
+    encode, content_type = choose_encoder(accept)
+    body: bytes = encode(Registry())
+    return body, content_type
+
+
+class Exporter:
+    """A server for as long as a ``with`` block lasts.
+
+    Args:
+        address: host and port; port 0 takes a free one.
+        families: returns the metrics.
+        health: returns "" if the capture is healthy, else a sentence.
+
+    Attributes:
+        port: the port that it listens on.
+
+    Raises:
+        InvalidConfigError: the address cannot be used.
+        MissingExtraError: prometheus_client is not installed.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        families: Callable[[], Iterable[ExportedFamily]],
+        health: Callable[[], str],
+    ) -> None:
+        rendered((), "")  # a missing library is reported before anything is opened
+        host, port = address
+        handler = type("Handler", (_Handler,), {"families": staticmethod(families),
+                                                "health": staticmethod(health)})  # fmt: skip
+        server = type("Server", (_Server,), {
+            "address_family": socket.AF_INET6 if ":" in host else socket.AF_INET,
+        })  # fmt: skip
+        try:
+            self._server: ThreadingHTTPServer = server((host, port), handler)
+        except OSError as e:
+            what = f"cannot be used ({e.strerror or e}); give another address or port"
+            raise InvalidConfigError("--metrics", what, f"{host}:{port}") from None
+        self.port: int = self._server.server_address[1]
+        self._thread = Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """A server with a limit of clients."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, *arguments: Any) -> None:
+        self._places = BoundedSemaphore(_MOST_CLIENTS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a client in a thread of its own; close the connection if there are too many."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a client and free its place."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore a client that disconnects: nobody would read the traceback."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    families: Callable[[], Iterable[ExportedFamily]]
+    health: Callable[[], str]
+    timeout = _CLIENT_SECONDS
+    server_version = "partage"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Answer with the metrics, or with the health of the capture."""
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            body, kind = rendered(self.families(), self.headers.get("Accept", ""))
+            self._answer(200, body, kind)
+        elif path == "/healthz":
+            trouble = self.health()
+            body = (trouble or "ok").encode() + b"\n"
+            self._answer(503 if trouble else 200, body, "text/plain; charset=utf-8")
+        else:
+            self._answer(404, b"/metrics or /healthz\n", "text/plain; charset=utf-8")
+
+    def _answer(self, status: int, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Write no log of requests."""

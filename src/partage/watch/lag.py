@@ -1,0 +1,120 @@
+"""Lag of a partition in seconds, and the time until a group has caught up.
+
+End offsets are sampled over time. A committed offset is as old as the moment at which the end of
+the partition had that offset, by linear interpolation between two samples. An offset older than
+all samples is extrapolated with the mean rate of the samples, or else at least as old as the first
+of them. Pure: the caller brings the time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+__all__ = ["EndOffsets", "GroupLag", "drain_seconds", "group_lag"]
+
+_Pair = tuple[str, int]
+#: Samples of a partition: when there are more, every second one of the older half is dropped.
+_MOST_SAMPLES = 24
+
+
+@dataclass(slots=True)
+class EndOffsets:
+    """Samples of the end offsets of partitions.
+
+    >>> ends = EndOffsets()
+    >>> ends.add(0.0, {("t", 0): 100})
+    >>> ends.add(10.0, {("t", 0): 200})
+    >>> ends.lag_seconds(("t", 0), 150, 10.0), ends.lag_seconds(("t", 0), 200, 10.0)
+    (5.0, 0.0)
+    >>> ends.lag_seconds(("t", 0), 50, 10.0)
+    15.0
+    """
+
+    _samples: dict[_Pair, tuple[list[float], list[int]]] = field(default_factory=dict)
+
+    def add(self, now_s: float, ends: Mapping[_Pair, int]) -> None:
+        """Add a sample; partitions without an end offset are forgotten."""
+        for gone in self._samples.keys() - ends.keys():
+            del self._samples[gone]
+        for pair, end in ends.items():
+            times, offsets = self._samples.setdefault(pair, ([], []))
+            if offsets and end < offsets[-1]:  # the topic was recreated or truncated
+                times.clear()
+                offsets.clear()
+            times.append(now_s)
+            offsets.append(end)
+            if len(times) > _MOST_SAMPLES:
+                half = len(times) // 2
+                del times[1:half:2], offsets[1:half:2]
+
+    def end(self, pair: _Pair) -> int | None:
+        """Return the newest end offset of a partition; None if it is unknown."""
+        found = self._samples.get(pair)
+        return None if found is None else found[1][-1]
+
+    def lag_seconds(self, pair: _Pair, committed: int, now_s: float) -> float | None:
+        """Return the age of the first record that is not consumed; None without samples."""
+        times, offsets = self._samples.get(pair, ([], []))
+        if not times:
+            return None
+        if committed >= offsets[-1]:
+            return 0.0
+        after = bisect_right(offsets, committed)
+        if after:
+            before = after - 1
+            share = (committed - offsets[before]) / (offsets[after] - offsets[before])
+            at = times[before] + share * (times[after] - times[before])
+            return max(0.0, now_s - at)
+        grown, span = offsets[-1] - offsets[0], times[-1] - times[0]
+        earlier = (offsets[0] - committed) * span / grown if grown else 0.0
+        return max(0.0, now_s - times[0] + earlier)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """The lag of a group, or of some of its partitions.
+
+    Attributes:
+        records: sum over its partitions.
+        seconds: of the partition that is furthest behind; None if no partition is known.
+        committed, ends: sums of committed offsets and of end offsets, for rates.
+    """
+
+    records: int
+    seconds: float | None
+    committed: int
+    ends: int
+
+
+def group_lag(committed: Mapping[_Pair, int], ends: EndOffsets, now_s: float) -> GroupLag | None:
+    """Return the lag of some partitions; None if no end offset is known."""
+    known = {pair: end for pair in committed if (end := ends.end(pair)) is not None}
+    if not known:
+        return None
+    ages = [ends.lag_seconds(pair, committed[pair], now_s) for pair in known]
+    return GroupLag(
+        sum(max(0, end - committed[pair]) for pair, end in known.items()),
+        max((age for age in ages if age is not None), default=None),
+        sum(committed[pair] for pair in known),
+        sum(known.values()),
+    )
+
+
+def drain_seconds(before: GroupLag, now: GroupLag, elapsed_s: float) -> float | None:
+    """Return the time until a group has caught up, at the rates between two looks.
+
+    Infinite if it does not gain on its producers; None without time between the looks.
+
+    >>> before, now = GroupLag(80, 8.0, 20, 100), GroupLag(60, 5.0, 60, 120)
+    >>> drain_seconds(before, now, 10.0)
+    30.0
+    """
+    if now.records == 0:
+        return 0.0
+    if elapsed_s <= 0:
+        return None
+    gained = (now.committed - before.committed) - (now.ends - before.ends)
+    return now.records * elapsed_s / gained if gained > 0 else inf

@@ -1,0 +1,355 @@
+"""The watcher: what a live capture reads becomes events, in a thread of its own.
+
+The capture's thread only appends to a queue. If the watcher is slower for long, as while it reads
+the past of a large log, the queue is full and the capture waits. An error of the watcher, such as
+a full disk under the events, stops the capture in good order; `Watcher.close` raises it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from partage.capture.durable import expect_local
+from partage.errors import InvalidConfigError
+from partage.history.live_groups import LiveGroups, WatchEvent
+from partage.history.live_log import LogBatch
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from partage.capture.writing import CaptureWriter
+
+__all__ = ["CaptureProgress", "EventSink", "WatchListener", "Watcher"]
+
+#: Rounds of Fetch responses that may wait for the watcher; each has at most some megabytes.
+_MOST_ROUNDS = 8
+#: Longest wait for input, in seconds: timers of open rebalances run while nothing is read.
+_LONGEST_WAIT = 0.25
+#: Longest wait for the thread at the end, in seconds: nobody may be reading the events.
+_LONGEST_END = 30.0
+#: A capture that has read nothing for so long is not healthy.
+_HEALTHY_SECONDS = 60.0
+#: Bytes of an event file that are searched for its last complete line.
+_TAIL = 1 << 20
+
+
+class EventSink:
+    """The output of events: JSON lines in a file, or on standard output for ``-``.
+
+    A line that a kill has torn is removed when the file is opened again.
+
+    Raises:
+        InvalidConfigError: the file cannot be written.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._file: BinaryIO
+        if target == "-":
+            self._file = sys.stdout.buffer
+            return
+        expect_local(target, "--events")
+        try:
+            is_file = Path(target).is_file()  # and no pipe or device
+            self._file = Path(target).open("a+b" if is_file else "ab")  # noqa: SIM115 - `close` closes it
+            if is_file:
+                self._remove_torn_line()
+        except OSError as e:
+            raise self._failed(e) from None
+
+    def _remove_torn_line(self) -> None:
+        end = self._file.seek(0, 2)
+        start = self._file.seek(max(0, end - _TAIL))
+        self._file.truncate(start + self._file.read().rfind(b"\n") + 1)
+
+    def _failed(self, error: OSError) -> InvalidConfigError:
+        what = f"cannot be written ({error.strerror or error}); free space there and run again"
+        return InvalidConfigError("--events", what, self._target)
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Write one event and flush it.
+
+        Raises:
+            InvalidConfigError: the file cannot be written.
+            BrokenPipeError: the reader of standard output has closed it.
+        """
+        # ASCII: no name of a group or topic can break a line or a terminal.
+        line = json.dumps(event, separators=(",", ":")).encode("ascii") + b"\n"
+        try:
+            self._file.write(line)
+            self._file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as e:
+            raise self._failed(e) from None
+
+    def close(self) -> None:
+        """Close the file; standard output stays open."""
+        if self._target != "-":
+            with suppress(OSError):  # `write` has reported it
+                self._file.close()
+
+
+@dataclass(frozen=True)
+class CaptureProgress:
+    """How far a capture is.
+
+    Attributes:
+        records: in the capture.
+        behind: offsets that are not read yet.
+        position: sum of the next offsets to read.
+        missing: offsets that were compacted before they were read.
+        troubles: warnings so far.
+        read_s: time of the newest successful read.
+    """
+
+    records: int = 0
+    behind: int = 0
+    position: int = 0
+    missing: int = 0
+    troubles: int = 0
+    read_s: float = 0.0
+
+
+class WatchListener(Protocol):
+    """Learns of events and of time, in the watcher's thread."""
+
+    def event(self, event: WatchEvent, live: LiveGroups) -> None:
+        """Take an event; those of the past are not fresh."""
+
+    def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
+        """Take the time of the clock and the capture's progress, several times a second."""
+
+
+class _Reset:
+    """A request to begin again with other histories: records were cut off the log."""
+
+    def __init__(self, live: LiveGroups) -> None:
+        self.live = live
+
+
+_Round = tuple[list[Mapping[str, Any]], list[LogBatch], int]
+
+
+class Watcher:
+    """Observes a capture and writes the events of its groups; a `CaptureObserver`.
+
+    Call `start` before the capture runs and `progress` after each round of it. Use it in a
+    ``with`` block, inside that of the connection.
+
+    Args:
+        sink: where fresh events are written; None writes none.
+        stop: is set when the watcher fails, so that the capture ends.
+        trouble: called with a sentence for the user.
+        listeners: learn of every event.
+    """
+
+    def __init__(
+        self,
+        sink: EventSink | None,
+        stop: Event,
+        *,
+        trouble: Callable[[str], None] = lambda _: None,
+        listeners: Iterable[WatchListener] = (),
+    ) -> None:
+        self._sink, self._stop, self._trouble = sink, stop, trouble
+        self._listeners = tuple(listeners)
+        self._live = LiveGroups()
+        self._writer: CaptureWriter | None = None
+        self._queue: Queue[_Round | _Reset | None] = Queue(_MOST_ROUNDS)
+        self._progress = CaptureProgress(read_s=time.time())
+        self._read_s = time.time()
+        self._states: list[Mapping[str, Any]] = []
+        self._batches: list[LogBatch] = []
+        self._error: BaseException | None = None
+        self._reported: set[str] = set()
+        self._thread = Thread(target=self._run, name="partage-watch", daemon=True)
+
+    def start(self, writer: CaptureWriter) -> None:
+        """Rebuild the histories from the capture so far, and begin.
+
+        Raises:
+            InvalidCaptureError: a file of the capture is damaged.
+        """
+        self._writer = writer
+        self._live = self._rebuilt(writer)
+        self._thread.start()
+
+    def _rebuilt(self, writer: CaptureWriter) -> LiveGroups:
+        """Return the histories of what a capture contains; none of it is fresh."""
+        live = LiveGroups()
+        manifest = writer.manifest
+        ends, positions = manifest.first_ends, manifest.positions
+        live.fresh_from = {p: max(ends.get(p, 0), positions.get(p, 0)) for p in (*ends, *positions)}
+        configs, states, batches = writer.recorded()
+        live.session_timeout_ms = _session_timeout(configs)
+        for state in states:
+            live.add_state(state)
+        now_ms, some = _now_ms(), list[LogBatch]()
+        for batch in batches:
+            some.append(batch)
+            if len(some) == 1_000:
+                self._feed_past(live, some, now_ms)
+                some = []
+        self._feed_past(live, some, now_ms)
+        return live
+
+    def _feed_past(self, live: LiveGroups, batches: list[LogBatch], now_ms: int) -> None:
+        live.add(batches, received_ms=0)
+        for event in live.advance(now_ms):
+            for one in self._listeners:
+                one.event(event, live)
+
+    # --- called by the capture ------------------------------------------------------------
+
+    def config(self, configs: Mapping[str, str]) -> None:
+        """Take the broker's settings: its session timeout counts for members that send none."""
+        self._live.session_timeout_ms = _session_timeout(configs)
+
+    def batch(self, batch: LogBatch) -> None:
+        """Take a batch."""
+        self._batches.append(batch)
+
+    def state(self, state: Mapping[str, Any]) -> None:
+        """Take a state of the metadata; it precedes the batches of its round."""
+        self._states.append(state)
+
+    def end(self, partition: int, first_end: int) -> None:
+        """Note a successful read; what precedes the first end of a log partition is past."""
+        self._read_s = time.time()
+        self._live.fresh_from.setdefault(partition, first_end)
+
+    def cut(self, partition: int) -> None:
+        """Begin again with what the capture still contains."""
+        self._batches = []
+        if self._writer is not None:
+            self._trouble(f"partition {partition}: histories are rebuilt from the capture")
+            live = self._rebuilt(self._writer)
+            self._live = live
+            self._put(_Reset(live))
+
+    def progress(self, behind: int = 0, troubles: int = 0) -> None:
+        """Hand a round to the watcher's thread; wait while it has too many.
+
+        Args:
+            behind: offsets that are not read yet.
+            troubles: warnings so far.
+        """
+        if self._writer is not None:
+            one = self._writer
+            position, missing = one.next_offsets, one.lost_offsets
+            self._progress = CaptureProgress(
+                one.records, behind, position, missing, troubles, self._read_s
+            )
+        if self._states or self._batches:
+            self._put((self._states, self._batches, _now_ms()))
+            self._states, self._batches = [], []
+
+    def _put(self, item: _Round | _Reset | None) -> None:
+        while self._error is None and self._thread.is_alive():
+            try:
+                self._queue.put(item, timeout=0.5)
+            except Full:
+                continue
+            return
+
+    def health(self) -> str:
+        """Return "" if all is well, else a sentence; from any thread."""
+        if self._error is not None:
+            return "the watch has failed; the capture ends"
+        if not self._thread.is_alive():
+            return "the histories are being rebuilt from the capture"
+        age_s = time.time() - self._read_s
+        return f"nothing was read for {age_s:.0f} s" if age_s > _HEALTHY_SECONDS else ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        """End the thread after what it has; raise its error unless another one is on its way."""
+        if self._thread.is_alive():
+            self.progress()
+            self._put(None)
+            self._thread.join(_LONGEST_END)
+        if self._thread.is_alive():
+            self._trouble("the newest events are lost: nothing reads them")
+        elif self._sink is not None:
+            self._sink.close()
+        if self._error is not None and error is None:
+            raise self._error
+
+    # --- the watcher's thread -------------------------------------------------------------
+
+    def _run(self) -> None:
+        live = self._live
+        try:
+            while True:
+                item = self._next(live)
+                if item is None:
+                    self._emit(live.finish(_now_ms()), live)
+                    break
+                if isinstance(item, _Reset):
+                    live = item.live
+                elif isinstance(item, tuple):
+                    states, batches, received_ms = item
+                    for state in states:
+                        live.add_state(state)
+                    live.add(batches, received_ms)
+                now_ms = _now_ms()
+                self._emit(live.advance(now_ms), live)
+                for one in self._listeners:
+                    one.tick(now_ms, live, self._progress)
+        except BrokenPipeError as e:
+            self._trouble("the reader of the events has closed the pipe: the capture ends")
+            self._error = e
+            self._stop.set()
+        except BaseException as e:  # noqa: BLE001 - `__exit__` raises it in the capture's thread
+            self._error = e
+            self._stop.set()
+
+    def _next(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
+        """Return the next input, or `Empty` when an item is due or nothing came for a while."""
+        due_ms = live.next_due_ms()
+        wait = _LONGEST_WAIT if due_ms is None else (due_ms - _now_ms()) / 1_000
+        try:
+            return self._queue.get(timeout=min(max(wait, 0.01), _LONGEST_WAIT))
+        except Empty as nothing:
+            return nothing
+
+    def _emit(self, events: Iterable[WatchEvent], live: LiveGroups) -> None:
+        for event in events:
+            if self._sink is not None and event.fresh:
+                self._sink.write(event.to_json())
+            for one in self._listeners:
+                one.event(event, live)
+        for name in live.failed.keys() - self._reported:
+            self._reported.add(name)
+            self._trouble(f"group {name}: no more events ({live.failed[name]})")
+
+
+_TIMEOUT = "group.consumer.session.timeout.ms"
+
+
+def _session_timeout(configs: Mapping[str, str]) -> int | None:
+    value = configs.get(_TIMEOUT, "")
+    return int(value) if value.isdecimal() else None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

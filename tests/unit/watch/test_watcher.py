@@ -1,0 +1,121 @@
+"""The watcher's thread: events of what a capture reads, and errors of their output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.support.live_batches import follow, log_batches
+from tests.support.recordings import json_lines, recording
+from tests.support.wire_samples import ROOT
+
+from partage.capture.log_dir import batches_in
+from partage.capture.unpacking import checksum
+from partage.capture.writing import CaptureWriter
+from partage.errors import InvalidConfigError
+from partage.history.live_groups import RebalanceOpened
+from partage.watch.watcher import EventSink, Watcher
+
+SEGMENT = ROOT / "tests" / "data" / "segments" / "compressed.log"
+#: Batches of the recording that are enough for some rebalances.
+SOME = 400
+
+
+def run(tmp_path: Path, sink: EventSink | None, **more) -> threading.Event:
+    """Feed the beginning of a recording through a watcher, as a capture does."""
+    stop = threading.Event()
+    with (
+        Watcher(sink, stop, **more) as watcher,
+        CaptureWriter(tmp_path / "out", observer=watcher) as writer,
+    ):
+        watcher.start(writer)
+        for state in json_lines(recording("seed-11").capture, "cluster.jsonl"):
+            watcher.state(state)
+        for number, batch in enumerate(log_batches("seed-11")[:SOME]):
+            watcher.batch(batch)
+            if number % 50 == 49:
+                watcher.progress()
+    return stop
+
+
+def test_events_are_written_as_json_lines(tmp_path) -> None:
+    """The file has the rebalances of the records in order, and each one settles."""
+    target = tmp_path / "events.jsonl"
+    target.write_text('{"event": "earlier"}\n{"event": "torn', "utf-8")
+    run(tmp_path, EventSink(str(target)))
+    first, *events = [json.loads(line) for line in target.read_text("utf-8").splitlines()]
+    assert first == {"event": "earlier"}  # a torn line is removed
+    wanted = [
+        one.group
+        for one in follow("seed-11", log_batches("seed-11")[:SOME])[1]
+        if isinstance(one, RebalanceOpened)
+    ]
+    opened = [one for one in events if one["event"] == "opened"]
+    assert len(wanted) > 2
+    assert sorted(one["group"] for one in opened) == sorted(wanted)
+    settled = [one for one in events if one["event"] == "settled"]
+    key = "log_partition", "log_offset"
+    assert {tuple(one[k] for k in key) for one in settled} == {
+        tuple(one[k] for k in key) for one in opened
+    }
+
+
+def test_what_precedes_the_first_end_of_the_log_is_no_event(tmp_path) -> None:
+    """Rebalances of the time before the capture began are not reported."""
+    target = tmp_path / "events.jsonl"
+    stop = threading.Event()
+    with (
+        Watcher(EventSink(str(target)), stop) as watcher,
+        CaptureWriter(tmp_path / "out", observer=watcher) as writer,
+    ):
+        watcher.start(writer)
+        for batch in log_batches("seed-11")[:SOME]:
+            watcher.end(batch.partition, 1 << 40)
+            watcher.batch(batch)
+        watcher.progress()
+    assert target.read_text("utf-8") == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_the_capture(tmp_path) -> None:
+    """The capture is stopped, and the error names the option and the file."""
+    with pytest.raises(InvalidConfigError, match=r"--events: cannot be written \(No space left"):
+        run(tmp_path, EventSink("/dev/full"))
+
+
+def test_a_closed_pipe_ends_the_capture(tmp_path, monkeypatch) -> None:
+    """The reader has gone: the capture ends, with a warning."""
+    read, write = os.pipe()
+    os.close(read)
+    troubles: list[str] = []
+    with os.fdopen(write, "wb", buffering=0) as pipe:
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=pipe, flush=pipe.flush))
+        sink = EventSink("-")
+        monkeypatch.undo()
+        with pytest.raises(BrokenPipeError):
+            run(tmp_path, sink, trouble=troubles.append)
+    assert troubles == ["the reader of the events has closed the pipe: the capture ends"]
+
+
+def test_a_capture_that_is_continued_rebuilds_what_it_read(tmp_path) -> None:
+    """The batches of the files are those that were observed when they were read."""
+    seen: list = []
+    observer = SimpleNamespace(
+        batch=seen.append, state=lambda _: None, end=lambda *_: None, config=lambda _: None
+    )
+    found = list(batches_in(SEGMENT, crc32c=checksum(), report=pytest.fail))
+    with CaptureWriter(tmp_path / "out", observer=observer, part_rows=15) as writer:
+        writer.config({"group.consumer.session.timeout.ms": "6000"})
+        for partition, batch in enumerate(found):
+            writer.add(partition, batch)
+    with CaptureWriter(tmp_path / "out") as writer:
+        configs, states, batches = writer.recorded()
+        assert list(batches) == seen
+    assert len(seen) == len(found)
+    assert configs == {"group.consumer.session.timeout.ms": "6000"}
+    assert states == []
