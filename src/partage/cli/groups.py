@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from partage.cli.options import (
     with_options,
 )
 from partage.errors import InvalidConfigError
+from partage.watch.lag import EndOffsets, GroupLag, drain_seconds, group_lag
 
 if TYPE_CHECKING:
     from partage.api.decisions import Comparison
@@ -47,12 +49,41 @@ class _Look:
         rate: records a second that arrive, by partition.
         now: figures of what its members own; None for a group without members.
         compared: what each strategy would do; None where nobody asked.
+        behind: sum and age of the lag; None where no end offset is known.
+        drain_seconds: time until it has caught up, infinite if it does not; None if unknown.
     """
 
     group: LiveGroup
     lag: Mapping[Partition, int]
     rate: Mapping[Partition, float]
     now: Measures | None = None
+    compared: Comparison | None = None
+    behind: GroupLag | None = None
+    drain_seconds: float | None = None
+
+
+@dataclass(slots=True)
+class _EarlierLooks:
+    """Offsets of earlier looks: for rates, and for the age of a lag.
+
+    Attributes:
+        at_s: time of the last look; 0 before the first one.
+        ends: end offsets of that look.
+        lags: lag of each group at that look.
+        samples: end offsets of all looks.
+    """
+
+    at_s: float = 0.0
+    ends: Mapping[Partition, int] = field(default_factory=dict)
+    lags: Mapping[str, GroupLag | None] = field(default_factory=dict)
+    samples: EndOffsets = field(default_factory=EndOffsets)
+
+    def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
+        """Add a look."""
+        self.at_s, self.ends = time.monotonic(), ends
+        self.samples.add(self.at_s, ends)
+        self.lags = {one.id: group_lag(one.committed, self.samples, self.at_s) for one in groups}
+
     compared: Comparison | None = None
 
 
@@ -79,7 +110,8 @@ def groups(
 
         partage groups -b broker:9092 --group billing --watch
 
-    **lag**: records between the committed offset and the end of the partition. **load**: records
+    **lag**: records between the committed offset and the end of the partition, with the age of the
+    oldest and the time until they are consumed, at the rates between two looks. **load**: records
     a second that arrive, measured between two looks. **optimum**: the most even plan that there
     is, and the fewest moves to it, proven. What each strategy would do stands below a group that
     could be evener, and with `--compare` or `-s`; `*` marks the best figure of a column.
@@ -100,12 +132,12 @@ def groups(
     for one in strategy or ():
         registry.load(one)  # a name that is wrong is said before a cluster is asked
     with ClusterConnection(cluster.brokers(), cluster.connection()) as connection:
-        before: tuple[float, Mapping[Partition, int]] | None = None
+        earlier = _EarlierLooks()
         last: list[_Look] | None = None
         while True:
             try:
-                looks, before = _looked(
-                    connection, group, strategy, before, every, all_of_them=compare or as_json
+                looks = _looked(
+                    connection, group, strategy, earlier, every, all_of_them=compare or as_json
                 )
             except client_errors() as e:
                 if not watch:
@@ -154,29 +186,43 @@ def _looked(
     connection: ClusterConnection,
     patterns: list[str] | None,
     strategies: list[str] | None,
-    before: tuple[float, Mapping[Partition, int]] | None,
+    earlier: _EarlierLooks,
     every: float,
     *,
     all_of_them: bool,
-) -> tuple[list[_Look], tuple[float, Mapping[Partition, int]]]:
-    """All groups now; rates against the look before, or against one taken for that."""
+) -> list[_Look]:
+    """Return all groups now; rates are those since the look before, or one taken for that."""
     from partage.capture.groups import live_groups
     from partage.capture.metadata_image import state_of
     from partage.model import Cluster
 
-    if before is None:
-        _, ends, _ = live_groups(connection, patterns)
-        before = (time.monotonic(), ends)
+    if not earlier.at_s:
+        first, ends, _ = live_groups(connection, patterns)
+        earlier.add(first, ends)
         time.sleep(min(every, 2.0))
     found, ends, metadata = live_groups(connection, patterns)
-    now = time.monotonic()
-    since = max(now - before[0], 1e-3)
-    rate = {p: max(0, end - before[1][p]) / since for p, end in ends.items() if p in before[1]}
+    before_s, known, lags = earlier.at_s, earlier.ends, earlier.lags
+    earlier.add(found, ends)
+    since = max(earlier.at_s - before_s, 1e-3)
+    rate = {p: max(0, end - known[p]) / since for p, end in ends.items() if p in known}
     state = state_of(metadata, ts_ms=0, controller=None)
     cluster = Cluster.from_metadata(state["topics"], state["brokers"])
     asked = bool(all_of_them or strategies)
     looks = [_judged(one, ends, rate, cluster, strategies, asked=asked) for one in found]
-    return looks, (now, ends)
+    return [_with_age(look, lags, earlier.lags, since) for look in looks]
+
+
+def _with_age(
+    look: _Look,
+    before: Mapping[str, GroupLag | None],
+    now: Mapping[str, GroupLag | None],
+    elapsed_s: float,
+) -> _Look:
+    """Return a look with the age of its lag, and the time until it is gone."""
+    behind, earlier = now.get(look.group.id), before.get(look.group.id)
+    if behind is None or earlier is None:
+        return replace(look, behind=behind)
+    return replace(look, behind=behind, drain_seconds=drain_seconds(earlier, behind, elapsed_s))
 
 
 def _judged(
@@ -234,6 +280,9 @@ def _plain(look: _Look) -> dict[str, Any]:
         "group": group.id, "type": group.type, "state": group.state, "strategy": group.strategy,
         "coordinator": group.coordinator,
         "lag": None if group.type == "share" else sum(look.lag.values()),
+        "lag_seconds": None if look.behind is None or look.behind.seconds is None
+        else round(look.behind.seconds, 1),
+        "drain_seconds": look.drain_seconds if _is_finite(look.drain_seconds) else None,
         "trouble": group.trouble or None, "members": members,
         "now": look.now.to_dict() if look.now else None,
         "strategies": [
@@ -277,9 +326,34 @@ def _waiting(look: _Look) -> str:
     owned = {p for m in look.group.members for p in m.owned}
     mine = sum(lag for p, lag in look.lag.items() if p in owned)
     others = sum(look.lag.values()) - mine
+    age = _age(look)
     if not owned:
-        return f"{others:,}"
-    return f"{mine:,}" + (f" (and {others:,} in partitions that nobody owns)" if others else "")
+        return f"{others:,}{age}"
+    return f"{mine:,}{age}" + (
+        f" (and {others:,} in partitions that nobody owns)" if others else ""
+    )
+
+
+def _is_finite(seconds: float | None) -> bool:
+    return seconds is not None and isfinite(seconds)
+
+
+def _age(look: _Look) -> str:
+    """Return the age of a lag and the time until it is gone, in brackets.
+
+    >>> from partage.capture.groups import LiveGroup
+    >>> group = LiveGroup("g", "classic", "Stable", "range", 1)
+    >>> _age(_Look(group, {}, {}, behind=GroupLag(5, 30.0, 0, 5), drain_seconds=float("inf")))
+    ' (30 s old, does not shrink)'
+    """
+    lag = look.behind
+    if lag is None or not lag.records or lag.seconds is None:
+        return ""
+    drain = look.drain_seconds
+    ends = "" if drain is None else ", does not shrink"
+    if drain is not None and isfinite(drain):
+        ends = f", gone in {drain:,.0f} s"
+    return f" ({lag.seconds:,.0f} s old{ends})"
 
 
 def _whole(look: _Look) -> None:
