@@ -12,6 +12,7 @@ from partage.cli.capture import capture
 from partage.cli.command_errors import guarded
 from partage.cli.compare import compare
 from partage.cli.decode import decode
+from partage.cli.diff import diff
 from partage.cli.groups import groups
 from partage.cli.keys import keys
 from partage.cli.owner import owner
@@ -52,8 +53,9 @@ def _partage(
 
         partage demo
 
-    Exit codes: 0 done, 1 error (one line on stderr), 2 wrong usage, 3 a plan failed the judge, or
-    the audit found broken joins, 4 a replay was published without the groups that failed.
+    Exit codes: 0 done, 1 error (one line on stderr), 2 wrong usage, 3 a plan failed the judge, the
+    audit found broken joins, or a run exceeds a limit, 4 a replay was published without the groups
+    that failed, 5 the log has too little for a decision.
     """
 
 
@@ -63,6 +65,7 @@ for _command in (
     groups,
     replay,
     report,
+    diff,
     owner,
     assign,
     compare,

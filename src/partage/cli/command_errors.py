@@ -14,12 +14,16 @@ from partage.capture.durable import expect_local
 from partage.cli.console import shortened, tell
 from partage.errors import PartageError
 
-__all__ = ["FAILED", "FAILED_GROUP", "FAILED_JUDGE", "guarded"]
+__all__ = ["FAILED", "FAILED_CHECK", "FAILED_GROUP", "FAILED_JUDGE", "UNDECIDED", "guarded"]
 
 FAILED = 1
 FAILED_JUDGE = 3
+#: A run exceeds a limit, or is worse than another one.
+FAILED_CHECK = 3
 #: A replay was published, and an unforeseen exception ended some of its groups.
 FAILED_GROUP = 4
+#: The log has too little of the history for a decision.
+UNDECIDED = 5
 _INTERRUPTED = 130
 #: The extra that installs an optional library, by the name of its top module.
 _EXTRAS = {
@@ -29,7 +33,7 @@ _EXTRAS = {
     "pyspark": "spark",
 }  # fmt: skip
 #: Options of output files and folders, and the parameters that the commands name them.
-_OUTPUTS = {"--out": "to", "--page": "page"}
+_OUTPUTS = {"--out": "to", "--page": "page", "--junit": "junit"}
 _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and report what it prints"
 
 

@@ -11,6 +11,8 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -22,9 +24,9 @@ from partage.errors import InvalidConfigError
 
 __all__ = [
     "AsJson", "ClusterOptions", "GroupPatterns", "OpenPage", "OptionGroup", "OutputOptions",
-    "Quiet", "RunId", "SparkMaster", "SparkOptions", "StrategyConfig", "output_option",
-    "partitions_option", "replication_option", "spark_settings", "strategy_option", "topic_option",
-    "with_options",
+    "Quiet", "RunId", "SparkMaster", "SparkOptions", "StrategyConfig", "matching_names", "no_such",
+    "output_option", "partitions_option", "replication_option", "spark_settings", "strategy_option",
+    "topic_option", "with_options",
 ]  # fmt: skip
 
 _SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
@@ -250,3 +252,33 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
             got = f"{key}={HIDDEN}"
             raise InvalidConfigError("--conf", "must be spark.something=value", got)
     return made
+
+
+def matching_names(patterns: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Return the groups of these names, and all groups that match one of the patterns.
+
+    Raises:
+        InvalidConfigError: a pattern matches no group; a name is most often misspelt.
+
+    >>> matching_names(["b*", "a"], ["a", "b", "bc"])
+    ['b', 'bc', 'a']
+    """
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        named = [one for one in known if one == pattern] or sorted(
+            one for one in known if fnmatchcase(one, pattern)
+        )
+        if not named:
+            raise InvalidConfigError("--group", no_such("group", pattern, known), pattern)
+        found.update(dict.fromkeys(named))
+    return list(found)
+
+
+def no_such(what: str, name: str, known: Sequence[str]) -> str:
+    """Return the sentence on a name that a run does not have, with similar ones.
+
+    >>> no_such("topic", "order", ["orders", "users"])
+    'no such topic in this run; did you mean orders?'
+    """
+    near = get_close_matches(name, known, 3)
+    return f"no such {what} in this run" + (f"; did you mean {', '.join(near)}?" if near else "")

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime, timezone
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from partage.cli.console import name, short_name, show, tell, write_json
-from partage.cli.options import AsJson, GroupPatterns, RunId, topic_option, with_options
+from partage.cli.options import (
+    AsJson,
+    GroupPatterns,
+    RunId,
+    matching_names,
+    no_such,
+    topic_option,
+    with_options,
+)
 from partage.errors import InvalidCaptureError, InvalidConfigError
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ def owner(
 
     time_ms = parse_time(at, "--at")
     published = PublishedRun(folder, run)
-    groups = _called(published, group) if group else None
+    groups = matching_names(group, _names(published, "groups", "group")) if group else None
     found = owners_at(published, time_ms, topic=topic, groups=groups)
     if not found:
         _expect_topic(published, topic)
@@ -75,24 +81,6 @@ def owner(
         asked += [("group", one) for one in group or ()]
         only = "".join(f" of {what} {one!r}" for what, one in asked)
         show(name(f"nobody owned a partition{only} at {_utc(time_ms)}", "bold"))
-
-
-def _called(published: PublishedRun, patterns: list[str]) -> list[str]:
-    """Return the groups of these names, and all groups that match one of the patterns.
-
-    Raises:
-        InvalidConfigError: a pattern matches no group; a name is most often misspelt.
-    """
-    known = _names(published, "groups", "group")
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        named = [one for one in known if one == pattern] or sorted(
-            one for one in known if fnmatchcase(one, pattern)
-        )
-        if not named:
-            raise InvalidConfigError("--group", _no_such("group", pattern, known), pattern)
-        found.update(dict.fromkeys(named))
-    return list(found)
 
 
 def _names(published: PublishedRun, table: str, column: str) -> list[str]:
@@ -118,12 +106,7 @@ def _expect_topic(published: PublishedRun, topic: str | None) -> None:
         return
     known = _names(published, "ownership", "topic")
     if topic not in known:
-        raise InvalidConfigError("--topic", _no_such("topic", topic, known), topic)
-
-
-def _no_such(what: str, asked: str, known: list[str]) -> str:
-    near = get_close_matches(asked, known, 3)
-    return f"no such {what} in this run" + (f"; did you mean {', '.join(near)}?" if near else "")
+        raise InvalidConfigError("--topic", no_such("topic", topic, known), topic)
 
 
 def _warn_of_uncertainty(published: PublishedRun, time_ms: int) -> None:

@@ -9,9 +9,9 @@ from partage.report.run import Estimate, FigureRange, Figures, Run
 from partage.tables.metrics import SHOWN, Shown
 
 __all__ = [
-    "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "cause_clause", "count",
+    "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "cause_clause", "count", "digits",
     "downtime_text", "duration", "format_estimate", "format_range", "headline", "lead", "notes",
-    "percent", "plural", "share", "short_name", "simulated_note", "trust",
+    "percent", "plural", "share", "share_text", "short_name", "simulated_note", "trust",
 ]  # fmt: skip
 
 _HARD = "\N{NO-BREAK SPACE}"
@@ -143,6 +143,26 @@ def percent(part: float, whole: float) -> str:
     if part in {0, whole}:
         return f"0{_HARD}%" if part == 0 else f"100{_HARD}%"
     return f"{min(max(100 * part / whole, 0.1), 99.9):.1f}{_HARD}%"
+
+
+def digits(value: float) -> str:
+    """Return a number with one decimal place, or with two digits if it is below 1.
+
+    >>> digits(1234.56), digits(0.0423), digits(0)
+    ('1,234.6', '0.042', '0')
+    """
+    if not value:
+        return "0"
+    return f"{value:,.1f}".removesuffix(".0") if abs(value) >= 1 else f"{value:.2g}"
+
+
+def share_text(value: float) -> str:
+    r"""Return a share in percent, with two digits if it is below 1 %.
+
+    >>> share_text(0.00042), share_text(0.1234), share_text(0)
+    ('0.042\xa0%', '12.3\xa0%', '0\xa0%')
+    """
+    return f"{digits(100 * value)}{_HARD}%"
 
 
 def share(low: tuple[float, float], high: tuple[float, float]) -> str:

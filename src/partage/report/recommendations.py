@@ -16,14 +16,17 @@ from partage.report.client_settings import family_of, parse_policy, spell
 from partage.report.messages import CAUSES, count, format_estimate, percent, plural
 from partage.report.run import GroupFigures
 
-__all__ = ["Recommendation", "Setting", "present_settings", "recommendations_for"]
+__all__ = [
+    "NOT_IN_LOG", "Recommendation", "Setting", "present_settings", "recommendations_for",
+]  # fmt: skip
 
 #: Evidence (rebalances or members) from which advice without a simulation has medium confidence.
 _MUCH_EVIDENCE = 3
 #: A simulated gain has medium confidence if its lower end is at least this share of it. None has
 #: more: no back-test has measured how often these intervals contain the true gain.
 _SURE_SHARE = 1 / 3
-_NOT_IN_LOG = "not in the log"
+#: Value of a setting that no record has.
+NOT_IN_LOG = "not in the log"
 _NONE = "no measurable difference"
 
 
@@ -141,7 +144,7 @@ def _verify(group: GroupFigures, advice: Advice) -> str:
     if group.rebalances_per_hour is not None:
         figures.append(f"{group.rebalances_per_hour:,.0f} rebalances per hour")
     now = f" Now: {', '.join(figures)}." if figures else ""
-    return f"Capture again after the rollout, run partage replay, and compare this group.{now}"
+    return f"Capture and replay again after the rollout, then run partage diff BEFORE AFTER.{now}"
 
 
 def present_settings(group: GroupFigures) -> tuple[Setting, ...]:
@@ -157,7 +160,7 @@ def present_settings(group: GroupFigures) -> tuple[Setting, ...]:
         return Setting(spell((f"{name}=",), family)[0][:-1], now, "" if python else default)
 
     def ms(value: int | None) -> str:
-        return str(value) if value else _NOT_IN_LOG
+        return str(value) if value else NOT_IN_LOG
 
     static = f"set in {traits.static_members} of {traits.newest_members} members"
     found = [one("group.protocol", traits.protocol, "classic")] if not python else []
@@ -165,14 +168,14 @@ def present_settings(group: GroupFigures) -> tuple[Setting, ...]:
         found += [
             one("group.remote.assignor", strategy, "uniform"),
             one("consumer.session.timeout.ms", ms(traits.session_ms), "45000"),
-            one("consumer.heartbeat.interval.ms", _NOT_IN_LOG, "5000"),
+            one("consumer.heartbeat.interval.ms", NOT_IN_LOG, "5000"),
         ]
     else:
         default = {"java": "range, cooperative-sticky", "librdkafka": "range, roundrobin"}
         found += [
             one("partition.assignment.strategy", strategy, default.get(family, "")),
             one("session.timeout.ms", ms(traits.session_ms), "45000" if family else ""),
-            one("heartbeat.interval.ms", _NOT_IN_LOG, "3000"),
+            one("heartbeat.interval.ms", NOT_IN_LOG, "3000"),
         ]
     return (
         *found,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from partage.report.view_model import GroupRow, PolicyRow
 
-__all__ = ["MAX_GROUPS", "summary"]
+__all__ = ["MAX_GROUPS", "clean", "summary"]
 
 #: Groups in the table; the page has all.
 MAX_GROUPS = 15
@@ -46,9 +46,9 @@ def summary(run: Run) -> Iterator[RenderableType]:
     yield Text("")
     yield _facts(run)
     yield Text("")
-    yield Text(_clean(messages.headline(run)), "bold" if run.covered else "bold yellow")
-    yield Text(_clean(messages.lead(run, *savable(run))))
-    yield Text(_clean(messages.trust(run)), "dim")
+    yield Text(clean(messages.headline(run)), "bold" if run.covered else "bold yellow")
+    yield Text(clean(messages.lead(run, *savable(run))))
+    yield Text(clean(messages.trust(run)), "dim")
     rows = [group_row(group) for group in run.rebalancing[:MAX_GROUPS]]
     if rows:
         yield Text("")
@@ -86,7 +86,7 @@ class _Name:
     """Name of a policy that wraps after ``/ + -`` in a narrow terminal."""
 
     def __init__(self, name: str, style: str = "") -> None:
-        self._name, self._style = _clean(name), style
+        self._name, self._style = clean(name), style
         self._parts = re.findall(r"[^/+-]*[/+-]|[^/+-]+", self._name)
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -134,15 +134,15 @@ def _facts(run: Run) -> Table:
         why = one["why"] or "unexplained"
         group = messages.short_name(one["group"])
         where = f"{group} generation {one['generation']} ({one['strategy']})"
-        table.add_row("", Text(f"{_clean(where)}: {_clean(why)}", "dim"))
+        table.add_row("", Text(f"{clean(where)}: {clean(why)}", "dim"))
     for one in messages.notes(run):
-        table.add_row("note", Text(_clean(one), "yellow"))
+        table.add_row("note", Text(clean(one), "yellow"))
     for policy, f in run.figures.items():
         if f.failed:
             where = f"{policy} in {f.failed} of {plural(f.rows, 'rebalance')}"
             names = (policy, policy.partition("/")[2].partition("+")[0])  # protocol/strategy+static
             why = next((x["why"] for x in run.failures if x["strategy"] in names), "")
-            table.add_row(Text(FAILED, "red"), Text(_clean(f"{where}: {why}"), "red"))
+            table.add_row(Text(FAILED, "red"), Text(clean(f"{where}: {why}"), "red"))
     return table
 
 
@@ -174,7 +174,7 @@ def _groups(rows: Sequence[GroupRow]) -> Table:
     for row in rows:
         cause = f"{row.cause} {row.cause_share}".strip()
         table.add_row(
-            Text(_clean(messages.short_name(row.group.name))), row.downtime.text, row.share.text,
+            Text(clean(messages.short_name(row.group.name))), row.downtime.text, row.share.text,
             row.per_hour.text, cause,
         )  # fmt: skip
     return table
@@ -207,7 +207,7 @@ def _changes(run: Run, rows: Sequence[GroupRow]) -> Iterator[Text]:
     if record is not None:
         yield Text("")
         yield Text(f"→ {record.title}", "bold")
-        yield Text(_clean(f"  {record.why}"), "dim")
+        yield Text(clean(f"  {record.why}"), "dim")
         for line in record.lines:
             yield Text(f"    {line}", "cyan")
 
@@ -220,20 +220,20 @@ def _change(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
     if first is None:
         return
     yield Text("")
-    yield Text(_clean(f"→ {messages.short_name(row.group.name)}: {first.advice.title}"), "bold")
+    yield Text(clean(f"→ {messages.short_name(row.group.name)}: {first.advice.title}"), "bold")
     confidence = f" ({first.confidence} confidence)" if first.confidence else ""
-    yield Text(_clean(f"  expected gain: {first.gain}{confidence}"), "green")
+    yield Text(clean(f"  expected gain: {first.gain}{confidence}"), "green")
     if row.now:
-        yield Text(_clean(f"  now: {row.now}"))
+        yield Text(clean(f"  now: {row.now}"))
     if not in_full:
         return
-    yield Text(_clean(f"  {first.advice.why}"), "dim")
+    yield Text(clean(f"  {first.advice.why}"), "dim")
     for line in first.advice.lines:
         yield Text(f"    {line}", "cyan")
     deployment = {"risk": first.risk, "rollout": first.rollout, "verify": first.verify}
     for label, text in deployment.items():
         if text:
-            yield Text(_clean(f"  {label}: {text}"))
+            yield Text(clean(f"  {label}: {text}"))
 
 
 def _policies(rows: Sequence[PolicyRow]) -> Table:
@@ -251,7 +251,7 @@ def _policies(rows: Sequence[PolicyRow]) -> Table:
     return table
 
 
-def _clean(name: str) -> str:
+def clean(name: str) -> str:
     """Return text without control characters, which a terminal would obey, cut to 2,000."""
     # Hard blanks are our own: they keep numbers with their units.
     name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"

@@ -1,0 +1,304 @@
+"""Rates of a run's groups: unread time, rebalances and moves by hour.
+
+Comparisons (`partage.report.run_diff`) and limits (`partage.report.checks`) judge these rates.
+They differ from the report's figures in two respects:
+
+* The first rebalance of a group in the log does not count: the begin of the recording causes it.
+* Coverage counts the generations that are missing after the group's first recorded one. A group
+  that was old when the recording began is covered all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partage.report.data import load_table, run_of
+from partage.report.run import MIN_COVERAGE, GroupFigures, Run
+from partage.runs.published_run import PublishedRun
+from partage.tables.statuses import FAILED, OFFSETS_ONLY, RECORDED
+from partage.tables.sums import Estimate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "CAUSE", "MOVED", "REBALANCES", "UNREAD", "GroupRates", "Rate", "Recording", "read_recording",
+]  # fmt: skip
+
+_KEY = ["group", "incarnation", "generation"]
+_PLACE = ("group", "log_partition", "log_offset")
+_HOUR_MS, _HOUR_S = 3_600_000, 3_600
+#: Half the width of an 80 % interval in standard deviations of a normal distribution.
+_SIGMAS = 1.2816
+#: Figures with a rate; the last one is a prefix of kinds of cause.
+UNREAD, REBALANCES, MOVED, CAUSE = "unread", "rebalances", "moved", "cause "
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A figure of one recording: its sum over rebalances, and the hours in which it was observed.
+
+    An episode is a rebalance with its follow-ups, or all rebalances of one storm: a figure of one
+    episode depends on the same incident.
+
+    Attributes:
+        total: the sum.
+        squares: sum of the squares of the episodes' sums.
+        episodes: episodes with a sum above zero.
+        hours: hours of observation; for unread time, hours in which partitions were assigned.
+        interval: estimate of the sum by the stop model; None for a count.
+
+    >>> Rate(6, squares=20, episodes=2, hours=3).per_hour
+    2.0
+    """
+
+    total: float = 0.0
+    squares: float = 0.0
+    episodes: int = 0
+    hours: float = 0.0
+    interval: Estimate | None = None
+
+    @property
+    def per_hour(self) -> float:
+        """The sum by hour of observation."""
+        return self.total / self.hours if self.hours else 0.0
+
+    @property
+    def error(self) -> float:
+        """Standard deviation of the sum by the stop model; 0 for a count."""
+        if self.interval is None:
+            return 0.0
+        return (self.interval.high - self.interval.low) / (2 * _SIGMAS)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRates:
+    """Rates of one group.
+
+    Attributes:
+        group: the group's figures in the report.
+        coverage: recorded generations divided by known ones, from its first recorded one on.
+        rates: figure -> its rate, without unknown ones. Figures are `UNREAD` (partition-seconds),
+            `REBALANCES`, `MOVED`, and `CAUSE` with a kind of cause.
+        storms: number of rebalance storms; None if the run does not have them.
+    """
+
+    group: GroupFigures
+    coverage: float
+    rates: Mapping[str, Rate]
+    storms: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Group id."""
+        return self.group.name
+
+    @property
+    def covered(self) -> bool:
+        """True if the log has enough generations for a statement about the whole recording."""
+        return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
+
+    def rate(self, figure: str) -> Rate | None:
+        """Return the rate of a figure; None if unknown."""
+        found = self.rates.get(figure)
+        if found is None and figure.startswith(CAUSE) and REBALANCES in self.rates:
+            return Rate(hours=self.rates[REBALANCES].hours)
+        return found
+
+    @property
+    def why_unknown(self) -> str:
+        """Reason for unknown rates; empty if unread time is known."""
+        if self.group.status == FAILED:
+            return "its replay failed"
+        if not self.covered:
+            return f"the log has {self.coverage:.0%} of its generations"
+        if UNREAD not in self.rates:
+            return self.group.why or "the run has no estimate of its unread time"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A published run with the rates of its groups.
+
+    Attributes:
+        folder: output folder.
+        run: the run as the report reads it.
+        groups: rates of the groups with records in the log, by name.
+        hours: hours between the first and the last record.
+    """
+
+    folder: Path
+    run: Run
+    groups: Mapping[str, GroupRates]
+    hours: float
+
+
+def read_recording(folder: str | Path, run: str | None = None) -> Recording:
+    """Return a published run with the rates of its groups.
+
+    Args:
+        folder: output folder of ``partage replay``, or the folder ``runs/ID`` of a run in it.
+        run: id of a run in the folder; None for the newest.
+
+    Raises:
+        InvalidCaptureError: the folder has no such run, or a table cannot be read.
+        MissingExtraError: pyarrow is not installed.
+    """
+    path = Path(folder)
+    whole = path.absolute()
+    if run is None and whole.parent.name == "runs" and not (path / "tables").is_dir():
+        published = PublishedRun(whole.parent.parent, whole.name)
+    else:
+        published = PublishedRun(path, run)
+    figures = run_of(published)
+    rebalances = _with_episodes(_rebalances(published))
+    sums = _sums(rebalances, _recorded(published))
+    within, known = _missing(rebalances)
+    # A run in which no group has a storm has nulls only, an older run has no such column.
+    has_storms = "storm" in published.table("rebalances", ["storm"]).column_names
+    groups = {}
+    for group in figures.groups:
+        if group.kind != OFFSETS_ONLY:
+            name = group.name
+            rates = _group_rates(group, sums.get(name, {}), within.get(name, 0), known.get(name, 0))
+            storms = group.traits.storms or 0 if has_storms else None
+            groups[name] = replace(rates, storms=storms)
+    return Recording(path, figures, groups, _span_ms(figures) / _HOUR_MS)
+
+
+def _span_ms(run: Run) -> int:
+    cover = run.summary["coverage"]
+    first, last = cover.get("first_ms"), cover.get("last_ms")
+    return 0 if first is None or last is None else int(last - first)
+
+
+def _rebalances(folder: PublishedRun) -> pa.Table:
+    columns = [*_KEY, "log_partition", "log_offset", "cause_kind", "follow_up", "storm"]
+    return load_table(folder, "rebalances", [*columns, "gap_before"])
+
+
+def _with_episodes(rebalances: pa.Table) -> pa.Table:
+    """Return rebalances in log order with their kind of cause and the number of their episode."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    table = rebalances.sort_by([(name, "ascending") for name in _PLACE])
+    kind = pc.fill_null(table["cause_kind"], "unknown")
+    group = table["group"].combine_chunks().dictionary_encode()
+    code = np.asarray(group.indices if len(group) else [], np.int64)
+    storm = pc.fill_null(table["storm"], -1).to_numpy()
+    follows = pc.fill_null(table["follow_up"], False).to_numpy()
+    begins = np.ones(table.num_rows, bool)
+    same_storm = (storm[1:] == storm[:-1]) & (storm[1:] >= 0)
+    begins[1:] = (code[1:] != code[:-1]) | ~(follows[1:] | same_storm)
+    table = table.append_column("kind", kind)
+    return table.append_column("episode", pa.array(np.cumsum(begins)))
+
+
+def _recorded(folder: PublishedRun) -> pa.Table:
+    """Return unread time and moves of each recorded rebalance, one row each."""
+    from pyarrow import compute as pc
+
+    columns = [*_KEY, "policy", "strategy", "stopped_ps", "moved"]
+    replays = load_table(folder, "replays", columns)
+    name = pc.coalesce(replays["policy"], replays["strategy"])
+    rows = replays.filter(pc.fill_null(pc.equal(name, RECORDED), False))
+    sums = rows.group_by(_KEY).aggregate([("stopped_ps", "sum"), ("moved", "sum")])
+    return sums.select([*_KEY, "stopped_ps_sum", "moved_sum"]).rename_columns(
+        [*_KEY, UNREAD, MOVED]
+    )
+
+
+def _sums(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]]:
+    """Return group -> figure -> its sum: unread, moved, rebalances, and each kind of cause."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    is_new = pc.not_equal(rebalances["kind"], "migration")  # it keeps the number of the one before
+    places = rebalances.filter(is_new).select([*_KEY, "episode", "kind"])
+    joined = recorded.join(places, _KEY, join_type="left outer")
+    joined = joined.filter(pc.fill_null(pc.not_equal(joined["kind"], "first"), True))
+    caused = rebalances.filter(pc.not_equal(rebalances["kind"], "first"))
+    caused = caused.append_column("one", pa.array(np.ones(caused.num_rows)))
+    found: dict[str, dict[str, Rate]] = {}
+    for figure in (UNREAD, MOVED):
+        some = joined.filter(pc.is_valid(joined[figure]))
+        for row in _by_episode(some, figure):
+            found.setdefault(row["group"], {})[figure] = _rate(row)
+    for row in _by_episode(caused, "one"):
+        found.setdefault(row["group"], {})[REBALANCES] = _rate(row)
+    for row in _by_episode(caused, "one", ("kind",)):
+        found[row["group"]][CAUSE + row["kind"]] = _rate(row)
+    return found
+
+
+def _by_episode(table: pa.Table, value: str, more: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return sum, sum of squares and number of the episodes with a value, by group."""
+    from pyarrow import compute as pc
+
+    keys = ["group", *more]
+    each = table.group_by([*keys, "episode"]).aggregate([(value, "sum")])
+    size = pc.cast(each[f"{value}_sum"], "double")
+    each = each.select(keys).append_column("total", size)
+    each = each.append_column("squares", pc.multiply(size, size))
+    each = each.append_column("episodes", pc.cast(pc.greater(size, 0.0), "int64"))
+    names = ("total", "squares", "episodes")
+    sums = each.group_by(keys).aggregate([(name, "sum") for name in names])
+    columns = [*keys, *(f"{name}_sum" for name in names)]
+    rows: list[dict[str, Any]] = sums.select(columns).rename_columns([*keys, *names]).to_pylist()
+    return rows
+
+
+def _rate(row: Mapping[str, Any]) -> Rate:
+    return Rate(row["total"], row["squares"], row["episodes"])
+
+
+def _missing(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the missing generations after each group's first recorded one, and the recorded."""
+    groups = rebalances["group"].to_pylist()
+    within: dict[str, int] = {}
+    recorded: dict[str, int] = {}
+    for name, gap in zip(groups, rebalances["gap_before"].to_pylist(), strict=True):
+        within[name] = within.get(name, 0) + ((gap or 0) if name in recorded else 0)
+        recorded[name] = recorded.get(name, 0) + 1
+    return within, recorded
+
+
+def _group_rates(
+    group: GroupFigures, sums: Mapping[str, Rate], missing: int, recorded: int
+) -> GroupRates:
+    """Return the rates of a group.
+
+    Args:
+        group: its figures in the report.
+        sums: figure -> its sum.
+        missing: generations that are missing after its first recorded one.
+        recorded: recorded generations.
+    """
+    coverage = recorded / (recorded + missing) if recorded else 1.0
+    hours = group.span_ms / _HOUR_MS
+    if group.status == FAILED or not hours:
+        return GroupRates(group, coverage, {})
+    known = dict(sums)
+    if REBALANCES not in sums:  # no rebalance, so nothing was unread or moved
+        known |= dict.fromkeys((UNREAD, REBALANCES, MOVED), Rate())
+    rates = {figure: replace(found, hours=hours) for figure, found in known.items()}
+    if UNREAD in known:
+        rates[UNREAD] = _unread(group, known[UNREAD])
+    return GroupRates(group, coverage, rates)
+
+
+def _unread(group: GroupFigures, found: Rate) -> Rate:
+    """Return the unread partition-seconds by hour of partition-time."""
+    interval: Estimate | None = group.recorded.stopped_estimate
+    # The report calls zero unknown if generations are missing before the recording.
+    if interval is None or not found.total:
+        interval = Estimate(0.0, 0.0, 0.0)
+    hours = group.assigned_ps / _HOUR_S
+    return replace(found, total=interval.best, hours=hours, interval=interval)

@@ -1,0 +1,432 @@
+"""Comparison of two published runs, for example of recordings before and after a change.
+
+Rates are compared, so that recordings of different length compare. A recording is a sample: the
+next hour of the same group has other rebalances. A rate is modelled as a gamma distribution, as
+for weighted sums of Poisson counts (Fay and Feuer, Statistics in Medicine 16, 1997), with half an
+episode added to each run (Jeffreys' prior). The stop model's error widens it. Then
+the ratio of two rates follows from a beta distribution. A difference is outside the noise if the
+ratio's interval excludes 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from partage.report.rates import (
+    CAUSE,
+    MOVED,
+    REBALANCES,
+    UNREAD,
+    GroupRates,
+    Rate,
+    Recording,
+)
+from partage.report.recommendations import NOT_IN_LOG, present_settings
+from partage.report.run import GroupFigures, total
+from partage.tables.metrics import BY_NAME
+from partage.tables.sums import Estimate, FigureRange
+
+__all__ = [
+    "BETTER",
+    "FORMAT",
+    "NOISE",
+    "UNKNOWN",
+    "VERSION",
+    "WORSE",
+    "GroupDiff",
+    "RateChange",
+    "RunDiff",
+    "SettingChange",
+    "compare_rates",
+    "diff_document",
+    "diff_runs",
+]  # fmt: skip
+
+FORMAT, VERSION = "partage-diff", 1
+#: Verdicts on a difference.
+BETTER, WORSE, NOISE, UNKNOWN = "better", "worse", "within noise", "unknown"
+#: Share of cases in which equal rates are called different, over all groups together.
+_ALPHA = 0.05
+#: Steps of a bisection; the bracket of ±60 shrinks below 1e-8.
+_BISECTIONS = 34
+_BRACKET = 60.0
+#: Terms of a continued fraction; it needs about the square root of the largest parameter.
+_MOST_TERMS = 10_000
+#: Figure -> metric whose declaration says which direction is better.
+_METRICS = {UNREAD: "stopped_estimate", REBALANCES: "happened", MOVED: "moved"}
+
+
+@dataclass(frozen=True, slots=True)
+class RateChange:
+    """Difference of one figure between two runs.
+
+    Attributes:
+        before, after: the rates; None if unknown.
+        ratio: interval of the second divided by the first; None if unknown, or if both are zero.
+        verdict: `BETTER`, `WORSE`, `NOISE` or `UNKNOWN`.
+    """
+
+    before: Rate | None
+    after: Rate | None
+    ratio: FigureRange | None
+    verdict: str
+
+    @property
+    def relative(self) -> float | None:
+        """Second rate divided by the first, minus 1; None if unknown or the first is zero."""
+        if self.before is None or self.after is None or not self.before.per_hour:
+            return None
+        return self.after.per_hour / self.before.per_hour - 1
+
+
+class SettingChange(NamedTuple):
+    """A setting whose value in the tables differs between the runs."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDiff:
+    """Differences of one group, or of all compared groups.
+
+    Attributes:
+        name: group id; empty for all groups.
+        changes: figure -> its difference; figures as in `GroupRates`.
+        settings: settings that changed, as far as the tables have them.
+        why_unknown: reason for an unknown difference of unread time; empty if unread time is known.
+    """
+
+    name: str
+    changes: Mapping[str, RateChange]
+    settings: tuple[SettingChange, ...] = ()
+    why_unknown: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Verdict on unread time."""
+        return self.changes[UNREAD].verdict
+
+    @property
+    def causes(self) -> dict[str, RateChange]:
+        """Differences of rebalances by kind of cause, the largest first."""
+        found = {f.removeprefix(CAUSE): c for f, c in self.changes.items() if f.startswith(CAUSE)}
+        return dict(sorted(found.items(), key=lambda one: (-_difference(one[1]), one[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class RunDiff:
+    """Differences between two runs.
+
+    Attributes:
+        before, after: the runs.
+        whole: all groups whose figures are known in both runs.
+        groups: groups of both runs, the largest difference in unread time first.
+        only_before, only_after: names of groups that only one run has.
+        notes: reasons to distrust the comparison.
+    """
+
+    before: Recording
+    after: Recording
+    whole: GroupDiff
+    groups: tuple[GroupDiff, ...]
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def count(self, verdict: str) -> int:
+        """Return the number of groups with a verdict on unread time."""
+        return sum(one.verdict == verdict for one in self.groups)
+
+
+_Pair = tuple[GroupRates, GroupRates]
+
+
+def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None = None) -> RunDiff:
+    """Return the differences between two runs.
+
+    Args:
+        before: the first run.
+        after: the second run.
+        names: names of groups to compare; None for all.
+    """
+    wanted = {*before.groups, *after.groups} if names is None else set(names)
+    first, second = (
+        {name: one for name, one in run.groups.items() if name in wanted} for run in (before, after)
+    )
+    pairs = [(one, second[name]) for name, one in first.items() if name in second]
+    groups = [_group_diff(pair, len(pairs)) for pair in pairs]
+    return RunDiff(
+        before, after, _whole(pairs, (before.hours, after.hours)),
+        tuple(sorted(groups, key=_order)), tuple(sorted(first.keys() - second.keys())),
+        tuple(sorted(second.keys() - first.keys())), tuple(_notes(before, after)),
+    )  # fmt: skip
+
+
+def _difference(change: RateChange) -> float:
+    """Return the size of a difference by hour; 0 if unknown."""
+    if change.before is None or change.after is None:
+        return 0.0
+    return abs(change.after.per_hour - change.before.per_hour)
+
+
+def _order(one: GroupDiff) -> tuple[int, float, str]:
+    """Return the sort key: clear differences first, then by size."""
+    rank = {WORSE: 0, BETTER: 0, NOISE: 1, UNKNOWN: 2}[one.verdict]
+    return rank, -_difference(one.changes[UNREAD]), one.name
+
+
+def _notes(before: Recording, after: Recording) -> Iterator[str]:
+    one, other = before.run.summary, after.run.summary
+    if one.get("run_id") == other.get("run_id"):
+        yield "both are the same run"
+    versions = [run.get("versions", {}).get("partage") for run in (one, other)]
+    if versions[0] != versions[1]:
+        yield (
+            f"replayed by Partage {versions[0]} and {versions[1]}: replay both captures with one "
+            "version, so that one model estimates both"
+        )
+
+
+def _figures(pairs: Sequence[_Pair]) -> list[str]:
+    kinds = {figure for pair in pairs for one in pair for figure in one.rates}
+    return [UNREAD, REBALANCES, MOVED, *sorted(f for f in kinds if f.startswith(CAUSE))]
+
+
+def _comparisons(figure: str, figures: Sequence[str], groups: int) -> int:
+    """Return the number of comparisons of the same kind."""
+    return groups * (len(figures) - 3 if figure.startswith(CAUSE) else 1)
+
+
+def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
+    figures = _figures([pair])
+    covered = all(one.covered for one in pair)
+    changes = {}
+    for figure in figures:
+        before, after = (one.rate(figure) for one in pair)
+        many = _comparisons(figure, figures, groups)
+        changes[figure] = _change(figure, before, after, many if covered else 0)
+    whys = [
+        f"{when}: {one.why_unknown}"
+        for when, one in zip(("before", "after"), pair, strict=True)
+        if one.why_unknown
+    ]
+    why = "; ".join(whys) if changes[UNREAD].verdict == UNKNOWN else ""
+    return GroupDiff(pair[0].name, changes, _changed_settings(*pair), why)
+
+
+def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
+    """Return the differences over all groups whose figures are known in both runs."""
+    known = [pair for pair in pairs if all(one.covered for one in pair)]
+    figures = _figures(known)
+    changes = {}
+    for figure in figures:
+        some = [pair for pair in known if all(one.rate(figure) is not None for one in pair)]
+        before, after = (
+            _pooled([pair[i] for pair in some], figure, hours[i]) if some else None for i in (0, 1)
+        )
+        changes[figure] = _change(figure, before, after, _comparisons(figure, figures, 1))
+    return GroupDiff("", changes, why_unknown="" if known else "no group is known in both runs")
+
+
+def _pooled(groups: Sequence[GroupRates], figure: str, hours: float) -> Rate:
+    """Return the rate of a figure over several groups of a run."""
+    rates = [rate for one in groups if (rate := one.rate(figure)) is not None]
+    interval = None
+    if figure == UNREAD:
+        hours = sum(rate.hours for rate in rates)
+        found = total(one.group.recorded for one in groups).stopped_estimate
+        interval = found if found is not None else Estimate(0.0, 0.0, 0.0)
+    return Rate(
+        sum(rate.total for rate in rates), sum(rate.squares for rate in rates),
+        sum(rate.episodes for rate in rates), hours, interval,
+    )  # fmt: skip
+
+
+def _change(figure: str, before: Rate | None, after: Rate | None, comparisons: int) -> RateChange:
+    """Return the difference of a figure; unknown if a rate is, or without comparisons."""
+    if before is None or after is None or not comparisons:
+        return RateChange(before, after, None, UNKNOWN)
+    metric = _METRICS[REBALANCES if figure.startswith(CAUSE) else figure]
+    return compare_rates(before, after, better=BY_NAME[metric].better, comparisons=comparisons)
+
+
+def compare_rates(
+    before: Rate, after: Rate, *, better: str = "lower", comparisons: int = 1
+) -> RateChange:
+    """Return the difference of two rates with a verdict.
+
+    Args:
+        before: the rate in the first run.
+        after: the rate in the second run.
+        better: direction of improvement, as in the metrics table.
+        comparisons: comparisons of this kind; the more, the wider the interval (Bonferroni).
+
+    >>> calm, busy = Rate(3, 3, 3, hours=10), Rate(30, 30, 30, hours=10)
+    >>> compare_rates(calm, busy).verdict, compare_rates(calm, calm).verdict
+    ('worse', 'within noise')
+    """
+    if not before.total and not after.total:
+        return RateChange(before, after, None, NOISE)
+    if not before.hours or not after.hours:
+        return RateChange(before, after, None, UNKNOWN)
+    size = math.sqrt((before.squares + after.squares) / max(1, before.episodes + after.episodes))
+    (shape, scale), (other_shape, other_scale) = (_gamma(one, size) for one in (before, after))
+    tail = _ALPHA / 2 / comparisons
+    low, high = (
+        math.exp(_beta_logit(chance, other_shape, shape)) * other_scale / scale
+        for chance in (tail, 1 - tail)
+    )
+    verdict = NOISE
+    if low > 1 or high < 1:
+        verdict = BETTER if (high < 1) == (better == "lower") else WORSE
+    return RateChange(before, after, FigureRange(low, high), verdict)
+
+
+def _gamma(rate: Rate, size: float) -> tuple[float, float]:
+    """Return shape and scale of a rate's gamma distribution.
+
+    Args:
+        rate: the rate.
+        size: root mean square of the episodes' sums in both runs; half an episode is added.
+    """
+    mean = rate.total + size / 2
+    variance = rate.squares + size * size / 2 + rate.error**2
+    return mean * mean / variance, variance / mean / rate.hours
+
+
+def _beta_logit(chance: float, a: float, b: float) -> float:
+    """Return the logit of a quantile of the beta distribution, by bisection."""
+    low, high = -_BRACKET, _BRACKET
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if _beta_cdf(middle, a, b) < chance:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _beta_cdf(logit: float, a: float, b: float) -> float:
+    """Return the regularised incomplete beta function at the inverse logit of an argument.
+
+    Continued fraction 8.17.22 of the NIST Digital Library of Mathematical Functions, evaluated by
+    Lentz's method.
+    """
+    log_x, log_y = -math.log1p(math.exp(-logit)), -math.log1p(math.exp(logit))
+    x = math.exp(log_x)
+    swapped = x > (a + 1) / (a + b + 2)
+    if swapped:
+        x, a, b, log_x, log_y = math.exp(log_y), b, a, log_y, log_x
+    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * log_x + b * log_y
+    found = math.exp(front) / a / _continued_fraction(x, a, b)
+    return 1 - found if swapped else found
+
+
+def _continued_fraction(x: float, a: float, b: float) -> float:
+    tiny = 1e-300
+    value, above, below = 1.0, 1.0, 0.0
+    for i in range(1, _MOST_TERMS):
+        m = i // 2
+        if i % 2:
+            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        else:
+            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        below = 1 / (1 + term * below or tiny)
+        above = 1 + term / above or tiny
+        value *= above * below
+        if abs(above * below - 1) < 1e-12:
+            break
+    return value
+
+
+def _changed_settings(one: GroupRates, other: GroupRates) -> tuple[SettingChange, ...]:
+    """Return the settings that the tables show with another value, and the group's size."""
+    before, after = (_settings(rates.group) for rates in (one, other))
+    names = dict.fromkeys((*before, *after))
+    found = [SettingChange(name, before.get(name, "-"), after.get(name, "-")) for name in names]
+    return tuple(
+        one
+        for one in found
+        if one.before != one.after and NOT_IN_LOG not in {one.before, one.after}
+    )
+
+
+def _settings(group: GroupFigures) -> dict[str, str]:
+    """Return name -> value of a group's settings, of its client libraries and of its size."""
+    found = {setting.name: setting.now for setting in present_settings(group)}
+    static, members = group.traits.static_members, group.traits.newest_members
+    for name in ("group.instance.id", "group_instance_id"):
+        if name in found:
+            found[name] = (
+                f"set in {'no' if not static else 'every' if static == members else 'some'} member"
+            )
+    return found | {
+        "client libraries": ", ".join(sorted(group.clients)),
+        "members": str(group.members_max),
+        "partitions": "0" if group.partitions_max is None else str(group.partitions_max),
+    }
+
+
+def diff_document(found: RunDiff) -> dict[str, Any]:
+    """Return a comparison as plain values, ready for JSON."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "before": _run_document(found.before),
+        "after": _run_document(found.after),
+        "verdict": found.whole.verdict,
+        "groups_by_verdict": {one: found.count(one) for one in (BETTER, WORSE, NOISE, UNKNOWN)},
+        "whole": _group_document(found.whole),
+        "groups": [_group_document(one) for one in found.groups],
+        "only_before": list(found.only_before),
+        "only_after": list(found.only_after),
+        "notes": list(found.notes),
+    }
+
+
+def _run_document(recording: Recording) -> dict[str, Any]:
+    summary = recording.run.summary
+    return {
+        "folder": str(recording.folder), "run_id": summary.get("run_id"),
+        "capture": summary.get("capture"), "hours": round(recording.hours, 6),
+    }  # fmt: skip
+
+
+def _group_document(one: GroupDiff) -> dict[str, Any]:
+    return {
+        "name": one.name or None,
+        "verdict": one.verdict,
+        "why_unknown": one.why_unknown or None,
+        **{figure: _change_document(one.changes[figure]) for figure in (UNREAD, REBALANCES, MOVED)},
+        "causes": {kind: _change_document(change) for kind, change in one.causes.items()},
+        "settings": [setting._asdict() for setting in one.settings],
+    }
+
+
+def _change_document(change: RateChange) -> dict[str, Any]:
+    return {
+        "before": _rate_document(change.before),
+        "after": _rate_document(change.after),
+        "relative_change": change.relative,
+        "ratio": None if change.ratio is None else asdict(change.ratio),
+        "verdict": change.verdict,
+    }
+
+
+def _rate_document(rate: Rate | None) -> dict[str, Any] | None:
+    if rate is None:
+        return None
+    found = {
+        "total": round(rate.total, 3),
+        "hours": round(rate.hours, 6),
+        "per_hour": rate.per_hour,
+    }
+    if rate.interval is None:
+        return found
+    interval = {name: round(value, 3) for name, value in asdict(rate.interval).items()}
+    return found | {"partition_seconds": interval, "share": rate.per_hour / 3_600}
