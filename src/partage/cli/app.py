@@ -9,6 +9,7 @@ import typer
 from partage.cli.assign import assign
 from partage.cli.audit import audit
 from partage.cli.capture import capture
+from partage.cli.check import check
 from partage.cli.command_errors import guarded
 from partage.cli.compare import compare
 from partage.cli.decode import decode
@@ -66,6 +67,7 @@ for _command in (
     replay,
     report,
     diff,
+    check,
     owner,
     assign,
     compare,

@@ -1,0 +1,236 @@
+"""Limits on a run's groups: unread time, rebalances per hour, and rebalance storms.
+
+A group with poor coverage passes no limit: what the log has may exceed a limit, but what it lacks
+is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from partage.report.messages import digits, plural, share_text
+from partage.report.rates import REBALANCES, UNREAD, GroupRates, Recording
+
+__all__ = [
+    "FORMAT",
+    "PASSED",
+    "UNKNOWN",
+    "VERSION",
+    "VIOLATED",
+    "CheckResult",
+    "Limits",
+    "check_document",
+    "check_groups",
+    "junit_document",
+]  # fmt: skip
+
+FORMAT, VERSION = "partage-check", 1
+PASSED, VIOLATED, UNKNOWN = "passed", "failed", "unknown"
+_HOUR_S = 3_600
+#: Characters that XML 1.0 does not allow, not even escaped.
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits that each group is checked against; None or False: no limit.
+
+    Attributes:
+        max_unread: largest share of its consuming time that a group may be unread.
+        max_rebalances: most rebalances per hour.
+        no_storms: whether a rebalance storm is a failure.
+    """
+
+    max_unread: float | None = None
+    max_rebalances: float | None = None
+    no_storms: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of one limit for one group.
+
+    Attributes:
+        group: group id.
+        limit: option that sets the limit, such as ``max-unread``.
+        status: `PASSED`, `VIOLATED` or `UNKNOWN`.
+        value: share, rebalances per hour, or number of storms; None if unknown.
+        bound: the limit for this value.
+        text: value and limit in words, and the reason where the value is unknown.
+    """
+
+    group: str
+    limit: str
+    status: str
+    value: float | None
+    bound: float
+    text: str
+
+
+def check_groups(
+    recording: Recording, limits: Limits, names: Sequence[str] | None = None
+) -> list[CheckResult]:
+    """Return the outcome of each limit for each group, in the report's order of groups.
+
+    Args:
+        recording: the run.
+        limits: the limits.
+        names: names of groups to check; None for all.
+    """
+    wanted = None if names is None else set(names)
+    return [
+        outcome
+        for group in recording.groups.values()
+        if wanted is None or group.name in wanted
+        for outcome in _outcomes(group, limits)
+    ]
+
+
+def _outcomes(group: GroupRates, limits: Limits) -> Iterator[CheckResult]:
+    if limits.max_unread is not None:
+        yield _unread(group, limits.max_unread)
+    if limits.max_rebalances is not None:
+        yield _rebalances(group, limits.max_rebalances)
+    if limits.no_storms:
+        yield _storms(group)
+
+
+def _status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
+    """Return the status of a limit; with poor coverage only certain excess is a failure."""
+    if group.covered:
+        return VIOLATED if exceeds else PASSED
+    return VIOLATED if certainly else UNKNOWN
+
+
+def _unread(group: GroupRates, bound: float) -> CheckResult:
+    rate = group.rate(UNREAD)
+    if rate is None or rate.interval is None:
+        return _unknown(group, "max-unread", bound)
+    value = rate.per_hour / _HOUR_S
+    ends = [end / rate.hours / _HOUR_S if rate.hours else 0.0
+            for end in (rate.interval.low, rate.interval.high)]  # fmt: skip
+    status = _status(group, exceeds=value > bound, certainly=ends[0] > bound)
+    text = f"{share_text(value)} of its consuming time unread"
+    if rate.total:
+        text += f" ({share_text(ends[0])} to {share_text(ends[1])})"
+    text += f", limit {share_text(bound)}{_excess(status, value, bound)}"
+    if status == VIOLATED and ends[0] <= bound:
+        text += "; the interval contains the limit"
+    return _outcome(group, "max-unread", status, (value, bound), text)
+
+
+def _rebalances(group: GroupRates, bound: float) -> CheckResult:
+    rate = group.rate(REBALANCES)
+    if rate is None:
+        return _unknown(group, "max-rebalances", bound)
+    value = rate.per_hour
+    status = _status(group, exceeds=value > bound, certainly=value > bound)
+    text = (
+        f"{plural(int(rate.total), 'rebalance')} in {digits(rate.hours)} h are {digits(value)}/h, "
+        f"limit {digits(bound)}/h{_excess(status, value, bound)}"
+    )
+    return _outcome(group, "max-rebalances", status, (value, bound), text)
+
+
+def _storms(group: GroupRates) -> CheckResult:
+    storms = group.storms
+    if storms is None:
+        return _unknown(group, "no-storms", 0)
+    status = _status(group, exceeds=storms > 0, certainly=storms > 0)
+    text = "no rebalance storm"
+    if storms:
+        of = plural(group.group.traits.stormy, "rebalance")
+        text = f"{plural(storms, 'rebalance storm')} of {of} in all, limit 0"
+    return _outcome(group, "no-storms", status, (storms, 0), text)
+
+
+def _excess(status: str, value: float, bound: float) -> str:
+    """Return by how much a value exceeds its limit."""
+    if status != VIOLATED or not bound:
+        return ""
+    return f": {digits(value / bound)} times the limit"
+
+
+def _unknown(group: GroupRates, limit: str, bound: float) -> CheckResult:
+    return CheckResult(group.name, limit, UNKNOWN, None, bound, f"unknown: {group.why_unknown}")
+
+
+def _outcome(
+    group: GroupRates, limit: str, status: str, values: tuple[float, float], text: str
+) -> CheckResult:
+    value, bound = values
+    if status == UNKNOWN:
+        text = f"unknown: {group.why_unknown}; recorded: {text}"
+    text = text.replace("\N{NO-BREAK SPACE}", " ")  # for grep, and for other programs
+    return CheckResult(group.name, limit, status, value, bound, text)
+
+
+def check_document(
+    recording: Recording, outcomes: Sequence[CheckResult], *, passed: bool
+) -> dict[str, Any]:
+    """Return outcomes as plain values, ready for JSON.
+
+    Args:
+        recording: the run.
+        outcomes: its outcomes.
+        passed: whether the check as a whole passed.
+    """
+    counts = Counter(one.status for one in outcomes)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "folder": str(recording.folder),
+        "run_id": recording.run.summary.get("run_id"),
+        "hours": round(recording.hours, 6),
+        "passed": passed,
+        "checks_by_status": {one: counts[one] for one in (PASSED, VIOLATED, UNKNOWN)},
+        "checks": [asdict(one) for one in outcomes],
+    }
+
+
+def junit_document(
+    recording: Recording, outcomes: Sequence[CheckResult], *, unknown_passes: bool
+) -> bytes:
+    """Return outcomes as JUnit XML in UTF-8: one test case a check.
+
+    Args:
+        recording: the run.
+        outcomes: its outcomes.
+        unknown_passes: whether an unknown outcome is a skipped test case instead of an error.
+    """
+    counts = Counter(one.status for one in outcomes)
+    counted = {
+        "tests": str(len(outcomes)),
+        "failures": str(counts[VIOLATED]),
+        "errors": "0" if unknown_passes else str(counts[UNKNOWN]),
+        "skipped": str(counts[UNKNOWN]) if unknown_passes else "0",
+    }
+    root = ET.Element("testsuites", {"name": "partage check", **counted})
+    suite = ET.SubElement(root, "testsuite", {"name": _xml(str(recording.folder)), **counted})
+    for one in outcomes:
+        case = ET.SubElement(suite, "testcase", classname=one.limit, name=_xml(one.group))
+        text = _xml(one.text)
+        if one.status == VIOLATED:
+            ET.SubElement(case, "failure", type=one.limit, message=text).text = text
+        elif one.status == UNKNOWN:
+            kind = "skipped" if unknown_passes else "error"
+            ET.SubElement(case, kind, type="coverage", message=text).text = text
+        else:
+            ET.SubElement(case, "system-out").text = text
+    ET.indent(root)
+    found: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return found + b"\n"
+
+
+def _xml(text: str) -> str:
+    r"""Return text with characters that XML lacks as escape sequences.
+
+    >>> _xml("a\x00<b>")
+    'a\\x00<b>'
+    """
+    return _NOT_IN_XML.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
