@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,26 @@ class Cluster:
             InvalidProblemError: a field is wrong; the error has its path and value.
         """
         return _cluster_from_metadata(topics, brokers, index)
+
+    @classmethod
+    def from_replicas(
+        cls,
+        topics: Mapping[str, Mapping[int, Sequence[int]]],
+        racks: Mapping[int, str | None],
+    ) -> Cluster:
+        """Return the cluster of a client's metadata, without leaders.
+
+        Args:
+            topics: topic -> partition number -> node ids of its replicas.
+            racks: node id -> rack.
+
+        Raises:
+            InvalidProblemError: a value is wrong; the error has its path and value.
+
+        >>> Cluster.from_replicas({"t": {1: [7], 0: [8]}}, {7: "a"}).racks_of(1)
+        ('a',)
+        """
+        return _cluster_from_replicas(topics, racks)
 
     @cached_property
     def _live(self) -> dict[str, int]:
@@ -261,6 +281,22 @@ def _stand_ins(
         yield brokers.setdefault((rack, k), len(brokers))
 
 
+class _TopicRows(NamedTuple):
+    """The partitions of a topic in a metadata response, by the column.
+
+    Attributes:
+        id: the topic id, None if unknown.
+        number: partition numbers.
+        leader: node id of each leader, negative for none.
+        replicas: node ids of each partition's replicas.
+    """
+
+    id: str | None
+    number: list[int]
+    leader: list[int]
+    replicas: list[Sequence[int]]
+
+
 def _cluster_from_metadata(
     topics: Mapping[str, Mapping[str, Any]],
     brokers: Sequence[Mapping[str, Any]],
@@ -270,30 +306,45 @@ def _cluster_from_metadata(
     known = tuple(
         _broker(b, f"brokers[{i}]") for i, b in enumerate(expect_list(brokers, "brokers", "a list"))
     )
-    rows: list[tuple[str, str | None, int]] = []
-    placed: list[tuple[int, list[int], int]] = []
     if not isinstance(topics, Mapping):
         raise InvalidProblemError("must be an object", path="topics", value=topics)
-    topic_rows = {name: _partitions(name, value) for name, value in topics.items()}
-    for name, (topic_id, parts) in topic_rows.items():
-        rows.append((name, topic_id, max((p for p, _, _ in parts), default=-1) + 1))
-    index = index if index is not None else Index.of(rows)
-    exists = np.zeros(len(index.topics), bool)
-    for name, (topic_id, parts) in topic_rows.items():
-        t = index.topic_by_id(topic_id) if topic_id else index.topic(name)
-        if t < 0:
-            raise InvalidProblemError(
-                "topic is not in the index", path=f"topics.{name}", value=topic_id
-            )
-        exists[t] = True
-        for p, leader, replicas in parts:
-            dense = index.locate(t, p)
-            if dense < 0:
-                raise InvalidProblemError(
-                    "partition is not in the index", path=f"topics.{name}", value=p
-                )
-            placed.append((dense, replicas, leader))
-    return _placed(index, exists, placed, known)
+    return _placed({name: _partitions(name, value) for name, value in topics.items()}, known, index)
+
+
+def _cluster_from_replicas(
+    topics: Mapping[str, Mapping[int, Sequence[int]]], racks: Mapping[int, str | None]
+) -> Cluster:
+    """Return a cluster; see `Cluster.from_replicas`."""
+    brokers = [{"id": node, "rack": rack} for node, rack in racks.items()]
+    columns = {}
+    for name, partitions in topics.items():
+        number = sorted(partitions)
+        columns[name] = _TopicRows(
+            None, number, [-1] * len(number), [partitions[p] for p in number]
+        )
+    if not all(map(_is_plain, columns.values())):
+        # The rows' own checks name the wrong value.
+        rows = {
+            name: {
+                "partitions": [
+                    {"p": p, "replicas": list(nodes)}
+                    for p, nodes in zip(one.number, one.replicas, strict=True)
+                ]
+            }
+            for name, one in columns.items()
+        }
+        return _cluster_from_metadata(rows, brokers, None)
+    return _placed(columns, tuple(_broker(b, f"brokers[{i}]") for i, b in enumerate(brokers)), None)
+
+
+def _is_plain(rows: _TopicRows) -> bool:
+    """Return whether all numbers are ints within bounds, so that no single check is needed."""
+    number = rows.number
+    return (
+        set(map(type, chain(number, chain.from_iterable(rows.replicas)))) <= {int}
+        and min(number, default=0) >= 0
+        and max(number, default=0) <= MOST_PARTITIONS
+    )
 
 
 def _broker(value: object, path: str) -> Broker:
@@ -305,14 +356,14 @@ def _broker(value: object, path: str) -> Broker:
     return Broker(number, None if rack is None else expect_text(rack, f"{path}.rack"))
 
 
-def _partitions(name: str, value: object) -> tuple[str | None, list[tuple[int, int, list[int]]]]:
+def _partitions(name: str, value: object) -> _TopicRows:
     path = f"topics.{name}"
     if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object", path=path, value=value)
     topic_id = value.get("id")
     if topic_id is not None:
         expect_text(topic_id, f"{path}.id")
-    out = []
+    out = _TopicRows(topic_id, [], [], [])
     for i, row in enumerate(expect_list(value.get("partitions"), f"{path}.partitions", "a list")):
         where = f"{path}.partitions[{i}]"
         if not isinstance(row, Mapping):
@@ -326,43 +377,71 @@ def _partitions(name: str, value: object) -> tuple[str | None, list[tuple[int, i
                 )
         if not 0 <= row["p"] <= MOST_PARTITIONS:
             raise InvalidProblemError("no such partition number", path=f"{where}.p", value=p)
-        out.append((row["p"], leader, list(replicas)))
-    return topic_id, out
+        out.number.append(row["p"])
+        out.leader.append(leader)
+        out.replicas.append(replicas)
+    return out
 
 
 def _placed(
-    index: Index,
-    topic_exists: NDArray[np.bool_],
-    placed: list[tuple[int, list[int], int]],
-    known: tuple[Broker, ...],
+    topics: Mapping[str, _TopicRows], known: tuple[Broker, ...], index: Index | None
 ) -> Cluster:
     """Return the cluster; a broker that is down is not in the metadata, so its rack is unknown."""
-    brokers = list(known)
-    position = {b.id: i for i, b in enumerate(known)}
+    if index is None:
+        rows = topics.items()
+        index = Index.of([(name, one.id, max(one.number, default=-1) + 1) for name, one in rows])
+    exists, dense = _located(topics, index)
+    leader_of = list(chain.from_iterable(one.leader for one in topics.values()))
+    replicas_of = list(chain.from_iterable(one.replicas for one in topics.values()))
+    place = {broker.id: i for i, broker in enumerate(known)}
+    met = dict.fromkeys(
+        chain.from_iterable(
+            (*nodes, leader) if leader >= 0 else nodes
+            for nodes, leader in zip(replicas_of, leader_of, strict=True)
+        )
+    )
+    place |= {node: len(known) + i for i, node in enumerate(n for n in met if n not in place)}
 
-    def at(broker: int) -> int:
-        if broker not in position:
-            position[broker] = len(brokers)
-            brokers.append(Broker(broker))
-        return position[broker]
-
-    partition_exists = np.zeros(index.partitions, bool)
+    # Of a partition that is listed twice, the last row counts.
+    last = np.full(index.partitions, -1, np.int64)
+    last[dense] = np.arange(len(dense))
+    there = last >= 0
+    order = last[there].tolist()
     leader = np.full(index.partitions, -1, np.int32)
-    by_partition: dict[int, list[int]] = {}
-    for dense, replicas, lead in placed:
-        partition_exists[dense] = True
-        by_partition[dense] = [at(b) for b in replicas]
-        leader[dense] = at(lead) if lead >= 0 else -1
+    leader[there] = [place[leader_of[i]] if leader_of[i] >= 0 else -1 for i in order]
+    replicas = [replicas_of[i] for i in order]
     sizes = np.zeros(index.partitions + 1, np.int32)
-    for dense, replicas in by_partition.items():
-        sizes[dense + 1] = len(replicas)
-    flat = [b for dense in sorted(by_partition) for b in by_partition[dense]]
+    sizes[1:][there] = list(map(len, replicas))
+    flat = list(map(place.__getitem__, chain.from_iterable(replicas)))
     return Cluster(
         index,
-        topic_exists,
-        partition_exists,
+        exists,
+        there,
         leader,
         np.cumsum(sizes).astype(np.int32),
         np.array(flat, np.int32),
-        tuple(brokers),
+        (*known, *(Broker(node) for node in place if place[node] >= len(known))),
     )
+
+
+def _located(
+    topics: Mapping[str, _TopicRows], index: Index
+) -> tuple[NDArray[np.bool_], Int32Array]:
+    """Return which topics exist, and the dense number of each row."""
+    exists = np.zeros(len(index.topics), bool)
+    parts = [np.zeros(0, np.int32)]
+    for name, one in topics.items():
+        t = index.topic_by_id(one.id) if one.id else index.topic(name)
+        if t < 0:
+            raise InvalidProblemError(
+                "topic is not in the index", path=f"topics.{name}", value=one.id
+            )
+        exists[t] = True
+        number = np.array(one.number, np.int32)
+        dense = index.locate_all(np.full(len(number), t, np.int32), number)
+        if len(dense) and dense.min() < 0:
+            missing = one.number[int(np.argmax(dense < 0))]
+            what = "partition is not in the index"
+            raise InvalidProblemError(what, path=f"topics.{name}", value=missing)
+        parts.append(dense)
+    return exists, np.concatenate(parts)

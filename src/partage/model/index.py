@@ -116,6 +116,12 @@ class Index:
         order = np.argsort(keys, kind="stable")
         return keys[order], order
 
+    @cached_property
+    def _one_extent_each(self) -> bool:
+        """Whether extent ``e`` is topic ``e``, because no topic has grown."""
+        topics = np.arange(len(self.topics))
+        return len(topics) > 0 and np.array_equal(self.extent_topic, topics)
+
     def topic(self, name: str) -> int:
         """Return the number of the newest topic of this name, -1 if there is none."""
         return self._newest.get(name, -1)
@@ -142,6 +148,9 @@ class Index:
 
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
         """Return the dense numbers of many partitions; -1 for those that are not in the index."""
+        if self._one_extent_each and int(topic.max(initial=-1)) < len(self.topics):
+            good = (topic >= 0) & (number >= 0) & (number < self.counts[topic])
+            return np.where(good, self.first_partition[topic] + number, -1).astype(np.int32)
         keys, order = self._extent_keys
         if len(keys) == 0 or len(topic) == 0:
             return np.full(len(topic), -1, np.int32)

@@ -48,6 +48,34 @@ def test_a_broker_that_is_down_has_no_rack():
     assert cluster.leader.tolist() == [-1, 1]
 
 
+@pytest.mark.parametrize(
+    ("partitions", "racks", "path"),
+    [
+        ({-1: []}, {}, "topics.t.partitions[0].p"),
+        ({True: []}, {}, "topics.t.partitions[0]"),
+        ({0: [1.5]}, {}, "topics.t.partitions[0]"),
+        ({16_000_001: []}, {}, "topics.t.partitions[0].p"),
+        ({16_000_000: []}, {}, "topics.t"),
+        ({0: [1]}, {"1": None}, "brokers[0].id"),
+        ({0: [1]}, {1: 7}, "brokers[0].rack"),
+    ],
+)
+def test_wrong_metadata_of_a_client_are_named_with_their_path(partitions, racks, path):
+    """Columns that hold a wrong value give the error of the row that has it."""
+    with pytest.raises(InvalidProblemError) as error:
+        Cluster.from_replicas({"t": partitions}, racks)
+    assert error.value.path == path
+
+
+def test_of_a_partition_that_is_listed_twice_the_last_row_counts():
+    """Brokers are numbered in the order in which rows name them."""
+    rows = [{"p": 0, "replicas": [8, 7]}, {"p": 1, "leader": 6, "replicas": [6]},
+            {"p": 0, "replicas": [5]}]  # fmt: skip
+    cluster = Cluster.from_metadata({"t": {"partitions": rows}}, [{"id": 7}])
+    assert [broker.id for broker in cluster.brokers] == [7, 8, 6, 5]
+    assert (cluster.replica.tolist(), cluster.leader.tolist()) == ([3, 2], [-1, 2])
+
+
 def test_a_cluster_is_a_mask_over_the_history():
     """With the numbering of a whole history, only what exists now is listed."""
     index = Index.of([("old", "o", 2), ("grown", "g", 5)])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from partage.model import Cluster
 
 __all__ = ["ClusterView"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterView:
     """A leader's metadata of the topics that its group subscribes to.
 
@@ -28,22 +29,17 @@ class ClusterView:
     racks: Mapping[int, str | None] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """Return the cluster, without topics that have no partition, as Kafka does.
+        """Return the cluster, made once, without topics that have no partition, as Kafka does.
 
         Raises:
             InvalidProblemError: a partition number is out of range.
         """
-        rows = {
-            topic: {
-                "partitions": [
-                    {"p": number, "replicas": list(replicas)}
-                    for number, replicas in sorted(partitions.items())
-                ]
-            }
-            for topic, partitions in self.topics.items()
-            if partitions
-        }
-        return Cluster.from_metadata(rows, [{"id": i, "rack": r} for i, r in self.racks.items()])
+        return self._cluster
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        topics = {topic: partitions for topic, partitions in self.topics.items() if partitions}
+        return Cluster.from_replicas(topics, self.racks)
 
     def has(self, topic: str, number: int) -> bool:
         """Return whether a partition exists; True for topics that the metadata lacks."""
