@@ -57,11 +57,11 @@ _CLASSIC, _CONSUMER, _TOPOLOGY = 2, 5, 23
 
 @dataclass(frozen=True, slots=True)
 class CoSubscription:
-    """The groups that read some topics together.
+    """The consumer groups that read one set of topics together, so that the topics may be joined.
 
     Attributes:
-        groups: their ids, sorted.
-        joined: whether one of them joins the topics, by its topology (KIP-1071).
+        groups: the group ids, sorted.
+        joined: whether the topology of a streams group (KIP-1071) says that it joins the topics.
     """
 
     groups: tuple[str, ...]
@@ -71,7 +71,9 @@ class CoSubscription:
 def read_co_subscriptions(
     spark: SparkSession, capture: str | Path
 ) -> dict[tuple[str, ...], CoSubscription]:
-    """Return sets of two or more topics (sorted) with the groups that subscribed to them at once.
+    """Return each set of topics that groups subscribed to at the same time, with those groups.
+
+    The keys are sorted tuples of two or more topic names.
 
     Raises:
         InvalidCaptureError: ``consumer_offsets.parquet`` cannot be read.
@@ -96,7 +98,10 @@ def read_co_subscriptions(
 
 
 def _task(slices: tuple[Any, ...], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield, in a worker, the topic sets of some slices; offset commits are not even decoded."""
+    """Yield, in a Spark worker, the topic sets that group records of some slices subscribe to.
+
+    Offset commits are skipped without decoding them.
+    """
     import pyarrow as pa
 
     from partage.jobs.replay.capture import read_slice
@@ -129,7 +134,10 @@ def _group_records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None
 
 
 def _sets(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, tuple[str, ...], bool]]:
-    """Yield (group, topics, joined) of a record; damaged records are the replay's to report."""
+    """Yield (group, sorted topics, whether joined) for the subscriptions in one group record.
+
+    Damaged records are skipped; `partage replay` reports them.
+    """
     from partage.wire.group_log import decode_record
 
     try:
@@ -176,14 +184,17 @@ _MOST_READ = 32
 
 @dataclass(frozen=True, slots=True)
 class TopicAudit:
-    """The verdict on one topic; times are milliseconds UTC.
+    """The audit result of one topic: which partitioners wrote it and which keys are split.
+
+    Times are milliseconds UTC.
 
     Attributes:
-        counts: partition counts of its history; ``counts_known`` whether metadata has them.
-        sampled: one in so many keys was examined.
+        counts: partition counts of the topic over time; ``counts_known`` says whether they are from
+            metadata.
+        sampled: the sampling rate: one in ``sampled`` keys was examined.
         status, explained, writers: see `partage.keys.audit.who_wrote`.
-        nulls: behaviour of keyless records, and how many there are.
-        split: keys in several partitions, by reason, with examples.
+        nulls: how keyless records are spread over partitions, and their number.
+        split: number of keys that are in several partitions, by reason, with examples.
     """
 
     topic: str
@@ -200,25 +211,27 @@ class TopicAudit:
 
     @property
     def broken(self) -> bool:
-        """True if the topic needs attention: two writers, or many keys in several partitions."""
+        """Whether the topic needs attention: two partitioners wrote it, or many keys are split.
+
+        A split key has records in several partitions.
+        """
         return self.status == "mixed" or self.split["writers"] > 0 or self.scattered
 
     @property
     def scattered(self) -> bool:
-        """True if one key in twenty (at least ten) is in several partitions without explanation."""
+        """Whether 5 % of the keys (at least ten) are unexplained in several partitions."""
         few = max(_FEWEST_SCATTERED, _SCATTERED * self.keys)
         return bool(self.split["unexplained"] >= few)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenJoin:
-    """One reason why two topics do not join.
+    """One reason why two topics are not co-partitioned, so that a join of them loses records.
 
     Attributes:
-        groups: the groups that read both.
+        groups: the consumer groups that read both topics.
         meant: whether a join is intended: the user says so, a streams group's topology joins them,
-        or
-            they share keys and have equal partition counts.
+            or they share keys and have equal partition counts.
     """
 
     broken: Broken
@@ -228,12 +241,12 @@ class BrokenJoin:
 
 @dataclass
 class Audit:
-    """All topics, and the joins that are broken.
+    """The result of `partage audit`: every topic, and joins of topics that are not co-partitioned.
 
     Attributes:
-        looked_at: pairs of topics that were compared.
-        too_many: pairs that were not: a group merely reads very many topics.
-        without_a_place: records without a topic or a partition, which are not audited.
+        looked_at: number of pairs of topics that were compared.
+        too_many: number of pairs that were not compared, because a group reads very many topics.
+        without_a_place: number of records without a topic or a partition, which are not audited.
     """
 
     topics: list[TopicAudit] = field(default_factory=list)
@@ -244,7 +257,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """True if no topic and no intended join needs attention."""
+        """Whether no topic needs attention and no intended join is broken."""
         return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)
 
 
@@ -259,16 +272,18 @@ def audit_topics(
     kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit the topics of a capture, of Parquet files, or of a cluster.
+    """Find which partitioners wrote each topic, and which joins of topics cannot work.
+
+    The input is a capture, Parquet files, or a running cluster.
 
     Args:
         where: see `partage.jobs.audit.topic_records.open_topics`.
-        topics: only these; None for all.
-        joins: sets of topics that are meant to be joined. Those which groups of the capture
-            read together are looked at too.
-        spark: a session of yours; None starts one in this process.
+        topics: names of the topics to audit; None for all.
+        joins: sets of topics that are meant to be joined. Topics that groups of the capture read
+            together are compared as well.
+        spark: a running session; None starts one in this process.
         master: Spark's master; ``local[*]`` if not given.
-        conf: settings of a session that is started.
+        conf: Spark settings of a session that is started here.
         kafka: properties of the client of a cluster, by Kafka's names.
         progress: called with (stage, done, total).
 
@@ -373,7 +388,10 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
 def _read_pairs(
     pieces: Sequence[tuple[str, int]], tasks: int, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read and count, in a worker, every ``tasks``-th row group, from each task number on."""
+    """Count, in a Spark worker, the (topic, key, partition) pairs of some row groups.
+
+    A task with number n reads row groups n, n + ``tasks``, n + 2 ``tasks`` and so on.
+    """
     pairing = PairCounter()
     for batch in numbers:
         for number in batch.column(0).to_pylist():
@@ -384,7 +402,7 @@ def _read_pairs(
 
 
 def _spark_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count, in a worker, the records that Spark has read."""
+    """Count, in a Spark worker, the (topic, key, partition) pairs that Spark has read."""
     import pyarrow as pa
 
     pairing = PairCounter()
@@ -404,7 +422,10 @@ def _joins(
     packed: dict[str, bytes | None],
     together: dict[tuple[str, ...], CoSubscription],
 ) -> tuple[list[BrokenJoin], int]:
-    """Return the broken joins, and how many pairs of topics were compared; each pair once."""
+    """Return the broken joins, and the number of topic pairs that were compared.
+
+    A pair is compared once, however many groups read both topics.
+    """
     import pyarrow as pa
 
     tables = {t: pa.ipc.open_stream(raw).read_all() for t, raw in packed.items() if raw}
@@ -430,13 +451,19 @@ def _likely_joined(one: Side, other: Side) -> bool:
 
 
 def _judge_sample(pairs: pa.Table, topic: TopicAudit) -> TopicVerdict:
-    """Return the verdict on a sample of keys; a rare second writer may not be in it."""
+    """Return which partitioners explain a topic's sampled keys.
+
+    A second writer with few records may be missing from the sample.
+    """
     counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
     return who_wrote(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
 
 
 def _count_known(topic: TopicAudit, verdict: TopicVerdict) -> bool:
-    """Return whether the partition count is known: by metadata, or as the only writer's."""
+    """Return whether the topic's current partition count is certain.
+
+    It is if metadata has it, or if all writers that explain nearly all keys used this count.
+    """
     if topic.counts_known:
         return True
     by_writers = {w.partitions for w in verdict.writers}
@@ -449,7 +476,10 @@ def _sides(
     topics: dict[str, TopicAudit],
     verdicts: dict[str, TopicVerdict],
 ) -> tuple[Side, Side]:
-    """Return both sides with the same sample of keys, so that keys in common are in both."""
+    """Return both topics of a pair for the comparison, sampled at the same rate.
+
+    Both samples then have the same keys, so that no common key is missed.
+    """
     level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)
     one, other = (
         Side(t, topics[t].counts[-1], key_pairs(at_level(tables[t], level)), verdicts[t],

@@ -43,14 +43,14 @@ _HOLDS = f"needs the columns {', '.join(COLUMNS)}"
 
 @dataclass(frozen=True)
 class TopicSource:
-    """The input of an audit.
+    """The checked input of an audit, before any record is read.
 
     Attributes:
         where: the path or address as given.
-        pieces: (file, row group) for the workers; empty where Spark reads from Kafka.
-        counts: topic -> partition counts over time, the last one present, where known.
-        rows: records, where known.
-        properties: of the Kafka client, with secrets.
+        pieces: (file, row group) pairs that workers read; empty if Spark reads from Kafka.
+        counts: topic -> partition counts over time, the current one last; empty if not known.
+        rows: number of records, if known.
+        properties: properties of the Kafka client, which may contain secrets.
     """
 
     where: str
@@ -61,7 +61,7 @@ class TopicSource:
 
     @property
     def kafka(self) -> tuple[str, str] | None:
-        """Servers and topics (separated by commas), where it is a cluster."""
+        """The bootstrap servers and the topics, each separated by commas; None for files."""
         if not self.where.startswith("kafka://"):
             return None
         servers, _, topics = self.where.removeprefix("kafka://").partition("/")
@@ -69,15 +69,17 @@ class TopicSource:
 
 
 def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
-    """Check a capture, Parquet files with its columns, or ``kafka://host:port/a,b``.
+    """Check the input of an audit and return it: a capture, Parquet files, or a Kafka address.
+
+    Parquet files need the columns of a capture; an address is ``kafka://host:port/a,b``.
 
     Args:
-        where: the input.
+        where: the path or the address.
         kafka: properties of the Kafka client.
 
     Raises:
-        InvalidCaptureError: no such input, or a column is missing.
-        InvalidConfigError: an address without servers or topics.
+        InvalidCaptureError: the path does not exist, or a column is missing.
+        InvalidConfigError: the address has no servers or no topics.
     """
     if where.startswith("kafka://"):
         servers, topics = TopicSource(where).kafka or ("", "")
@@ -131,10 +133,12 @@ def _groups(file: Path) -> Iterator[tuple[int, int]]:
 
 
 def _counts(metadata: Path) -> dict[str, tuple[int, ...]]:
-    """Return partition counts by topic in order of time.
+    """Return each topic's partition counts in order of time, from the lines of ``cluster.jsonl``.
+
+    Equal consecutive counts appear once.
 
     Raises:
-        InvalidCaptureError: a damaged line, by its number.
+        InvalidCaptureError: a line is damaged; the message has its number.
     """
     found: dict[str, list[int]] = {}
     for number, line in enumerate(metadata.read_bytes().splitlines(), 1):
@@ -152,7 +156,10 @@ def _counts(metadata: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read_records(path: str, row_group: int) -> Iterator[pa.Table]:
-    """Yield the columns of a row group: text, int32, two int64, binary."""
+    """Yield tables with the records of one row group, in batches.
+
+    The columns are topic (text), partition (int32), offset and time (int64), and key (binary).
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -184,14 +191,17 @@ PAIRS_DDL = (
 
 @dataclass
 class PairCounter:
-    """Distinct (topic, key, partition) pairs of one worker; `add` tables, then take `rows`.
+    """The distinct (topic, key, partition) pairs that one worker read, with their record counts.
 
-    A topic with very many keys is sampled by key: a key stays with all of its records, or not at
-    all, and every worker keeps the same ones, so that pairs can still be joined afterwards.
+    Call `add` for each table of records, then take `rows`.
 
-    Rows with a null key are keyless records, one by one, with ``place`` for their order. ``level``
-    of a topic: one in 2**level of its keys is in the sample. Rows with a null partition count the
-    records that were left out, those with a key (an empty one here) and those without.
+    A topic with very many keys is sampled by key: all records of a key stay, or none. Every worker
+        keeps the same keys, so that pairs of several workers can be merged.
+
+    Each row with a null key is one keyless record; ``place`` (its offset) gives the order.
+    ``level`` is the sampling level of the topic: one in 2**level of its keys is in the sample. Rows
+    with a null partition count the records that were left out: one row for those with a key (empty
+    in the row), one for those without.
     """
 
     _tables: list[Any] = field(default_factory=list)
@@ -202,7 +212,7 @@ class PairCounter:
     _most: int = _MERGE_AT
 
     def add(self, table: pa.Table) -> None:
-        """Add records: topic, partition, offset, timestamp_ms, key."""
+        """Count records from the columns topic, partition, offset, timestamp_ms and key."""
         from pyarrow import compute
 
         named = compute.fill_null(compute.not_equal(table["topic"], NOWHERE), fill_value=False)
@@ -237,7 +247,10 @@ class PairCounter:
         self._held = sum(map(len, (*self._tables, *self._nulls)))
 
     def _sampled(self, table: pa.Table) -> pa.Table:
-        """Halve the keys of topics with too many pairs, as often as needed."""
+        """Return the pairs of the sampled keys.
+
+        The sample of a topic is halved until it has at most `MOST_PAIRS` pairs.
+        """
         import pyarrow as pa
         from pyarrow import compute
 
@@ -260,7 +273,7 @@ class PairCounter:
         return pa.concat_tables(out)
 
     def _first(self, nulls: pa.Table) -> pa.Table:
-        """Return the first records of each topic by time."""
+        """Return the earliest keyless records of each topic, at most `MOST_NULLS`, by time."""
         import pyarrow as pa
         from pyarrow import compute
 
@@ -273,7 +286,7 @@ class PairCounter:
         return pa.concat_tables(out) if out else nulls
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the pairs, and the keyless records, as `PAIRS_DDL`."""
+        """Yield the pairs and the keyless records as Arrow batches with the schema `PAIRS_DDL`."""
         import pyarrow as pa
 
         self._merge()
@@ -316,7 +329,7 @@ _SUMS = ("records", "first_ms", "last_ms")
 
 
 def _expect_partitions(table: pa.Table) -> None:
-    """Raise if a partition number is not in 0 to 2**31 - 2: such a record is damaged."""
+    """Check that every partition number is in 0 to 2**31 - 2."""
     from pyarrow import compute
 
     ends = compute.min_max(table["partition"]).as_py()
@@ -330,7 +343,10 @@ def _expect_partitions(table: pa.Table) -> None:
 
 
 def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
-    """Return a hash for each key that is independent of any partitioner: the top bits of FNV-1a."""
+    """Return a hash of each key for sampling: the top bits of its 32-bit FNV-1a hash.
+
+    They are independent of the low bits, by which partitioners choose a partition.
+    """
     from partage.keys import partition_for
 
     found = partition_for(keys, partitions=2**31 - 1, partitioner="librdkafka:fnv1a")
@@ -338,6 +354,9 @@ def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
 
 
 def in_sample(mark: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
-    """Return the keys that are among one in 2**level; those of a higher level are among them."""
+    """Return a mask of the keys that the sample at a level contains, one in 2**level.
+
+    The sample at a higher level is a subset. ``mark`` are the keys' `sample_hashes`.
+    """
     stays: NDArray[np.bool_] = (mark & ((1 << level) - 1)) == 0
     return stays

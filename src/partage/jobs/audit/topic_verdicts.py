@@ -47,7 +47,10 @@ _TRIED_KEYS = 5_000
 def judge_topics(
     counts: dict[str, tuple[int, ...]], wanted: frozenset[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Judge, in a worker, topics whose rows come in order; yield one row a topic."""
+    """Find, in a Spark worker, the partitioners that wrote each topic; yield one row per topic.
+
+    The batches are rows of `PairCounter`, sorted by topic.
+    """
     for topic, rows in _by_topic(batches):
         if topic == NOWHERE:
             yield _row(topic, str(sum(rows["records"].to_pylist())), None)
@@ -65,7 +68,7 @@ def _row(topic: str, found: str, pairs: bytes | None) -> pa.RecordBatch:
 
 
 def _by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield each topic's rows, which may be cut by batches."""
+    """Yield each topic with a table of its rows, joined if they span several batches."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -123,7 +126,10 @@ def _topic(
 
 
 def _records(rows: pa.Table) -> tuple[int, int]:
-    """Return a topic's records, and those without a key, whether in the sample or not."""
+    """Return the number of a topic's records, and of those without a key.
+
+    Records outside of the sample are included.
+    """
     from pyarrow import compute
 
     keyless = rows["records"].filter(compute.is_null(rows["key"]))
@@ -131,10 +137,10 @@ def _records(rows: pa.Table) -> tuple[int, int]:
 
 
 def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tuple[int, ...]:
-    """Return partition counts that the writers may have used.
+    """Return the partition counts that the topic's writers may have used.
 
-    Without metadata the last partitions may have no key: some counts above the highest partition
-    are tried too, on a part of the keys, and what fits there on all of them.
+    Without metadata the real count may be larger than the highest partition that has a key. So some
+    larger counts are tried on a part of the keys; those that fit are returned.
     """
     if known:
         return known if highest < max(known) else (*known, highest + 1)
@@ -156,9 +162,10 @@ def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tup
 
 
 def _try_counts(some: KeyPairs, seen: int, more: range) -> TopicVerdict:
-    """Return the writers of some pairs, at any count up to some above the highest partition.
+    """Return the partitioners that explain some pairs, at partition counts up to ``more.stop`` - 1.
 
-    For many partitions the families are found first, then their counts: not all combinations.
+    With many partitions, not all combinations are tried: the families of partitioners are found
+        first, then their counts. A family is a set of partitioners that place every key equally.
     """
     if seen <= _TRIED_COUNTS:
         return who_wrote(some, range(1, more.stop), known_families(), partitions_of)
@@ -170,12 +177,15 @@ def _try_counts(some: KeyPairs, seen: int, more: range) -> TopicVerdict:
 
 
 def _least_count(verdict: TopicVerdict, highest: int) -> int:
-    """Return the least partition count: by the highest partition, and by the writers."""
+    """Return the smallest possible partition count, by the highest partition and by the writers."""
     return max([highest + 1, *(w.partitions for w in verdict.writers)])
 
 
 def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
-    """Return one row a pair, of the keys that every worker's sample has."""
+    """Return the pairs of all workers, one row per (key, partition), and the sampling level.
+
+    Only keys that are in every worker's sample stay.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
@@ -191,7 +201,10 @@ def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
 
 
 def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
-    """Return at most so many pairs, of the keys that every topic's sample has."""
+    """Return at most ``most`` pairs, by raising the sampling level until they fit.
+
+    All topics keep the same keys at the same level.
+    """
     import pyarrow as pa
 
     level = max([0, *pairs["level"].to_pylist()[:1]])
@@ -203,7 +216,10 @@ def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
 
 
 def at_level(pairs: pa.Table, level: int) -> pa.Table:
-    """Return the pairs of one in 2**level keys; any two tables keep the same keys."""
+    """Return the pairs whose key is in the sample at a level, which has one in 2**level keys.
+
+    Any two tables keep the same keys.
+    """
     import pyarrow as pa
 
     if not level:
@@ -212,7 +228,7 @@ def at_level(pairs: pa.Table, level: int) -> pa.Table:
 
 
 def key_pairs(pairs: pa.Table) -> KeyPairs:
-    """Return a table of pairs as the audit's columns."""
+    """Convert an Arrow table of (key, partition) pairs to columns for the audit's rules."""
     numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
     return KeyPairs(
         pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
@@ -242,7 +258,10 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def known_families() -> list[Family]:
-    """Return the families of partitioners, found once a process by running all on probes."""
+    """Return the families of partitioners: those of a family place every key equally.
+
+    They are found by running all partitioners on probe keys, once per process.
+    """
     from partage.keys import by_key
 
     names = [name for name in by_key() if name != _WINDOWED]
@@ -250,7 +269,10 @@ def known_families() -> list[Family]:
 
 
 def partitions_of(name: str, keys: Sequence[bytes], partitions: int) -> Any:
-    """Return partitions of keys, -1 where a partitioner of strings gets bytes that are no text."""
+    """Return the partition of each key by a named partitioner.
+
+    It is -1 where a partitioner of strings gets a key that is not UTF-8 text.
+    """
     from partage.keys import partition_for
 
     # The keys are there, so some producer was allowed to send them, however long they are.

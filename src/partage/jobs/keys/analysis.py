@@ -47,10 +47,10 @@ _LARGEST_TRIED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """One of the keys with most records.
+    """One of the keys that have the most records.
 
     Attributes:
-        share: of all keyed records.
+        share: the key's share of all keyed records, 0 to 1.
     """
 
     key: bytes
@@ -61,24 +61,25 @@ class HotKey:
 
 @dataclass
 class KeySpread:
-    """The result of `partage keys`.
+    """The result of `partage keys`: the load of each partition at several partition counts.
 
     Attributes:
-        records: all records.
-        nulls: records that the key does not place: the producer puts them anywhere.
-        distinct: distinct keys; None in an approximate run.
-        loads: partition count -> load.
-        bytes: partition count -> (most, mean) bytes of a partition.
-        timeless: records without a time from 1970 on; they are in no hour.
+        records: number of all records.
+        nulls: number of records whose partition the key does not decide: the producer chooses any.
+        distinct: number of distinct keys; None in an approximate run.
+        loads: partition count -> load of its partitions.
+        bytes: partition count -> (largest, mean) bytes of a partition.
+        timeless: number of records without a time from 1970 on; no hour counts them.
         hours: (partition count, hour in ms, hottest partition, its records, all records).
-        moves: changes of the count; numbers of keys are -1 in an approximate run.
-        hottest: keys with most records.
-        hot_at: hottest key -> partition count -> its partition.
-        low_by: most records that any count of an approximate run may lack.
+        moves: what each change of the partition count moves; numbers of keys are -1 in an
+            approximate run.
+        hottest: the keys with the most records.
+        hot_at: hot key -> partition count -> the key's partition.
+        low_by: the largest error of a key's record count in an approximate run; counts are too low.
         floor: the hottest key's share of keyed records, which no partition count goes below.
-        max_share, max_rate: the requested limits: share of all records, and records per second in
-            ``rate_hour`` (ms), the hour in which one partition got most. The input covers
-            ``rate_seconds`` of that hour.
+        max_share, max_rate: the requested limits: share of all keyed records, and records per
+            second in ``rate_hour`` (ms), the hour in which one partition got the most records. The
+            input covers ``rate_seconds`` of that hour.
         span: first and last timestamp, ms; (0, -1) without times.
         smallest: the smallest partition count within the limits, None if there is none.
         tried: the largest partition count tried; 0 if one key alone exceeds a limit.
@@ -108,7 +109,7 @@ class KeySpread:
 
     @property
     def keyed(self) -> int:
-        """Records that the key places."""
+        """Number of records whose key decides the partition."""
         return self.records - self.nulls
 
 
@@ -129,25 +130,26 @@ def analyse_keys(
     kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> KeySpread:
-    """Count how keys spread over each of the partition counts, and what a change would move.
+    """Count the records per partition at each partition count, and those that a change moves.
 
     Args:
         where: a Parquet, CSV or JSON file or folder, a Delta table, ``kafka://host:port/topic``.
         columns: the columns to read.
         counts: partition counts, 1 to 2**31 - 1.
         partitioner: any of `partage.keys` that decides by the key alone.
-        serializer: Kafka serializer of a column of numbers; text and bytes need none.
+        serializer: Kafka serializer of a key column with numbers; text and bytes need none.
         top: number of hottest keys to report.
-        max_share: the largest share of all keyed records that one partition may have; the
-            smallest partition count within it is searched.
-        max_rate: the same in records per second, in the hour in which one partition got most;
-            needs a column of times, and reads the input a second time.
-        approximate: drop rare keys in the workers; ``low_by`` bounds the error of counts.
+        max_share: the largest allowed share of all keyed records in one partition. The smallest
+            partition count within this limit is searched.
+        max_rate: the largest allowed records per second of one partition, in the hour in which one
+            partition got the most records. It needs a column of times, and reads the input a second
+            time.
+        approximate: drop rare keys in the workers to bound memory; ``low_by`` bounds the error.
         spark: a running session, which then does the work. Without one, files of up to 2 GiB
             (these columns, uncompressed) are counted in threads of this process, and Spark is
             started for larger inputs, Delta tables and topics.
         master: Spark's master; Spark does the work, whatever the input.
-        conf: settings of a session that is started.
+        conf: Spark settings of a session that is started here.
         kafka: properties of the Kafka client.
         progress: called with (stage, done, total).
 
@@ -215,7 +217,7 @@ def _valid_counts(counts: Sequence[int]) -> tuple[int, ...]:
 def _expect_limits(
     max_share: float | None, max_rate: float | None, columns: InputColumns, where: str
 ) -> None:
-    """Raise if a limit is out of range, or a rate is asked without times."""
+    """Check that the limits are in range, and that a rate limit comes with a column of times."""
     if max_share is not None and not 0 < max_share <= 1:
         raise InvalidConfigError("--max-share", "must be above 0 and at most 1", max_share)
     if max_rate is None:
@@ -227,7 +229,7 @@ def _expect_limits(
 
 
 def _expect_by_key(partitioner: str) -> None:
-    """Raise unless the partitioner needs no state: the key alone decides."""
+    """Check that the partitioner decides by the key alone, without state."""
     from partage.keys import partition_for
     from partage.keys.registry import find
 
@@ -246,7 +248,7 @@ def _analyse(
     top: int,
     stages: Stages,
 ) -> KeySpread:
-    """Run both stages, then search the smallest partition count within the limits."""
+    """Count the keys and loads, then search the smallest partition count within the limits."""
     job = replace(job, buckets=run.buckets, rows=(source.rows or 0) // run.tasks)
     limited = found.max_share is not None or found.max_rate is not None
     keep = limited and not job.approximate
@@ -268,13 +270,14 @@ def _analyse(
 
 @dataclass(frozen=True)
 class _RecordLimit:
-    """Distinct keys, and the records that one partition of theirs may have.
+    """A limit on the records of one partition, with the keys that it applies to.
 
     Attributes:
-        loads: returns rows of `LOADS_DDL` for more partition counts.
-        records: the limit.
-        all: keyed records.
-        hottest: records of the key with most.
+        loads: function that returns the load of each partition at other partition counts, as rows
+            of `LOADS_DDL`.
+        records: the most records that one partition may have.
+        all: number of keyed records.
+        hottest: number of records of the hottest key.
     """
 
     loads: Callable[[KeyJob, range], pa.Table]
@@ -284,13 +287,16 @@ class _RecordLimit:
 
 
 def _limit(run: LocalJob | SparkJob, found: KeySpread, share: float) -> _RecordLimit:
-    """Return the limit for the keys that the last run kept."""
+    """Return the limit that a share of the keyed records sets, for the keys of the last count."""
     hottest = found.hottest[0].records if found.hottest else 0
     return _RecordLimit(run.loads(), share * found.keyed, found.keyed, hottest)
 
 
 def _limit_of_worst_hour(run: LocalJob | SparkJob, job: KeyJob, found: KeySpread) -> _RecordLimit:
-    """Read the input again for the keys of the hour in which one partition got most records."""
+    """Return the limit for the hour in which one partition got the most records.
+
+    It reads the input again, to count the keys of that hour alone.
+    """
     _, hour, *_ = max(found.hours, key=lambda h: (h[3], -h[1]))
     first, last = found.span
     seconds = (min(hour + HOUR_MS, last + 1) - max(hour, first)) / 1000
@@ -303,9 +309,9 @@ def _limit_of_worst_hour(run: LocalJob | SparkJob, job: KeyJob, found: KeySpread
 
 
 def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int | None, int]:
-    """Return the smallest partition count within all limits, and the largest one tried.
+    """Return the smallest partition count within all limits, and the largest count tried.
 
-    The first is None if no count is within them; the second is 0 if a key alone exceeds one.
+    The first is None if no count satisfies them. The second is 0 if one key alone exceeds a limit.
     """
     limits = [limit for limit in limits if limit.all]
     if not limits or any(limit.hottest > limit.records for limit in limits):
@@ -329,7 +335,7 @@ def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int
 
 
 def _fill(found: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
-    """Sum the rows of all tasks into the result."""
+    """Add up the result rows of all tasks and store the sums in ``found``."""
     hot = rows.filter(np.asarray(rows["kind"]) == int(RowKind.HOT))
     grouped = rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
     sums = grouped.aggregate([("records", "sum"), ("bytes", "sum")])
@@ -378,7 +384,7 @@ def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top
 
 
 def _fill_count(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Fill in one partition count; ``rows`` has one row for each used partition."""
+    """Store the load of one partition count; ``rows`` has one row for each non-empty partition."""
     order = np.argsort(rows["partition"])
     numbers, records, size = (rows[c][order] for c in ("partition", "records_sum", "bytes_sum"))
     found.loads[count] = load_of(numbers, records, count)
@@ -387,7 +393,10 @@ def _fill_count(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
 
 
 def _fill_hours(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Fill in the hottest partition of each hour; on ties the lowest."""
+    """Store the hottest partition of each hour at one partition count.
+
+    On ties the lowest partition number is stored.
+    """
     hour, partition, records = (rows[c] for c in ("hour", "partition", "records_sum"))
     order = np.lexsort((partition, hour))
     firsts = np.flatnonzero(np.diff(hour[order], prepend=-1))

@@ -44,7 +44,10 @@ _NAMES = [column.split()[0] for column in ROWS_DDL.split(", ")]
 
 
 class RowKind(IntEnum):
-    """What a row holds, and how it uses the columns."""
+    """Kinds of the rows that workers of `partage keys` exchange.
+
+    The kind decides what the columns mean.
+    """
 
     KEYS = 0  # keys: a block of distinct keys of one bucket, with their records and bytes
     PARTITION = 1  # records and bytes of a partition at partition count n
@@ -69,7 +72,10 @@ def row_batch(
     partition: _Longs | None = None,
     keys: list[bytes] | pa.Array | None = None,
 ) -> pa.RecordBatch:
-    """Return rows of one kind and one partition count; columns that are not given are empty."""
+    """Return an Arrow batch of rows that have one kind and one partition count ``n``.
+
+    Columns that are not given get empty values.
+    """
     import pyarrow as pa
 
     count = len(records)
@@ -88,7 +94,7 @@ def row_batch(
 
 
 def is_block(rows: pa.RecordBatch) -> bool:
-    """Return whether a batch, whose rows are all of one kind, holds blocks of keys."""
+    """Return whether a batch has blocks of keys; all of its rows are of one kind."""
     return bool(rows.num_rows) and rows.column(0)[0].as_py() == int(RowKind.KEYS)
 
 
@@ -106,7 +112,10 @@ def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
 
 
 def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
-    """Yield all keys of a table as blocks; equal keys of all tables go into the same bucket."""
+    """Yield all distinct keys of a table with their counts, packed into blocks by bucket.
+
+    The bucket follows from the key's hash, so equal keys of all workers meet in one bucket.
+    """
     for places, heads in table.head_blocks(_KEYS_AT_ONCE):
         lengths, hashes, records, size = heads
         # By low bits: the high ones choose the slot, and would fill few slots of the next table.
@@ -123,7 +132,7 @@ def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
 
 
 def _cut_by_bytes(lengths: _Longs) -> Iterator[slice]:
-    """Yield runs of keys with about as many bytes as a block should have."""
+    """Yield slices of consecutive keys, each with about as many bytes as a block should have."""
     number = np.cumsum(lengths + 8) // _BLOCK_BYTES
     cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
     for first, end in zip([0, *cuts], [*cuts, len(lengths)], strict=True):
@@ -134,7 +143,7 @@ def _cut_by_bytes(lengths: _Longs) -> Iterator[slice]:
 def _block(
     table: Distinct, places: _Longs, lengths: _Longs, records: _Longs, size: _Longs
 ) -> bytes:
-    """Return some keys of a table, with their records and bytes, as an Arrow stream."""
+    """Return one block as an Arrow stream: keys with their record counts and bytes."""
     import pyarrow as pa
 
     keys = key_array(*table.keys_at(places, lengths))
@@ -148,12 +157,15 @@ def _block(
 
 
 def _narrow(values: _Longs) -> NDArray[np.unsignedinteger]:
-    """Return the same numbers in as few bytes as the largest needs."""
+    """Return the numbers in the smallest unsigned integer type that holds the largest."""
     return values.astype(np.min_scalar_type(int(values.max())))
 
 
 def unpack_keys(rows: pa.RecordBatch) -> Iterator[tuple[pa.Array, _Longs, _Longs]]:
-    """Yield keys (large_binary), records and bytes of each block in rows of `RowKind.KEYS`."""
+    """Yield, for each block in rows of `RowKind.KEYS`, its keys, record counts and bytes.
+
+    The keys are an Arrow large_binary array, the numbers int64.
+    """
     import pyarrow as pa
 
     for block in rows.column(_NAMES.index("keys")):

@@ -50,12 +50,13 @@ _WHOLE_NUMBER = r"^\s*-?\d+\s*$"
 
 @dataclass(frozen=True, slots=True)
 class InputColumns:
-    """The columns of the input that are read.
+    """Names of the input columns that have the key, the value and the time of each record.
 
     Attributes:
-        key: the record's key: a column's name, or a path to it (``meta.tenant``).
-        value: the record's value, whose bytes are added to the key's; None counts keys alone.
-        time: the record's time, for loads by the hour.
+        key: column of the record's key: its name, or a path into a struct (``meta.tenant``).
+        value: column of the record's value, whose bytes are added to the key's; None counts the
+            bytes of keys alone.
+        time: column of the record's time, for loads by the hour; None if not needed.
     """
 
     key: str
@@ -64,17 +65,19 @@ class InputColumns:
 
     @property
     def names(self) -> list[str]:
-        """Distinct names of the columns that are given."""
+        """The distinct names of the given columns."""
         return list(dict.fromkeys(n for n in (self.key, self.value, self.time) if n is not None))
 
     @property
     def options(self) -> dict[str | None, str]:
-        """The command's option that names each column."""
+        """Column name -> the command-line option that set it, for error messages."""
         return {self.time: "--time", self.value: "--value", self.key: "--key"}
 
 
 def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
-    """Return the type of a column, or None; a whole name is preferred to a path into a struct.
+    """Return the type of a column, or None if the schema lacks it.
+
+    A column whose whole name matches is preferred to a path into a struct.
 
     >>> import pyarrow as pa
     >>> column_type(pa.schema({"meta": pa.struct({"tenant": pa.string()})}), "meta.tenant")
@@ -96,7 +99,7 @@ def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _paths(fields: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of all columns, those in structs by their path."""
+    """Yield the names of all leaf columns; fields of structs as dotted paths."""
     from pyarrow import types
 
     for field in fields:
@@ -147,7 +150,7 @@ def _advice(schema: pa.Schema, name: str) -> str:
 
 
 def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """Return these columns in this order, those in structs as columns of their own.
+    """Return the named columns in this order; a field of a struct becomes a column of its own.
 
     >>> import pyarrow as pa
     >>> batch = pa.RecordBatch.from_pydict({"meta": [{"id": 7}, None]})
@@ -218,7 +221,7 @@ def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
 
 
 def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    """Return UUIDs as text, as Kafka's `UUIDSerializer` writes them, or as their 16 bytes."""
+    """Return UUIDs as the 36 letters that Kafka's `UUIDSerializer` writes, or as their 16 bytes."""
     import pyarrow as pa
 
     if serializer == "string":
@@ -233,7 +236,7 @@ def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Ar
 
 
 def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) -> pa.Array:
-    """Return numbers in a NumPy layout (big-endian), checked against its range."""
+    """Return numbers as big-endian bytes in a NumPy layout such as ``>i4``."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -255,7 +258,7 @@ def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) 
 
 
 def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
-    """Return the keys that a partitioner hashes: null where it does not go by the key.
+    """Return the keys that a partitioner hashes; null where it chooses the partition otherwise.
 
     librdkafka's default picks a random partition for empty keys too. Its ``consistent``,
     ``murmur2`` and ``fnv1a`` hash a null key as the empty one: such records share a partition.
@@ -289,7 +292,7 @@ def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
 
 
 def value_sizes(values: pa.Array) -> _Longs:
-    """Return the bytes of each value, int64[n]; 0 for null."""
+    """Return the number of bytes of each value, 0 for null (int64[n])."""
     import pyarrow as pa
     from pyarrow import compute, types
 
@@ -303,12 +306,12 @@ def value_sizes(values: pa.Array) -> _Longs:
 
 
 def times_of(column: pa.Array, name: str) -> _Longs:
-    """Return milliseconds since 1970, int64[n], `NO_TIME` for null.
+    """Convert a column to milliseconds since 1970 (int64[n]), with `NO_TIME` for null.
 
     Numbers are milliseconds. Text is ISO 8601 (UTC where it has no zone) or a whole number.
 
     Raises:
-        InvalidConfigError: the column's type or its values are no times.
+        InvalidConfigError: the column's type or one of its values is not a time.
 
     >>> import pyarrow as pa
     >>> times_of(pa.array(["1970-01-01 00:00:01", None, "1970-01-01T01:00:00+01:00"]), "").tolist()
@@ -341,7 +344,10 @@ def times_of(column: pa.Array, name: str) -> _Longs:
 
 
 def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
-    """Raise if the times are plainly in another unit than milliseconds."""
+    """Check that the times can be milliseconds: before the year 10000, and not all early in 1970.
+
+    Times early in 1970 are probably seconds, later ones microseconds or nanoseconds.
+    """
     given = times[times > NO_TIME]
     if not len(given):
         return
@@ -357,7 +363,7 @@ def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
 
 
 def _parse_times(column: pa.Array) -> pa.Array:
-    """Return text as timestamps or whole numbers; rows with and without a zone may be mixed."""
+    """Parse text as timestamps or whole numbers; rows with and without a time zone may be mixed."""
     import pyarrow as pa
     from pyarrow import compute
 

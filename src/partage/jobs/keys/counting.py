@@ -45,12 +45,14 @@ _HOUR_ROW = ("n", "hour", "partition", "records")
 def count_part(
     counter: KeyCounter, part: InputPart, stopped: Callable[[], bool] = bool
 ) -> Iterator[pa.RecordBatch]:
-    """Count the records of a part; yield blocks of keys that must leave the worker meanwhile.
+    """Count the records of one part of the input in a worker's `KeyCounter`.
+
+    Yield blocks of keys whenever the counter exceeds its memory limit.
 
     Args:
         counter: the worker's counts.
         part: the row group or file to read.
-        stopped: checked after each batch; True ends the count.
+        stopped: function that is called after each batch; True ends the count.
     """
     counter.where = f" of {part.name}"
     for rows in read_part(part, counter.job.columns):
@@ -63,13 +65,15 @@ def count_part(
 
 @dataclass
 class KeyCounter:
-    """Counts of one worker: `add` each batch, then take `overflow`; at the end take `rows`.
+    """The distinct keys that one worker has read, with their numbers of records and bytes.
+
+    Call `add` for each batch, then send the blocks of `overflow`; at the end send `rows`.
 
     Attributes:
-        nulls: records that the key does not place.
-        timeless: records without a time from 1970 on.
-        dropped: most records that an approximate count may lack for any key.
-        seen: records added.
+        nulls: number of records whose partition the key does not decide.
+        timeless: number of records without a time from 1970 on.
+        dropped: the most records by which an approximate count of a key can be too low.
+        seen: number of records added.
         where: name of the part that is being read, for errors.
     """
 
@@ -89,7 +93,7 @@ class KeyCounter:
         self._table = Distinct(sized=self.job.columns.value is not None)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count a batch with the job's columns.
+        """Count the records of a batch by key, from the columns that the job names.
 
         Raises:
             InvalidConfigError: keys or times of a type that cannot be used.
@@ -120,7 +124,7 @@ class KeyCounter:
         self, keys: pa.Array, *, times: _Longs | None = None, value: _Longs | None = None,
         size: _Longs | None = None,
     ) -> None:  # fmt: skip
-        """Count keys, each once or with the number and the bytes of its records."""
+        """Count keys, each as one record, or as ``times`` records with ``size`` bytes."""
         import pyarrow as pa
 
         column = arrow_column(keys, pa)
@@ -141,7 +145,7 @@ class KeyCounter:
         self._table.count(column.data, starts, null=column.null, times=times, sizes=size)
 
     def _count_dictionary(self, keys: pa.DictionaryArray, value: _Longs | None) -> None:
-        """Count each key of a dictionary once, with the number of its records."""
+        """Count the records of a dictionary-encoded column, hashing each distinct key once."""
         codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         distinct = keys.dictionary
         valid = codes >= 0
@@ -163,7 +167,10 @@ class KeyCounter:
         self._count(distinct, times=times.astype(np.int64), size=size)
 
     def _take_times(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """Note first and last time; return the records of the job's hour, or all."""
+        """Update the first and last time and return the records within the job's hour.
+
+        Without a job's hour all records are returned.
+        """
         import pyarrow as pa
 
         times = times_of(batch.column(batch.schema.get_field_index(name)), name)
@@ -194,7 +201,10 @@ class KeyCounter:
             self._hour_rows = [_sum_hours(self._hour_rows)]
 
     def overflow(self) -> Iterator[pa.RecordBatch]:
-        """Yield keys that must leave the worker before more are counted: memory is bounded."""
+        """Free memory if the table of keys has reached its limit.
+
+        An exact count yields all keys as blocks; an approximate one drops the rarest keys.
+        """
         if self.job.approximate:
             if len(self._table) > 4 * _SKETCH:
                 self._drop_rare()
@@ -203,7 +213,10 @@ class KeyCounter:
             self._table.clear()
 
     def _drop_rare(self) -> None:
-        """Keep the most frequent keys; add the records of the others to their partitions now."""
+        """Keep the most frequent keys and drop the others.
+
+        The records of dropped keys are first added to the loads of their partitions.
+        """
         import pyarrow as pa
 
         counted = self._table.counted()
@@ -223,7 +236,7 @@ class KeyCounter:
                     size=counted.bytes[often])  # fmt: skip
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield all that is left: keys, loads by the hour, and totals."""
+        """Yield the remaining rows of this worker: keys, loads by the hour, and totals."""
         from pyarrow import compute
 
         if self.job.approximate:
@@ -246,7 +259,7 @@ class KeyCounter:
 
 
 def _serialized(column: pa.Array, job: KeyJob) -> pa.Array:
-    """Return the key column as bytes; a dictionary stays one."""
+    """Serialize the key column to bytes; a dictionary-encoded column stays one."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -261,7 +274,7 @@ def _serialized(column: pa.Array, job: KeyJob) -> pa.Array:
 
 
 def _occurrences(values: _Longs, end: int) -> tuple[_Longs, _Longs]:
-    """Return the distinct values below ``end``, and how often each occurs."""
+    """Return the distinct values, ascending, and how often each occurs; all are below ``end``."""
     if end <= 4 * len(values) + 1_000:
         times = np.bincount(values, minlength=end)
         used = np.flatnonzero(times)
@@ -271,7 +284,7 @@ def _occurrences(values: _Longs, end: int) -> tuple[_Longs, _Longs]:
 
 
 def _sum_hours(tables: list[pa.Table]) -> pa.Table:
-    """Return one row for each partition count, hour and partition."""
+    """Return the sum of records for each partition count, hour and partition."""
     import pyarrow as pa
 
     grouped = pa.concat_tables(tables).group_by(list(_HOUR_ROW[:3]), use_threads=False)

@@ -41,14 +41,15 @@ _COMPILED_FROM = 32 << 20
 
 @dataclass(frozen=True)
 class KeyJob:
-    """What both stages need to know of the request.
+    """The settings of one `partage keys` run that its workers need.
 
     Attributes:
         counts: partition counts, ascending.
         approximate: whether rare keys may be dropped.
-        buckets: number of buckets of keys; the counts of a key meet in one.
-        rows: records that a worker will read, if known; decides whether to compile kernels.
-        hour: only records of the hour that begins then (ms) are counted; None for all.
+        buckets: number of buckets of keys; all counts of a key go into one bucket.
+        rows: number of records that a worker will read, 0 if unknown; decides whether to compile
+            kernels.
+        hour: start (ms) of the only hour whose records are counted; None counts all records.
     """
 
     columns: InputColumns
@@ -62,16 +63,18 @@ class KeyJob:
 
     @property
     def changes(self) -> list[tuple[int, int]]:
-        """Changes of the partition count to compare: from each count to every larger one."""
+        """Pairs of partition counts to compare: each count with every larger one."""
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 
 
 def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
-    """Return the partition of each key, int32[k], by partition count; null keys anywhere.
+    """Return, for each partition count, the partition of each key (int32[k]).
+
+    The result for a null key is arbitrary.
 
     A client takes a hash modulo the partition count, so the partition at a multiple of n gives the
-    one at n: where the counts have a small common multiple, keys are hashed once. A custom
-    partitioner need not take a remainder, and is called for each count.
+    one at n. If the counts have a small common multiple, keys are hashed once. A custom partitioner
+    may work otherwise, and is called for each count.
     """
     common = lcm(*counts)
     if common > _MOST_PARTITIONS or not _takes_remainder(partitioner):
@@ -98,7 +101,7 @@ def _place(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint
 
 
 class PartitionLoads:
-    """Sums of records and bytes by partition at each count, and what changes of the count move."""
+    """Records and bytes of each partition at each partition count, and what count changes move."""
 
     def __init__(self, job: KeyJob) -> None:
         self._counts, self._changes, self._partitioner = job.counts, job.changes, job.partitioner
@@ -114,7 +117,7 @@ class PartitionLoads:
         )
 
     def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Add distinct keys with the number of their records and the bytes of these."""
+        """Add distinct keys with each key's number of records and bytes."""
         # Batches are small: whether compiling pays is decided by all of them together.
         self._bytes += keys.nbytes
         self._keys += len(keys)
@@ -129,7 +132,10 @@ class PartitionLoads:
             self._add_move(move)
 
     def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
-        """Add the same in one compiled pass over the keys."""
+        """Add distinct keys in one compiled pass for all partition counts.
+
+        The result equals that of `add`.
+        """
         hashed = _place(keys, self._common, self._partitioner)
         loads, moved = tallied(hashed, records, size, self._counts, work=self._keys)
         for n, load in zip(self._counts, loads, strict=True):
@@ -173,13 +179,13 @@ class PartitionLoads:
 def merge_bucket(
     job: KeyJob, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Add up the counts of each key of some buckets, and yield rows about them.
+    """Merge the counts of equal keys from all workers, for some buckets, and yield result rows.
 
     Args:
-        job: the request.
+        job: the settings of the run.
         top: number of hottest keys to report.
-        batches: rows of the first stage; those that are no keys are passed on.
-        keep: whether to yield the keys too, for `loads_at`.
+        batches: rows of the first stage; rows other than `RowKind.KEYS` are passed on unchanged.
+        keep: whether to yield the merged keys as well, for `loads_at`.
     """
     table = Distinct(sized=True)
     for rows in batches:
@@ -208,7 +214,10 @@ def _buffers(keys: pa.LargeBinaryArray) -> tuple[NDArray[np.uint8], _Longs]:
 
 
 def _hottest(table: Distinct, places: _Longs, heads: _Longs, top: int) -> Iterator[pa.RecordBatch]:
-    """Yield the keys with most records; ties for the last place go by the keys' bytes."""
+    """Yield rows with the ``top`` keys that have the most records.
+
+    Ties for the last place go by the key's bytes.
+    """
     from pyarrow import compute
     from pyarrow import table as arrow_table
 
@@ -232,7 +241,7 @@ def _hottest(table: Distinct, places: _Longs, heads: _Longs, top: int) -> Iterat
 def loads_at(
     job: KeyJob, counts: range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of each partition at more partition counts, of kept blocks of keys."""
+    """Yield each partition's records at further partition counts, from blocks of merged keys."""
     import pyarrow as pa
 
     loads = {n: np.zeros(n, np.int64) for n in counts}

@@ -44,14 +44,14 @@ _LENIENT = "; --master 'local[*]' has Spark read it, which overlooks more"
 
 @dataclass(frozen=True, slots=True)
 class InputPart:
-    """A row group of a Parquet file, or a file of CSV or JSON.
+    """A piece of the input that one worker reads: a Parquet row group, or a CSV or JSON file.
 
     Attributes:
-        rows: records; 0 if unknown.
-        coded: whether the key's chunk is dictionary-encoded throughout, and is read as Arrow's
+        rows: number of records; 0 if unknown.
+        coded: whether the key's column chunk is fully dictionary-encoded, and is read as an Arrow
             dictionary. A writer whose dictionary grew too large falls back to plain values; to
             encode these again costs ten times as much as to read them.
-        batch_rows: rows that are read at a time.
+        batch_rows: number of rows read at a time.
         size: estimated bytes of the columns, uncompressed.
         format: ``parquet``, ``csv`` or ``json``.
     """
@@ -66,21 +66,21 @@ class InputPart:
 
     @property
     def name(self) -> str:
-        """The part's name in error messages."""
+        """The part's path, with the row group of a Parquet file, for error messages."""
         return f"{self.path}, row group {self.row_group}" if self.format == "parquet" else self.path
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """An input whose schema was checked.
+    """The checked input of `partage keys`: it exists and has the columns.
 
     Attributes:
         format: ``parquet``, ``csv``, ``json``, ``delta`` or ``kafka``.
         where: the path or address as given.
-        serializer: Kafka serializer of number columns.
-        parts: what pyarrow reads; empty where only Spark can.
-        rows: records, if known.
-        properties: the Kafka client's, with secrets.
+        serializer: Kafka serializer of a key column with numbers.
+        parts: the pieces that pyarrow reads; empty if only Spark can read the input.
+        rows: number of records, if known.
+        properties: properties of the Kafka client, which may contain secrets.
     """
 
     format: str
@@ -105,10 +105,10 @@ def open_source(
     *,
     by_spark: bool = False,
 ) -> KeySource:
-    """Check an input: a file, a folder of files, a Delta table or ``kafka://host:port/topic``.
+    """Check an input and return it: files, a Delta table or ``kafka://host:port/topic``.
 
     Args:
-        where: the input.
+        where: a file, a folder of files, a Delta table or an address.
         columns: the columns to read.
         serializer: Kafka serializer of number columns.
         kafka: properties of the Kafka client.
@@ -116,8 +116,8 @@ def open_source(
             no error here.
 
     Raises:
-        InvalidConfigError: no such input, an unknown format, a column that is missing or nested, or
-            a key column that needs a serializer.
+        InvalidConfigError: the path does not exist, an unknown format, a column that is missing or
+            nested, or a key column that needs a serializer.
         ClusterUnreachableError: no broker answers.
         NotAuthorizedError: the account lacks permission.
     """
@@ -151,7 +151,7 @@ def open_source(
 
 
 def parse_address(where: str) -> tuple[str, str]:
-    """Return servers and topic of ``kafka://host:port/topic``.
+    """Return the bootstrap servers and the topic of ``kafka://host:port/topic``.
 
     Raises:
         InvalidConfigError: the address has no server or no topic.
@@ -163,7 +163,10 @@ def parse_address(where: str) -> tuple[str, str]:
 
 
 def _find_files(path: Path) -> list[tuple[Path, str]]:
-    """Return files with their format, without hidden and marker files."""
+    """Return the data files below a path with their formats.
+
+    Hidden files and marker files are left out.
+    """
     found = sorted(_walk(path, set())) if path.is_dir() else [path]
     out = []
     for file in found:
@@ -179,7 +182,7 @@ def _find_files(path: Path) -> list[tuple[Path, str]]:
 
 
 def _walk(folder: Path, seen: set[Path]) -> Iterator[Path]:
-    """Yield all files below a folder once, through links to folders too."""
+    """Yield every file below a folder once; links to folders are followed."""
     real = folder.resolve()
     if real in seen:
         return
@@ -197,7 +200,7 @@ def _is_parquet(file: Path) -> bool:
 
 
 def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> Iterator[InputPart]:
-    """Yield a part for each row group of a Parquet file, by its footer."""
+    """Check a Parquet file's schema and yield a part for each of its row groups."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -227,7 +230,10 @@ def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> It
 def _text_part(
     file: Path, text: str, columns: InputColumns, serializer: str | None, *, lenient: bool
 ) -> InputPart:
-    """Return a CSV or JSON file as a part; ``lenient`` ignores that it cannot be parsed."""
+    """Check a CSV or JSON file and return it as a part.
+
+    With ``lenient``, a file that pyarrow cannot parse is accepted; Spark may be able to read it.
+    """
     size = file.stat().st_size
     schema = None
     with suppress(InvalidConfigError) if lenient else nullcontext():
@@ -239,7 +245,9 @@ def _text_part(
 
 
 def read_part(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of a part, the key as a dictionary where the file has one.
+    """Yield batches with a part's columns.
+
+    The key is an Arrow dictionary where the file has it dictionary-encoded.
 
     Raises:
         InvalidConfigError: damaged pages or rows.
@@ -270,7 +278,10 @@ def _read_row_group(part: InputPart, columns: InputColumns) -> Iterator[pa.Recor
 
 @contextmanager
 def _parse_errors(path: str, text: str) -> Iterator[None]:
-    """Raise whatever pyarrow and json say of a file as one line of ours."""
+    """Translate parse errors of pyarrow and json into `InvalidConfigError`.
+
+    Its message is one line.
+    """
     import pyarrow as pa
 
     try:
@@ -282,9 +293,10 @@ def _parse_errors(path: str, text: str) -> Iterator[None]:
 
 
 def _text_schema(path: str, text: str, names: Sequence[str]) -> pa.Schema:
-    """Return names and types of the columns of a CSV or JSON file.
+    """Return the schema of a CSV or JSON file; columns of CSV are text.
 
-    JSON is read until all of ``names`` have appeared: a field may first come late.
+    JSON is read until all of ``names`` have appeared, because a field may be absent from early
+    rows.
     """
     import pyarrow as pa
 
@@ -298,10 +310,11 @@ def _text_schema(path: str, text: str, names: Sequence[str]) -> pa.Schema:
 
 
 def _read_text(path: str, text: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of a CSV or JSON file, those in structs with the structs around them.
+    """Yield batches with the columns of a CSV or JSON file; fields of structs in their struct.
 
     Raises:
-        InvalidConfigError: a row has other columns, a value another type, or bytes are damaged.
+        InvalidConfigError: a row has other columns, a value has another type, or the file is
+            damaged.
     """
     with _parse_errors(path, text):
         if text == "csv":
@@ -339,7 +352,7 @@ def _is_array(path: str) -> bool:
 
 
 def _read_array(path: str) -> pa.Table:
-    """Return one array of objects as a table, with the fields of all rows."""
+    """Return a JSON file that is one array of objects as a table with all fields that occur."""
     import pyarrow as pa
 
     with _open_stream(path) as file:
@@ -355,7 +368,7 @@ def _read_array(path: str) -> pa.Table:
 
 
 def _infer_schema(path: str, names: Sequence[str]) -> pa.Schema:
-    """Infer the schema from the first block, and from later ones until all names have appeared."""
+    """Return the schema of a JSON-lines file, read block by block until all names have appeared."""
     import pyarrow as pa
 
     found = pa.schema([])
@@ -368,7 +381,7 @@ def _infer_schema(path: str, names: Sequence[str]) -> pa.Schema:
 
 
 def _blocks(path: str) -> Iterator[bytes]:
-    """Yield some megabytes of whole lines at a time."""
+    """Yield a file's text in blocks of some megabytes, each of complete lines."""
     rest = b""
     with _open_stream(path) as file:
         while block := file.read(_BLOCK):
@@ -391,7 +404,10 @@ def _parse_json(lines: bytes, options: Any = None) -> pa.Table:
 
 
 def _as_written(inferred: pa.DataType) -> pa.DataType:
-    """Return an inferred type with timestamps as the text that they are in the file."""
+    """Return an inferred type with timestamps and nulls replaced by text.
+
+    It also replaces them inside structs and lists. Times are parsed later, from the file's text.
+    """
     import pyarrow as pa
     from pyarrow import types
 

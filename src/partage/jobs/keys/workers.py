@@ -47,11 +47,11 @@ _T = TypeVar("_T")
 
 
 class LocalJob:
-    """Both stages in threads.
+    """Runs both stages of `partage keys` (count, merge) in threads of this process.
 
     Attributes:
-        spark: None; `SparkJob` has a session here.
-        tasks: threads at a time.
+        spark: always None; for `SparkJob` it is the session.
+        tasks: number of threads.
         buckets: number of buckets of keys.
     """
 
@@ -65,7 +65,10 @@ class LocalJob:
         self._kept: list[pa.RecordBatch] = []
 
     def summaries(self, job: KeyJob, top: int, *, keep: bool) -> pa.Table:
-        """Return the rows about the keys; with ``keep`` hold the keys for `loads`."""
+        """Count and merge all keys; return the result rows.
+
+        With ``keep`` the merged keys stay in memory for `loads`.
+        """
         import pyarrow as pa
 
         stop = Event()
@@ -92,7 +95,10 @@ class LocalJob:
         return pa.Table.from_batches(found + [row for row in merged if not is_block(row)])
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return the loads (`loads_at`) of the keys that the last call of `summaries` kept."""
+        """Return a function that computes loads at other partition counts (`loads_at`).
+
+        It uses the keys that the last call of `summaries` kept.
+        """
         return partial(self._loads, tuple(self._kept))
 
     def _loads(self, kept: tuple[pa.RecordBatch, ...], job: KeyJob, counts: range) -> pa.Table:
@@ -107,7 +113,10 @@ class LocalJob:
         )
 
     def _in_threads(self, work: Iterable[Callable[[], _T]], stop: Event) -> list[_T]:
-        """Run all of the work and return its results in order; an error stops the other threads."""
+        """Run functions in threads and return their results in order.
+
+        An error in one thread stops the others.
+        """
         with ThreadPoolExecutor(self.tasks, "partage-keys") as pool:
             # A context variable decides which form of a kernel runs.
             running = [pool.submit(copy_context().run, task) for task in work]
@@ -125,14 +134,17 @@ class LocalJob:
 
 
 class _PartQueue:
-    """Parts of the input, which threads take one by one or as fixed shares."""
+    """A queue of input parts that threads take one at a time, or as fixed shares."""
 
     def __init__(self, parts: tuple[InputPart, ...], progress: Callable[[int, int], None]) -> None:
         self._parts, self._progress = parts, progress
         self._lock, self._next, self._done = Lock(), 0, 0
 
     def take(self, share: tuple[int, int] | None) -> Iterator[InputPart]:
-        """Yield the parts of a share (its number, number of shares), or the next part each time."""
+        """Yield parts of the input: those of a fixed share, or the next free one each time.
+
+        A share is (its number, number of shares).
+        """
         if share is not None:
             for part in self._parts[share[0] :: share[1]]:
                 yield part
@@ -168,7 +180,7 @@ def _merge(
     job: KeyJob, top: int, blocks: list[list[pa.RecordBatch]], bucket: int, stop: Event, *,
     keep: bool,
 ) -> list[pa.RecordBatch]:  # fmt: skip
-    """Merge a bucket; each of its blocks is freed as soon as it is added."""
+    """Merge the keys of one bucket; each block is freed as soon as it is added."""
     if stop.is_set():
         return []
     rows, blocks[bucket] = blocks[bucket][::-1], []
@@ -195,11 +207,11 @@ _CONNECTORS = {
 
 
 class SparkJob:
-    """Both stages in the workers of a session.
+    """Runs both stages of `partage keys` (count, merge) in the workers of a Spark session.
 
     Attributes:
         spark: the session.
-        tasks: tasks of each stage.
+        tasks: number of tasks of each stage.
         buckets: number of buckets of keys.
     """
 
@@ -214,7 +226,10 @@ class SparkJob:
         self._rows: DataFrame | None = None
 
     def summaries(self, job: KeyJob, top: int, *, keep: bool) -> pa.Table:
-        """Return the rows about the keys; with ``keep`` hold the keys for `loads`."""
+        """Count and merge all keys in Spark; return the result rows.
+
+        With ``keep`` Spark caches the merged keys for `loads`.
+        """
         rows = self._count(job).repartitionById(self.tasks, "bucket")
         rows = rows.mapInArrow(partial(_merge_in_worker, job, top, keep=keep), ROWS_DDL)
         if keep:
@@ -223,7 +238,10 @@ class SparkJob:
         return rows.where(f"kind <> {int(RowKind.KEYS)}").toArrow()
 
     def loads(self) -> Callable[[KeyJob, range], pa.Table]:
-        """Return the loads (`loads_at`) of the keys that the last call of `summaries` kept."""
+        """Return a function that computes loads at other partition counts (`loads_at`).
+
+        It uses the keys that the last call of `summaries` kept.
+        """
         if self._rows is None:
             raise RuntimeError("no keys were kept")
         return partial(_loads, self._rows.where(f"kind = {int(RowKind.KEYS)}"))
@@ -239,7 +257,10 @@ class SparkJob:
 def read_and_count(
     job: KeyJob, parts: Sequence[InputPart], tasks: int, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read and count, in a worker, every ``tasks``-th part, from each task number on."""
+    """Read and count, in a Spark worker, the parts of some tasks.
+
+    Task n reads parts n, n + ``tasks``, n + 2 ``tasks`` and so on.
+    """
     counter = KeyCounter(job)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
@@ -250,7 +271,10 @@ def read_and_count(
 
 
 def _count_batches(job: KeyJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count, in a worker, what Spark has read, its columns in the order of the job's."""
+    """Count, in a Spark worker, the keys of batches that Spark has read.
+
+    The columns are in the order of ``job.columns.names``.
+    """
     counter = KeyCounter(job)
     for batch in batches:
         if batch.num_rows:
@@ -271,7 +295,7 @@ def _loads(keys: DataFrame, job: KeyJob, counts: range) -> pa.Table:
 
 
 def _key_frame(spark: SparkSession, source: KeySource) -> DataFrame:
-    """Return the job's columns as Spark reads them, named by their number.
+    """Return a Spark data frame of the input's key, value and time columns, named by their number.
 
     Raises:
         InvalidConfigError: Spark cannot read the input, or a column is missing or nested.
