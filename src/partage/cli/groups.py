@@ -20,7 +20,6 @@ from partage.cli.options import (
     with_options,
 )
 from partage.errors import InvalidConfigError
-from partage.watch.lag import EndOffsets, GroupLag, drain_seconds, group_lag
 
 if TYPE_CHECKING:
     from partage.api.decisions import Comparison
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from partage.capture.groups import LiveGroup, LiveMember
     from partage.judge import Measures
     from partage.model import Cluster
+    from partage.watch.lag import EndOffsets, GroupLag
 
 __all__ = ["changes", "groups"]
 
@@ -62,6 +62,12 @@ class _Look:
     drain_seconds: float | None = None
 
 
+def _no_samples() -> EndOffsets:
+    from partage.watch.lag import EndOffsets
+
+    return EndOffsets()
+
+
 @dataclass(slots=True)
 class _EarlierLooks:
     """Offsets of earlier looks: for rates, and for the age of a lag.
@@ -76,10 +82,12 @@ class _EarlierLooks:
     at_s: float = 0.0
     ends: Mapping[Partition, int] = field(default_factory=dict)
     lags: Mapping[str, GroupLag | None] = field(default_factory=dict)
-    samples: EndOffsets = field(default_factory=EndOffsets)
+    samples: EndOffsets = field(default_factory=_no_samples)
 
     def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
         """Add a look."""
+        from partage.watch.lag import group_lag
+
         self.at_s, self.ends = time.monotonic(), ends
         self.samples.add(self.at_s, ends)
         self.lags = {one.id: group_lag(one.committed, self.samples, self.at_s) for one in groups}
@@ -219,6 +227,8 @@ def _with_age(
     elapsed_s: float,
 ) -> _Look:
     """Return a look with the age of its lag, and the time until it is gone."""
+    from partage.watch.lag import drain_seconds
+
     behind, earlier = now.get(look.group.id), before.get(look.group.id)
     if behind is None or earlier is None:
         return replace(look, behind=behind)
@@ -342,6 +352,7 @@ def _age(look: _Look) -> str:
     """Return the age of a lag and the time until it is gone, in brackets.
 
     >>> from partage.capture.groups import LiveGroup
+    >>> from partage.watch.lag import GroupLag
     >>> group = LiveGroup("g", "classic", "Stable", "range", 1)
     >>> _age(_Look(group, {}, {}, behind=GroupLag(5, 30.0, 0, 5), drain_seconds=float("inf")))
     ' (30 s old, does not shrink)'
