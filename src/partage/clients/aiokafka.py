@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from partage.clients.assignor_state import AssignorState, new_state, view_of
+from partage.clients.assignor_state import AssignorState, new_state
 from partage.clients.calling_client import (
     SETTING,
     AssignorMeta,
@@ -132,7 +132,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         else:
             received, of = call.local, (call.owner.group_id, int(call.owner.generation))
         return cls._state.sent(
-            _joined(members, received), partial(_view, cluster), of, AssignorError
+            _joined(members, received), partial(_view, cls._state, cluster), of, AssignorError
         )
 
     @classmethod
@@ -174,9 +174,9 @@ def _joined(members: Mapping[str, Any], received: Mapping[str, Any]) -> list[Joi
     return [Joined(r[0], bytes(r[-1]), r[1] if len(r) > 2 else None) for r in rows]
 
 
-def _view(cluster: Any, topics: Iterable[str]) -> ClusterView:
+def _view(state: AssignorState, cluster: Any, topics: Iterable[str]) -> ClusterView:
     racks = {int(one.nodeId): one.rack for one in cluster.brokers()}
-    return view_of(cluster, topics, lambda row: getattr(row, "replicas", ()), racks)
+    return state.view_of(cluster, topics, lambda row: getattr(row, "replicas", ()), racks)
 
 
 def _offsets_of(subscription: weakref.ref[Any]) -> Any:

@@ -9,16 +9,17 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 from partage.clients.load_sampling import MEASURES, Sampler
 from partage.clients.shared import ClusterView, Consumer, Joined, SyncGroupAssignments, configured
+from partage.clients.shared.joined import JoinedMember
 from partage.clients.shared.loads import TOLERANCE, Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups.api import RebalanceProtocol, Strategy
 from partage.weights import LARGEST_LOAD, is_load
 
-__all__ = ["AssignorState", "Look", "new_state", "view_of"]
+__all__ = ["AssignorState", "Look", "new_state"]
 
 log = logging.getLogger("partage.clients")
 
@@ -28,6 +29,20 @@ Look = Callable[[], Mapping[Partition, float]]
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
+
+
+class _SeenMetadata(NamedTuple):
+    """The last metadata that a leader used; both clients make a new table at each update.
+
+    Attributes:
+        table: the client's rows by topic and partition.
+        topics: the subscribed topics.
+        view: what they are.
+    """
+
+    table: object
+    topics: frozenset[str]
+    view: ClusterView
 
 
 @dataclass
@@ -49,6 +64,7 @@ class AssignorState:
     failures: int = 0
     failed_in: int = -1
     is_led_by_broker: bool = False
+    _seen: _SeenMetadata | None = None
     _not_before: float = 0.0
     _owner: weakref.ref[Any] | None = field(default=None)
 
@@ -75,7 +91,12 @@ class AssignorState:
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
     def assign(
-        self, members: Sequence[Joined], view: ClusterView, *, group: str, generation: int
+        self,
+        members: Sequence[Joined] | Sequence[JoinedMember],
+        view: ClusterView,
+        *,
+        group: str,
+        generation: int,
     ) -> SyncGroupAssignments:
         """Return the leader's decision, and log its warnings.
 
@@ -118,13 +139,46 @@ class AssignorState:
         Raises:
             AssignorFailedError: of that class, with strategy, group and generation.
         """
-        topics = {topic for one in members for topic in one.subscription().topics}
+        joined = self.consumer.decoded(members)
+        # Equal subscriptions are mostly one tuple.
+        lists = {id(one.member.topics): one.member.topics for one in joined}
         try:
-            answer = self.assign(members, seen(topics), group=of[0], generation=of[1])
+            view = seen(set().union(*lists.values()))
+            answer = self.assign(joined, view, group=of[0], generation=of[1])
         except AssignorFailedError as e:
             why = e.__cause__ if isinstance(e.__cause__, Exception) else e
             raise error(e.strategy, e.group, e.generation, why) from e
         return dict(answer.sent)
+
+    def view_of(
+        self,
+        cluster: Any,
+        topics: Iterable[str],
+        replicas: Callable[[Any], Sequence[int]],
+        racks: Mapping[int, str | None],
+    ) -> ClusterView:
+        """Return a client's metadata of some topics, without topics that it has not received yet.
+
+        The view of the last rebalance is returned again if the metadata are the same.
+
+        Args:
+            cluster: the client's ``ClusterMetadata``, whose private tables have the replicas.
+                Without these tables no partition has racks.
+            topics: subscribed topics.
+            replicas: a function from a row of these tables, or None, to node ids.
+            racks: rack by node id.
+        """
+        table, topics, last = getattr(cluster, "_partitions", {}), frozenset(topics), self._seen
+        if last is not None and (table is last.table and topics == last.topics):
+            return last.view if racks == last.view.racks else ClusterView(last.view.topics, racks)
+        seen: dict[str, dict[int, list[int]]] = {}
+        for topic in topics:
+            numbers = cluster.partitions_for_topic(topic)
+            if numbers:
+                rows = table.get(topic, {})
+                seen[topic] = {p: list(replicas(rows.get(p))) for p in numbers}
+        self._seen = _SeenMetadata(table, topics, ClusterView(seen, racks))
+        return self._seen.view
 
     def _looked(self, group: str) -> Mapping[Partition, float] | None:
         """Return the loads of the function passed as ``weights``; None if it fails or one is wrong.
@@ -182,31 +236,6 @@ def _is_entry(partition: object, load: object) -> bool:
         and isinstance(partition[1], Integral)
         and is_load(load)
     )
-
-
-def view_of(
-    cluster: Any,
-    topics: Iterable[str],
-    replicas: Callable[[Any], Sequence[int]],
-    racks: Mapping[int, str | None],
-) -> ClusterView:
-    """Return a client's metadata of some topics, without topics that it has not received yet.
-
-    Args:
-        cluster: the client's ``ClusterMetadata``, whose private tables have the replicas.
-            Without these tables no partition has racks.
-        topics: subscribed topics.
-        replicas: a function from a row of these tables, or None, to node ids.
-        racks: rack by node id.
-    """
-    tables = getattr(cluster, "_partitions", {})
-    seen: dict[str, dict[int, list[int]]] = {}
-    for topic in topics:
-        numbers = cluster.partitions_for_topic(topic)
-        if numbers:
-            rows = tables.get(topic, {})
-            seen[topic] = {p: list(replicas(rows.get(p))) for p in numbers}
-    return ClusterView(seen, racks)
 
 
 def new_state(

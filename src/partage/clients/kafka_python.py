@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from partage.clients.assignor_state import AssignorState, new_state, view_of
+from partage.clients.assignor_state import AssignorState, new_state
 from partage.clients.calling_client import (
     SETTING,
     AssignorMeta,
@@ -163,7 +163,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
         if call is not None:
             _stay_until_joined(call.owner)
         joined = _joined(members, {} if call is None else call.local)
-        return cls._state.sent(joined, partial(_view, cluster), of, AssignorError)
+        return cls._state.sent(joined, partial(_view, cls._state, cluster), of, AssignorError)
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
@@ -245,9 +245,9 @@ def _decoded(one: Any) -> ConsumerSubscription:
     )
 
 
-def _view(cluster: Any, topics: Iterable[str]) -> ClusterView:
+def _view(state: AssignorState, cluster: Any, topics: Iterable[str]) -> ClusterView:
     racks = {int(one[0]): one[3] for one in map(_broker, cluster.brokers())}
-    return view_of(cluster, topics, _replicas, racks)
+    return state.view_of(cluster, topics, _replicas, racks)
 
 
 def _replicas(partition: Any) -> list[int]:

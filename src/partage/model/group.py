@@ -51,6 +51,7 @@ class Claims:
         topics: the distinct names, in order of first appearance.
         topic_ix: int32[n], position in ``topics``.
         partition: int32[n], partition numbers.
+        shared: whether ``topics`` are those of several members, which were decoded together.
 
     >>> list(Claims.of({"orders": [1, 0]}))
     [('orders', 1), ('orders', 0)]
@@ -59,6 +60,7 @@ class Claims:
     topics: tuple[str, ...]
     topic_ix: Int32Array
     partition: Int32Array
+    shared: bool = False
 
     @classmethod
     def of(cls, owned: object, path: str = "owned") -> Claims:
@@ -89,6 +91,20 @@ class Claims:
         topic_ix = [number.setdefault(topic, len(number)) for topic in topics]
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
+    def with_own_names(self) -> Claims:
+        """Return the same claims without the names of other members' claims.
+
+        >>> one = np.ones(1, np.int32)
+        >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
+        ('b',)
+        """
+        if not self.shared:
+            return self
+        used, first, place = np.unique(self.topic_ix, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        names = tuple(self.topics[t] for t in used[order].tolist())
+        return Claims(names, np.argsort(order)[place].astype(np.int32), self.partition)
+
     def __iter__(self) -> Iterator[tuple[str, int]]:
         for t, p in zip(self.topic_ix.tolist(), self.partition.tolist(), strict=True):
             yield self.topics[t], p
@@ -100,7 +116,8 @@ class Claims:
         return isinstance(other, Claims) and list(self) == list(other)
 
     def __hash__(self) -> int:
-        return hash((self.topics, self.topic_ix.tobytes(), self.partition.tobytes()))
+        own = self.with_own_names()
+        return hash((own.topics, own.topic_ix.tobytes(), own.partition.tobytes()))
 
 
 _NONE = Claims((), np.zeros(0, np.int32), np.zeros(0, np.int32))
@@ -183,6 +200,7 @@ class ClaimRows:
         if all(one is _NONE for one in owned):
             nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
             return cls(nowhere, [], nowhere, none, none)
+        owned = [one.with_own_names() for one in owned]
         topics = [one.topics for one in owned]
         name, partition = [one.topic_ix for one in owned], [one.partition for one in owned]
         return cls(

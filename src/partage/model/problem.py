@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from partage.model.cluster import Cluster
-from partage.model.group import Group
+from partage.model.group import Claims, Group
 from partage.model.index import Index, Int32Array
 from partage.model.validation import expect_kind
 
@@ -21,6 +21,11 @@ class Problem:
 
     Members are numbered in join order, topics and partitions by the cluster's index.
 
+    Attributes:
+        group, cluster: the inputs.
+        sent_claims: the claims in each member's user data and their generation (None for none),
+            if they are decoded already; strategies that read user data otherwise decode them.
+
     >>> from partage.model import Member
     >>> group = Group([Member("b", ["t", "gone"]), Member("a", ["t"])])
     >>> problem = Problem(group, Cluster.from_topics({"t": 2}))
@@ -30,6 +35,7 @@ class Problem:
 
     group: Group
     cluster: Cluster
+    sent_claims: tuple[tuple[Claims, int | None], ...] | None = None
 
     def __post_init__(self) -> None:
         expect_kind(self.group, Group, "group")

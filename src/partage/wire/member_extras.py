@@ -24,7 +24,7 @@ from partage.wire.codec import decode, encode
 from partage.wire.messages import load_message
 from partage.wire.primitives import Reader
 
-__all__ = ["EXTRAS", "Extras", "split", "with_extras"]
+__all__ = ["EXTRAS", "Extras", "split", "trailer_body", "with_extras"]
 
 EXTRAS = load_message("PartageExtras")
 
@@ -88,10 +88,8 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
     >>> split(b"no trailer"), split(b"PTG1"), split(None)
     ((b'no trailer', None), (b'PTG1', None), (None, None))
     """
-    if data is None or len(data) < _TAIL_BYTES or data[-4:] != _MARKER:
-        return data, None
-    start = len(data) - _TAIL_BYTES - int.from_bytes(data[-_TAIL_BYTES:-4], "big")
-    if start < 0:
+    start = trailer_body(data)
+    if data is None or start < 0:
         return data, None
     reader = Reader(data[start:-_TAIL_BYTES])
     try:
@@ -101,6 +99,17 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
     if reader.left:
         return data, None
     return data[:start] or None, _extras(values)
+
+
+def trailer_body(data: bytes | None) -> int:
+    """Return where the body of a trailer begins that ends 8 bytes before the end; -1 for none.
+
+    >>> trailer_body(with_extras(b"own", Extras())), trailer_body(b"own")
+    (3, -1)
+    """
+    if data is None or len(data) < _TAIL_BYTES or data[-4:] != _MARKER:
+        return -1
+    return max(len(data) - _TAIL_BYTES - int.from_bytes(data[-_TAIL_BYTES:-4], "big"), -1)
 
 
 def _extras(values: Mapping[str, Any]) -> Extras:

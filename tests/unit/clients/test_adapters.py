@@ -472,3 +472,20 @@ def test_a_join_after_an_interrupted_sync_has_the_generation_of_its_user_data(cl
     assert (said.generation, said.user_data) == (1, encode_sticky_user_data([("t", 1)], 1))
     answered(-1)
     assert decode_subscription(join()).generation is None
+
+
+def test_a_leader_reads_its_metadata_once() -> None:
+    """Until the client has other metadata, topics or racks, the view and its cluster are the same."""
+    state = assignor_state.new_state("range", client="a", cooperative=False, rack=None, eager=False)
+    metadata, racks = Metadata(), {1: "a", 2: "b"}
+
+    def view(topics=("t",), racks=racks):
+        return state.view_of(metadata, topics, lambda row: row.replicas, racks)
+
+    first = view()
+    assert view() is first
+    assert view().cluster() is first.cluster()
+    assert view(racks={1: "a"}).racks == {1: "a"}
+    assert view(topics=("t", "u")) is not first
+    metadata._partitions = {"t": {0: SimpleNamespace(replicas=[1])}}
+    assert view().topics == {"t": {0: [1]}}

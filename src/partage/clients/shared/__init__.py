@@ -1,14 +1,16 @@
 """The client-independent part of an assignor: bytes in, bytes out, no I/O.
 
 Objects of clients, clocks and logs stay outside; measured loads are arguments. `consumer` is the
-member and the leader, `cluster` the leader's metadata, `claim_checks` removes false claims, `loads`
-learns weights, `options` turns keyword arguments into settings.
+member and the leader, `joined` decodes the group's members, `cluster` is the leader's metadata,
+`claim_checks` removes false claims, `loads` learns weights, `options` turns keyword arguments into
+settings.
 """
 
 from __future__ import annotations
 
 from partage.clients.shared.cluster import ClusterView
-from partage.clients.shared.consumer import Consumer, Joined, SyncGroupAssignments
+from partage.clients.shared.consumer import Consumer, SyncGroupAssignments
+from partage.clients.shared.joined import Joined
 from partage.clients.shared.options import configured
 
 __all__ = ["ClusterView", "Consumer", "Joined", "SyncGroupAssignments", "configured"]

@@ -8,53 +8,107 @@ means "owns nothing" in Kafka too.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from partage.clients.shared.cluster import ClusterView
+from partage.clients.shared.joined import NO_CLAIMS, JoinedMember
 from partage.groups.api import Strategy
 from partage.groups.sticky import CooperativeSticky, Sticky
-from partage.model import NO_GENERATION, Claims, Member
+from partage.model import NO_GENERATION, Claims, Index, Member, Plan
+from partage.model.index import Int32Array
 from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data
 
-__all__ = ["OwnLastPlan", "believable", "undisputed"]
+__all__ = ["OwnLastPlan", "believable", "located", "missing_claims", "undisputed"]
 
 _GENERATION_BYTES = 4
 Partition = tuple[str, int]
 
 
+def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[Partition | None]:
+    """Return the first claim of each member on a partition that does not exist; None for none.
+
+    Claims on topics that the metadata lack are not counted.
+
+    Raises:
+        InvalidProblemError: a partition number of the metadata is out of range.
+    """
+    cluster = view.cluster()
+    member, dense = located([one.claims for one in members], cluster.index)
+    exists = dense >= 0
+    exists[exists] = cluster.partition_exists[dense[exists]]
+    out: list[Partition | None] = [None] * len(members)
+    for m in np.unique(member[~exists]).tolist():
+        claims = members[m].claims
+        out[m] = next((pair for pair in claims if not view.has(*pair)), None)
+    return out
+
+
+def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
+    """Return the claimant and the dense partition of each claim, -1 for what the index lacks."""
+    topics: dict[int, Int32Array] = {}
+    of = [np.zeros(0, np.int32)]
+    for one in claims:
+        if id(one.topics) not in topics:
+            # Claims that were decoded together share their tuple of names.
+            numbers = [index.topic(name) for name in one.topics]
+            topics[id(one.topics)] = np.array(numbers, np.int32)
+        of.append(topics[id(one.topics)][one.topic_ix])
+    number = np.concatenate([of[0], *(one.partition for one in claims)])
+    claimant = np.repeat(np.arange(len(claims), dtype=np.int32), [len(one) for one in claims])
+    return claimant, index.locate_all(np.concatenate(of), number)
+
+
 def believable(
-    strategy: Strategy, member: Member, view: ClusterView, generation: int
-) -> tuple[Member, str | None]:
+    strategy: Strategy, one: JoinedMember, missing: Partition | None, generation: int
+) -> tuple[JoinedMember, str | None]:
     """Return the member without claims that cannot be true, and what was wrong with them.
 
     Args:
         strategy: the strategy, which decides whether claims are in the user data.
-        member: the member as it joined.
-        view: the leader's metadata.
+        one: the member as it joined.
+        missing: its first claim on a partition that does not exist.
         generation: the group's generation, -1 if unknown.
 
     >>> from partage.groups.registry import find
     >>> odd = Member("c", ["t"], owned={"t": [7]}, generation=1)
-    >>> believable(find("cooperative-sticky"), odd, ClusterView({"t": {0: []}}), 2)[1]
+    >>> believable(find("cooperative-sticky"), JoinedMember(odd, odd.owned), ("t", 7), 2)[1]
     'c claims t-7, which does not exist: it is taken for a newcomer'
     """
-    if strategy.name == Sticky.name:
-        return _by_user_data(member, view, generation)
+    member = one.member
+    sticky = strategy.name == Sticky.name
     cooperates = strategy.name == CooperativeSticky.name
-    of = _generation(member) if cooperates else member.generation
-    wrong = _wrong(member.owned, of, view, generation)
+    if sticky:
+        of = NO_GENERATION if one.generation is None else one.generation
+    else:
+        of = _generation(member) if cooperates else member.generation
+    wrong = _wrong(of, missing, generation)
     if wrong is not None:
-        said = f"{member.id} {wrong}: it is taken for a newcomer"
-        newcomer = member.replaced(owned=Claims.of(()), generation=NO_GENERATION)
-        return newcomer.replaced(user_data=None) if cooperates else newcomer, said
+        return _newcomer(strategy, one), f"{member.id} {wrong}: it is taken for a newcomer"
+    if sticky:
+        says_nothing = bool(member.user_data) and not len(one.claims)
+        known = one.generation != NO_GENERATION or _empty(member.user_data or b"")
+        return one, _says_nothing(member) if says_nothing and not known else None
     # Cooperative members send four bytes, their generation. Other strategies may send nothing.
     silent = not cooperates and strategy.subscription_user_data(member.topics, None) is None
     strange = len(member.user_data or b"") not in {0, 0 if silent else _GENERATION_BYTES}
     if strange and (cooperates or silent):
-        return member, _says_nothing(member)
-    return member, None
+        return one, _says_nothing(member)
+    return one, None
+
+
+def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
+    """Return the member without its claims."""
+    member = one.member
+    if strategy.name == Sticky.name:
+        left = member.replaced(user_data=None, generation=NO_GENERATION)
+    else:
+        left = member.replaced(owned=NO_CLAIMS, generation=NO_GENERATION)
+        if strategy.name == CooperativeSticky.name:
+            left = left.replaced(user_data=None)
+    return replace(one, member=left, claims=NO_CLAIMS, generation=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +117,16 @@ class OwnLastPlan:
 
     Attributes:
         generation: the group's generation, -1 if unknown.
-        owners: member by partition, without withheld partitions.
+        plan: the plan; withheld partitions have no owner in it.
     """
 
     generation: int
-    owners: Mapping[Partition, str]
+    plan: Plan
 
 
 def undisputed(
-    strategy: Strategy, members: Sequence[Member], led: OwnLastPlan | None
-) -> tuple[list[Member], list[str]]:
+    strategy: Strategy, members: Sequence[JoinedMember], led: OwnLastPlan | None
+) -> tuple[list[JoinedMember], list[str]]:
     """Return the members without claims that this leader's last plan refutes, and warnings.
 
     Where two members claim a partition in one generation, Kafka's class accepts neither claim, so a
@@ -81,47 +135,56 @@ def undisputed(
 
     >>> from partage.groups.registry import find
     >>> two = [Member(m, ["t"], owned={"t": [0]}, generation=4) for m in "az"]
-    >>> members, said = undisputed(find("cooperative-sticky"), two, OwnLastPlan(4, {("t", 0): "a"}))
-    >>> [len(list(m.owned)) for m in members], said
+    >>> led = OwnLastPlan(4, Plan.of(Index.of({"t": 1}), {"a": {"t": [0]}}))
+    >>> joined = [JoinedMember(one, one.owned) for one in two]
+    >>> members, said = undisputed(find("cooperative-sticky"), joined, led)
+    >>> [len(one.member.owned) for one in members], said
     ([1, 0], ['z claims t-0, which a was given: that is not believed'])
     """
+    out, warnings = list(members), list[str]()
     if led is None or led.generation < 0:
-        return list(members), []
-    said = [_claims(strategy, one) for one in members]
-    cited = [set(claims) if of == led.generation else set() for claims, of in said]
-    counted = Counter(pair for claims in cited for pair in claims)
-    several = {pair for pair, count in counted.items() if count > 1}
-    owner_has = {
-        pair for one, claims in zip(members, cited, strict=True)
-        for pair in claims & several if led.owners.get(pair) == one.id
-    }  # fmt: skip
-    out, warnings = [], []
-    for one, claims in zip(members, cited, strict=True):
-        false = sorted(pair for pair in claims & owner_has if led.owners[pair] != one.id)
-        if false:
-            topic, number = false[0]
-            what = f"{one.id} claims {topic}-{number}, which {led.owners[false[0]]} was given"
-            warnings.append(f"{what}: that is not believed")
-            left = [pair for pair in _claims(strategy, one)[0] if pair not in false]
-            out.append(_claiming(strategy, one, left))
-        else:
-            out.append(one)
+        return out, warnings
+    plan = led.plan
+    of_generation = [
+        m for m, one in enumerate(members) if _claimed_in(strategy, one) == led.generation
+    ]
+    cited, dense = located([members[m].claims for m in of_generation], plan.index)
+    claimant = np.array(of_generation, np.int32)[cited]
+    position = {one.member.id: m for m, one in enumerate(members)}
+    present = np.array([*(position.get(member, -1) for member in plan.members), -1], np.int32)
+    owner = np.where(dense >= 0, present[plan.owner[dense]], -1) if len(plan.owner) else dense
+    claimed_by_owner = np.zeros(plan.index.partitions, bool)
+    claimed_by_owner[dense[owner == claimant]] = True
+    refuted = np.flatnonzero((owner != claimant) & (dense >= 0))
+    refuted = refuted[claimed_by_owner[dense[refuted]]]
+    for m in np.unique(claimant[refuted]).tolist():
+        one = members[m]
+        mine = dense[refuted[claimant[refuted] == m]]
+        false = sorted({plan.index.name(p) for p in mine.tolist()})
+        topic, number = false[0]
+        by = plan.members[plan.owner[plan.index.locate(topic, number)]]
+        what = f"{one.member.id} claims {topic}-{number}, which {by} was given"
+        warnings.append(f"{what}: that is not believed")
+        out[m] = _claiming(strategy, one, [pair for pair in one.claims if pair not in set(false)])
     return out, warnings
 
 
-def _claims(strategy: Strategy, member: Member) -> tuple[Iterable[Partition], int]:
-    """Return a member's claims as the strategy reads them, and their generation."""
+def _claimed_in(strategy: Strategy, one: JoinedMember) -> int:
+    """Return the generation of a member's claims."""
     if strategy.name == Sticky.name:
-        claims, of = decode_sticky_user_data(member.user_data)
-        return claims, NO_GENERATION if of is None else of
-    return member.owned, _generation(member)
+        return NO_GENERATION if one.generation is None else one.generation
+    return _generation(one.member)
 
 
-def _claiming(strategy: Strategy, member: Member, claims: Sequence[Partition]) -> Member:
+def _claiming(strategy: Strategy, one: JoinedMember, claims: Iterable[Partition]) -> JoinedMember:
+    """Return the member with other claims of the same generation."""
     if strategy.name == Sticky.name:
-        of = _claims(strategy, member)[1]
-        return member.replaced(user_data=encode_sticky_user_data(claims, of))
-    return member.replaced(owned=Claims.of(claims))
+        data = encode_sticky_user_data(claims, _claimed_in(strategy, one))
+        left, of = decode_sticky_user_data(data)
+        member = one.member.replaced(user_data=data)
+        return replace(one, member=member, claims=Claims.of(left), generation=of)
+    owned = Claims.of(list(claims))
+    return replace(one, member=one.member.replaced(owned=owned), claims=owned)
 
 
 def _generation(member: Member) -> int:
@@ -140,27 +203,16 @@ def _says_nothing(member: Member) -> str:
     return f"{member.id} sent {size} bytes of user data that say nothing: it claims nothing by them"
 
 
-def _by_user_data(member: Member, view: ClusterView, generation: int) -> tuple[Member, str | None]:
-    claims, of = decode_sticky_user_data(member.user_data)
-    wrong = _wrong(claims, NO_GENERATION if of is None else of, view, generation)
-    if wrong is not None:
-        said = f"{member.id} {wrong}: it is taken for a newcomer"
-        return member.replaced(user_data=None, generation=NO_GENERATION), said
-    if member.user_data and not claims and of == NO_GENERATION and not _empty(member.user_data):
-        return member, _says_nothing(member)
-    return member, None
-
-
 def _empty(data: bytes) -> bool:
     """Return whether these are the bytes of a member that owned nothing."""
     return data == b"\0\0\0\0\xff\xff\xff\xff"
 
 
-def _wrong(
-    claims: Iterable[tuple[str, int]], of: int, view: ClusterView, generation: int
-) -> str | None:
+def _wrong(of: int, missing: Partition | None, generation: int) -> str | None:
+    """Return what is wrong with claims of generation ``of``, None if they may be true."""
     # JoinGroup's response has the generation of the rebalance in progress.
     if generation >= 0 and of > generation:
         return f"claims partitions of generation {of}, a future one"
-    lost = next(((t, p) for t, p in claims if not view.has(t, p)), None)
-    return None if lost is None else f"claims {lost[0]}-{lost[1]}, which does not exist"
+    if missing is not None:
+        return f"claims {missing[0]}-{missing[1]}, which does not exist"
+    return None

@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from partage.clients.shared.claim_checks import OwnLastPlan, believable, undisputed
+import numpy as np
+
+from partage.clients.shared.claim_checks import (
+    OwnLastPlan,
+    believable,
+    located,
+    missing_claims,
+    undisputed,
+)
 from partage.clients.shared.cluster import ClusterView
+from partage.clients.shared.joined import NO_CLAIMS, Joined, JoinedMember, decode_members
 from partage.clients.shared.loads import Loads
-from partage.errors import AssignorFailedError, WireFormatError
+from partage.errors import AssignorFailedError
 from partage.groups.api import RebalanceProtocol, Strategy
 from partage.groups.optimal import Optimal
+from partage.groups.sticky import Sticky
 from partage.kernels import never_compiling
-from partage.model import NO_GENERATION, Assignment, Claims, Group, Member, Plan, Problem
+from partage.model import NO_GENERATION, Assignment, Group, Plan, Problem
 from partage.model.index import MOST_PARTITIONS, Index
-from partage.wire.consumer_protocol import (
-    ConsumerSubscription,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
+from partage.wire.columns.partition_lists import encode_assignments
+from partage.wire.consumer_protocol import encode_subscription
 from partage.wire.member_extras import Extras, split, with_extras
 
-__all__ = ["Consumer", "Joined", "SyncGroupAssignments"]
+__all__ = ["Consumer", "SyncGroupAssignments"]
+
+_EMPTY_TRAILER = with_extras(None, Extras())
 
 Partition = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A member in JoinGroup's response to the leader; its metadata as bytes or decoded."""
-
-    id: str
-    metadata: bytes | ConsumerSubscription
-    instance_id: str | None = None
-
-    def subscription(self) -> ConsumerSubscription:
-        """Return the decoded metadata; malformed bytes are a subscription to nothing."""
-        if not isinstance(self.metadata, bytes):
-            return self.metadata
-        try:
-            return decode_subscription(self.metadata)
-        except WireFormatError:
-            return ConsumerSubscription(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +126,13 @@ class Consumer:
             rack=self.rack,
         )
 
+    def decoded(self, members: Sequence[Joined]) -> list[JoinedMember]:
+        """Return the members of JoinGroup's response with their metadata decoded, for `assign`."""
+        return decode_members(self.strategy, members)
+
     def assign(
         self,
-        members: Sequence[Joined],
+        members: Sequence[Joined] | Sequence[JoinedMember],
         view: ClusterView,
         *,
         group: str = "?",
@@ -157,25 +151,19 @@ class Consumer:
         Raises:
             AssignorFailedError: the strategy raised; has the strategy, group and generation.
         """
+        joined = [one for one in members if isinstance(one, Joined)]
+        read = self.decoded(joined) if joined else [
+            one for one in members if isinstance(one, JoinedMember)
+        ]  # fmt: skip
         warnings: list[str] = []
-        read = [self._read(one, view, generation, warnings) for one in members]
-        believed, false = undisputed(self.strategy, [member for member, _ in read], self._led)
-        read = [(member, extras) for member, (_, extras) in zip(believed, read, strict=True)]
-        warnings += false
         try:
+            read = self._believed(read, view, generation, warnings)
             plan = self._plan(read, view, looked or {})
-            given = plan.to_pairs()
-            # The next owner of a withheld partition gets its planned load now.
-            coming = {} if self.loads is None else plan.settled().to_pairs()
-            sent = {
-                one: encode_assignment(pairs, user_data=self._along(plan, one, coming))
-                for one, pairs in given.items()
-            }
+            sent = dict(zip(plan.members, self._encoded(plan), strict=True))
         except Exception as e:
             raise AssignorFailedError(self.strategy.name, group, generation, e) from e
         self.memory = plan.memory if plan.memory is not None else self.memory
-        owners = {pair: one for one, pairs in given.items() for pair in pairs}
-        self._led = OwnLastPlan(generation, owners)
+        self._led = OwnLastPlan(generation, plan)
         new = [w for w in (*warnings, *plan.warnings) if w not in self._said]
         self._said.update(new)
         return SyncGroupAssignments(sent, plan, tuple(new))
@@ -211,49 +199,61 @@ class Consumer:
         if generation != self.generation:
             self.received(self.owned, self._along_with, generation)
 
-    def _read(
-        self, one: Joined, view: ClusterView, generation: int, warnings: list[str]
-    ) -> tuple[Member, Extras]:
-        """Return a member without false claims, and the trailer of its user data."""
-        sent = one.subscription()
-        if not sent.topics:
-            warnings.append(f"{one.id} subscribes to nothing, or its subscription is unreadable")
-        own, extras = split(sent.user_data)
-        extras = extras or Extras()
-        # Partitions sent as owned are still owned; claims in the trailer are already revoked.
-        claims, of = sent.owned, sent.generation
-        if not claims and extras.claims:
-            claims, of = extras.claims, extras.generation
-        member = Member(
-            one.id, sent.topics, rack=sent.rack, instance_id=one.instance_id,
-            owned=Claims.of(claims), user_data=own,
-            generation=NO_GENERATION if of is None else of,
-        )  # fmt: skip
-        member, wrong = believable(self.strategy, member, view, generation)
-        if wrong is not None:
-            warnings.append(wrong)
-        return member, extras if sent.owned else Extras(
-            claims if wrong is None else (), of or NO_GENERATION, extras.measured, extras.held
-        )
+    def _believed(
+        self,
+        joined: Sequence[JoinedMember],
+        view: ClusterView,
+        generation: int,
+        warnings: list[str],
+    ) -> list[JoinedMember]:
+        """Return the members without false claims, and append to the warnings."""
+        out = []
+        for one, missing in zip(joined, missing_claims(joined, view), strict=True):
+            if not one.member.topics:
+                what = "subscribes to nothing, or its subscription is unreadable"
+                warnings.append(f"{one.member.id} {what}")
+            believed, wrong = believable(self.strategy, one, missing, generation)
+            if wrong is not None:
+                warnings.append(wrong)
+                if one.revoked is one.member.owned:
+                    believed = replace(believed, revoked=NO_CLAIMS)
+            out.append(believed)
+        out, false = undisputed(self.strategy, out, self._led)
+        warnings += false
+        return out
 
     def _plan(
         self,
-        read: Sequence[tuple[Member, Extras]],
+        joined: Sequence[JoinedMember],
         view: ClusterView,
         looked: Mapping[Partition, float],
     ) -> Plan:
         """Return the strategy's plan, with learnt weights, without compiling a kernel."""
-        group = Group(member for member, _ in read)
-        cluster = view.cluster()
+        group = Group(one.member for one in joined)
         strategy = self.strategy
         if self.loads is not None:
-            reported = [(member, extras.measured, extras.held) for member, extras in read]
+            reported = [(one.member, one.measured, one.held) for one in joined]
             strategy = self.loads.weighed(strategy, reported, looked, view)
+        claims = None
+        if strategy.name == Sticky.name:
+            claims = tuple((one.claims, one.generation) for one in joined)
         # Compiling on a poll thread or an event loop would stop heartbeats for seconds.
         with never_compiling():
-            plan = strategy.assign(Problem(group, cluster), self.memory)
-            revoked = {p for _, extras in read for p in extras.claims}
-            return plan.assign_revoked(revoked)
+            plan = strategy.assign(Problem(group, view.cluster(), claims), self.memory)
+            return plan.assign_revoked(_revoked(plan, joined)) if len(plan.withheld) else plan
+
+    def _encoded(self, plan: Plan) -> list[bytes]:
+        """Return the assignment of each member as bytes."""
+        index = plan.index
+        # The next owner of a withheld partition gets its planned load now.
+        coming = {} if self.loads is None else plan.settled().to_pairs()
+        return encode_assignments(
+            index.topics,
+            plan.start,
+            index.topic_of[plan.partition],
+            index.number_of[plan.partition],
+            [self._along(plan, one, coming) for one in plan.members],
+        )
 
     def _along(
         self, plan: Plan, member: str, coming: Mapping[str, Sequence[Partition]]
@@ -265,9 +265,18 @@ class Consumer:
         own = plan.user_data.get(member)
         weights = {} if self.loads is None else self.loads.weights
         held = {one: weights[one] for one in coming.get(member, ()) if one in weights}
-        if held or self.strategy.name == Optimal.name:
+        if held:
             return with_extras(own, Extras(held=held))
-        return own
+        return (own or b"") + _EMPTY_TRAILER if self.strategy.name == Optimal.name else own
+
+
+def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
+    """Return the withheld partitions that their owners revoked before they joined."""
+    index = plan.index
+    is_revoked = np.zeros(index.partitions, bool)
+    dense = located([one.revoked for one in joined], index)[1]
+    is_revoked[dense[dense >= 0]] = True
+    return {index.name(p) for p in plan.withheld[is_revoked[plan.withheld]].tolist()}
 
 
 def _ours(strategy: Strategy) -> bool:

@@ -17,7 +17,7 @@ from partage.groups.sticky.kernels import (
     resolve_disputes,
 )
 from partage.groups.sticky.problem import Slots, StickyProblem, keys_of
-from partage.model import NO_GENERATION, Member
+from partage.model import NO_GENERATION, Claims, Member
 from partage.model.index import Int32Array
 from partage.wire.sticky_userdata import decode_sticky_user_data
 
@@ -59,6 +59,10 @@ class ClaimedSlots:
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
     """Return the claims in the user data, the only ones that ``StickyAssignor`` uses."""
     group = sticky.problem.group
+    sent = sticky.problem.sent_claims
+    if sent is not None:
+        claims_of_known = _known_claims(sticky, [one for one, _ in sent])
+        return _to_slots(sticky, claims_of_known, _as_arrays([of for _, of in sent]))
     total = sum(len(m.user_data) for m in group if m.user_data)
     # Decoding member by member takes half an interpreted kernel step per byte.
     if read_claims.pays(work=total // 2):
@@ -111,17 +115,19 @@ def _cooperative_generation(member: Member) -> int | None:
 def _owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
     """Return (member, topic, number) of the owned partitions of known topics, in map order."""
     if sticky.owned is None:
-        sticky.owned = _read_owned(sticky)
+        sticky.owned = _known_claims(sticky, [m.owned for m in sticky.problem.group])
     return sticky.owned
 
 
-def _read_owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
-    members = sticky.problem.group.members
-    lists = [(m, members[m].owned) for m in sticky.visit if len(members[m].owned.partition)]
+def _known_claims(
+    sticky: StickyProblem, claims: Sequence[Claims]
+) -> tuple[Int32Array, Int32Array, Int32Array]:
+    """Return (member, topic, number) of the members' claims on known topics, in map order."""
+    lists = [(m, claims[m]) for m in sticky.visit if len(claims[m].partition)]
     if not lists:
         return _concatenate([])
     # Claims of one plan share their tuple of names, which is resolved once.
-    tuples = {id(claims.topics): claims.topics for _, claims in lists}
+    tuples = {id(one.topics): one.topics for _, one in lists}
     names = list(chain.from_iterable(tuples.values()))
     look_up = sticky.topic_by_name.get
     resolved = np.array([look_up(name, -1) for name in names], np.int32)

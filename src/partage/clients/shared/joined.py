@@ -1,0 +1,158 @@
+"""The members in JoinGroup's response to the leader, decoded for a whole group at once.
+
+Claims stay arrays from the bytes to the strategy. The wire engine decodes what
+`partage.wire.columns.subscriptions` declines, member by member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from partage.errors import WireFormatError
+from partage.groups.api import Strategy
+from partage.groups.sticky import Sticky
+from partage.model import NO_GENERATION, Claims, Member
+from partage.wire.columns.partition_lists import PartitionList
+from partage.wire.columns.subscriptions import (
+    decode_sticky_claims,
+    decode_subscriptions,
+    split_user_data,
+)
+from partage.wire.consumer_protocol import ConsumerSubscription, decode_subscription
+from partage.wire.member_extras import Extras, split, trailer_body
+from partage.wire.sticky_userdata import decode_sticky_user_data
+
+__all__ = ["NO_CLAIMS", "Joined", "JoinedMember", "decode_members"]
+
+Partition = tuple[str, int]
+
+NO_CLAIMS = Claims.of(())
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A member in JoinGroup's response to the leader; its metadata as bytes or decoded."""
+
+    id: str
+    metadata: bytes | ConsumerSubscription
+    instance_id: str | None = None
+
+    def subscription(self) -> ConsumerSubscription:
+        """Return the decoded metadata; malformed bytes are a subscription to nothing."""
+        if not isinstance(self.metadata, bytes):
+            return self.metadata
+        try:
+            return decode_subscription(self.metadata)
+        except WireFormatError:
+            return ConsumerSubscription(())
+
+
+@dataclass(slots=True)
+class JoinedMember:
+    """A member as the leader sees it.
+
+    Attributes:
+        member: the member as strategies see it.
+        claims: the claims that the strategy reads; ``sticky`` reads those in the user data.
+        generation: generation of claims in the user data; None if they have none.
+        revoked: partitions that the member owned and revoked before it joined.
+        measured: loads that it measured.
+        held: weights of its partitions in the last plan.
+    """
+
+    member: Member
+    claims: Claims
+    generation: int | None = None
+    revoked: Claims = NO_CLAIMS
+    measured: Mapping[Partition, float] = field(default_factory=dict)
+    held: Mapping[Partition, float] = field(default_factory=dict)
+
+
+class _Subscription(NamedTuple):
+    """A subscription with its owned partitions as arrays; see `ConsumerSubscription`."""
+
+    topics: tuple[str, ...]
+    user_data: bytes | None
+    owned: Claims
+    generation: int | None
+    rack: str | None
+
+
+class _Trailer(NamedTuple):
+    """A trailer with its claims as arrays, and the user data before it; see `Extras`."""
+
+    user_data: bytes | None
+    claims: Claims = NO_CLAIMS
+    generation: int = NO_GENERATION
+    extras: Extras = Extras()
+
+
+def decode_members(strategy: Strategy, joined: Sequence[Joined]) -> list[JoinedMember]:
+    """Return the members in the order of JoinGroup's response."""
+    subscriptions = _subscriptions(joined)
+    trailers = _trailers([sent.user_data for sent in subscriptions])
+    out = []
+    for one, sent, trailer in zip(joined, subscriptions, trailers, strict=True):
+        # Partitions sent as owned are still owned; claims in the trailer are already revoked.
+        owned, of = sent.owned, sent.generation
+        if not len(owned) and len(trailer.claims):
+            owned, of = trailer.claims, trailer.generation
+        member = Member(
+            one.id, sent.topics, rack=sent.rack, instance_id=one.instance_id,
+            owned=owned, user_data=trailer.user_data,
+            generation=NO_GENERATION if of is None else of,
+        )  # fmt: skip
+        extras = trailer.extras
+        out.append(JoinedMember(member, owned, None, trailer.claims, extras.measured, extras.held))
+    if strategy.name == Sticky.name:
+        _read_sticky_claims(out)
+    return out
+
+
+def _subscriptions(joined: Sequence[Joined]) -> list[_Subscription]:
+    payloads = [one.metadata if isinstance(one.metadata, bytes) else b"" for one in joined]
+    out = []
+    for one, found in zip(joined, decode_subscriptions(payloads), strict=True):
+        if found is not None:
+            topics, user_data, owned, generation, rack = found
+            out.append(_Subscription(topics, user_data, _claims(owned), generation, rack))
+        else:
+            sent = one.subscription()
+            claims = Claims.of(sent.owned)
+            out.append(
+                _Subscription(sent.topics, sent.user_data, claims, sent.generation, sent.rack)
+            )
+    return out
+
+
+def _trailers(user_data: Sequence[bytes | None]) -> list[_Trailer]:
+    out = list(map(_Trailer, user_data))
+    ends = [i for i, data in enumerate(user_data) if trailer_body(data) >= 0]
+    payloads = [user_data[i] or b"" for i in ends]
+    for i, data, found in zip(ends, payloads, split_user_data(payloads), strict=True):
+        if found is not None:
+            out[i] = _Trailer(found.user_data, _claims(found.claims), found.generation)
+        else:
+            own, extras = split(data)
+            if extras is not None:
+                out[i] = _Trailer(own, Claims.of(extras.claims), extras.generation, extras)
+    return out
+
+
+def _read_sticky_claims(members: Sequence[JoinedMember]) -> None:
+    """Set the claims to those in the user data, the only ones that ``sticky`` reads."""
+    payloads = [one.member.user_data or b"" for one in members]
+    for one, found in zip(members, decode_sticky_claims(payloads), strict=True):
+        if found is not None:
+            one.claims, one.generation = _claims(found[0]), found[1]
+        else:
+            claims, one.generation = decode_sticky_user_data(one.member.user_data)
+            one.claims = Claims.of(claims)
+
+
+def _claims(sent: PartitionList) -> Claims:
+    if not len(sent.topic):
+        return NO_CLAIMS
+    return Claims(sent.names, sent.topic, sent.number, shared=True)

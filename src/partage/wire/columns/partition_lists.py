@@ -1,0 +1,239 @@
+"""Lists of topics with partition numbers, for all members of a group at once.
+
+A subscription's owned partitions, the user data of ``sticky``, the trailer of Partage's members and
+an assignment have this layout in common: an int32 count, and so many pairs of a string and an array
+of int32. A group of a million partitions has a million such pairs. `read_partition_lists` reads the
+k-th pair of all members in one step, `encode_assignments` writes all pairs by one copy. Values and
+bytes equal those of `partage.wire.consumer_protocol`, which reads what this module declines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.java.strings import decode_utf8, encode_utf8
+from partage.wire.columns import Bytes, Ints
+from partage.wire.consumer_protocol import encode_assignment
+from partage.wire.primitives import LONGEST_STRING
+
+__all__ = ["PartitionList", "encode_assignments", "read_partition_lists"]
+
+Int32s = NDArray[np.int32]
+
+#: A step of all members takes as long as the engine takes for so many pairs.
+_MIN_PAIRS_PER_STEP = 6
+#: Bytes of the shortest pair: no name, no partition.
+_SHORTEST_PAIR = 6
+#: A count after the longest possible name lies within so many bytes.
+_PADDING = bytes(2**16 + 8)
+#: Version 3 of an assignment.
+_HEADER = b"\0\3"
+_NULL = b"\xff\xff\xff\xff"
+
+
+class PartitionList(NamedTuple):
+    """One member's list, with order and duplicates as sent.
+
+    Attributes:
+        names: the distinct topics of all lists that were read together.
+        topic: int32[n], position in ``names``.
+        number: int32[n], partition numbers.
+        end: number of bytes that the list takes.
+    """
+
+    names: tuple[str, ...]
+    topic: Int32s
+    number: Int32s
+    end: int
+
+
+def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
+    r"""Read the list at the beginning of each payload; None for those that the engine must read.
+
+    These are damaged ones, and all if the engine takes less time: if few members have most pairs.
+
+    >>> lists = read_partition_lists([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7!"] * 6 + [b"\0\0\0\1"])
+    >>> lists[0].names, lists[0].number.tolist(), lists[0].end, lists[6]
+    (('t',), [7], 15, None)
+    """
+    data = b"".join((*payloads, _PADDING))
+    int32 = np.ndarray((len(data) - 3,), ">i4", data, strides=(1,))
+    sizes = np.array([len(one) for one in payloads], np.int64)
+    end = np.cumsum(sizes)
+    begin = end - sizes
+    count = int32[begin].astype(np.int64)
+    good = (count >= 0) & (4 + count * _SHORTEST_PAIR <= sizes)
+    count[~good] = 0
+    if int(count.sum()) < _MIN_PAIRS_PER_STEP * int(count.max(initial=0)):
+        return [None] * len(payloads)
+    name, after, read_to = _find_pairs(data, int32, begin + 4, end, count)
+    good &= read_to >= 0
+    sizes = np.where(np.repeat(good, count), int32[after].astype(np.int64), 0)
+    names, topic_of_pair = _number_names(data, name, after)
+
+    topic = np.repeat(topic_of_pair, sizes)
+    last = np.cumsum(sizes)
+    at = 4 * np.arange(len(topic)) + np.repeat(after + 4 - 4 * (last - sizes), sizes)
+    number = int32[at].astype(np.int32)
+    pair_end = np.concatenate(([0], np.cumsum(count)))
+    start = np.concatenate(([0], last))[pair_end].tolist()
+    return [
+        PartitionList(names, topic[a:b], number[a:b], to) if fine else None
+        for fine, a, b, to in zip(
+            good.tolist(), start[:-1], start[1:], (read_to - begin).tolist(), strict=True
+        )
+    ]
+
+
+def _find_pairs(
+    data: bytes, int32: NDArray[np.int32], at: Ints, end: Ints, count: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """Return where each pair's name begins and ends, and where each list ends.
+
+    A list that does not fit in its payload ends at -1. Step k reads the k-th pair of all lists that
+    have one; lists are sorted by length, so that these are the first ones.
+    """
+    uint16 = np.ndarray((len(data) - 1,), ">u2", data, strides=(1,))
+    order = np.argsort(-count, kind="stable")
+    at, end = at[order], end[order]
+    fits = np.ones(len(order), bool)
+    row = (np.cumsum(count) - count)[order]
+    pairs = int(count.sum())
+    name, after = np.zeros(pairs, np.int64), np.zeros(pairs, np.int64)
+    steps = np.arange(int(count.max(initial=0)))
+    for k, lists in enumerate(np.searchsorted(-count[order], -steps, side="left").tolist()):
+        here = at[:lists]
+        length = uint16[here].astype(np.int64)
+        numbers = here + 2 + length
+        amount = int32[numbers].astype(np.int64)
+        behind = numbers + 4 + 4 * amount
+        fine = (length <= LONGEST_STRING) & (amount >= 0) & (behind <= end[:lists])
+        fits[:lists] &= fine
+        rows = row[:lists] + k
+        name[rows] = here + 2
+        after[rows] = numbers
+        at[:lists] = np.where(fine, behind, here)  # a damaged list stays where it is
+    read_to = np.empty_like(at)
+    read_to[order] = np.where(fits, at, -1)
+    damaged = np.repeat(read_to < 0, count)
+    name[damaged] = after[damaged] = 0
+    return name, after, read_to
+
+
+def _number_names(data: bytes, begin: Ints, end: Ints) -> tuple[tuple[str, ...], Int32s]:
+    """Return the distinct names, and the position of each pair's name among them."""
+    raw = list(map(data.__getitem__, map(slice, begin.tolist(), end.tolist())))
+    names: dict[str, int] = {}
+    number = {one: names.setdefault(decode_utf8(one), len(names)) for one in dict.fromkeys(raw)}
+    return tuple(names), np.fromiter(map(number.__getitem__, raw), np.int32, len(raw))
+
+
+def encode_assignments(
+    names: Sequence[str],
+    start: NDArray[np.int32],
+    topic: Int32s,
+    number: Int32s,
+    user_data: Sequence[bytes | None],
+) -> list[bytes]:
+    r"""Return the assignments of all members, as `encode_assignment` returns each one.
+
+    Args:
+        names: distinct topics.
+        start: int32[M + 1], begin of each member's partitions (CSR).
+        topic: int32[n], position in ``names``.
+        number: int32[n], partition numbers.
+        user_data: of each member.
+
+    Raises:
+        EncodingError: a value does not fit.
+
+    >>> zero, two = np.zeros(1, np.int32), np.array([0, 1], np.int32)
+    >>> encode_assignments(["t"], two, zero, zero, [None]) == [encode_assignment([("t", 0)])]
+    True
+    """
+    encoded = [encode_utf8(name) for name in names]
+    if any(len(one) > LONGEST_STRING for one in encoded):
+        return _encode_one_by_one(names, start, topic, number, user_data)
+    member = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    order, first, size = _group_by_first_use(member * len(names) + topic)
+
+    # Each pair is three pieces of one source: the name with its length, the count, the numbers.
+    heads = b"".join(len(one).to_bytes(2, "big") + one for one in encoded)
+    source = np.frombuffer(
+        heads + size.astype(">i4").tobytes() + number[order].astype(">i4").tobytes(), np.uint8
+    )
+    head_size = np.array([len(one) + 2 for one in encoded], np.int64)
+    used = topic[order[first]]
+    pieces = np.empty((len(first), 3), np.int64)
+    pieces[:, 0] = (np.cumsum(head_size) - head_size)[used]
+    pieces[:, 1] = len(heads) + 4 * np.arange(len(first))
+    pieces[:, 2] = len(heads) + 4 * len(first) + 4 * first
+    sizes = np.full((len(first), 3), 4, np.int64)
+    sizes[:, 0] = head_size[used]
+    sizes[:, 2] = 4 * size
+    body = _join_pieces(source, pieces.reshape(-1), sizes.reshape(-1))
+
+    pair_start = np.searchsorted(first, start)
+    at = np.concatenate(([0], np.cumsum(sizes.sum(axis=1))))[pair_start].tolist()
+    counts = np.diff(pair_start).tolist()
+    return [
+        b"".join((_HEADER, pairs.to_bytes(4, "big"), body[a:b], _nullable(data)))
+        for pairs, a, b, data in zip(counts, at[:-1], at[1:], user_data, strict=True)
+    ]
+
+
+def _encode_one_by_one(
+    names: Sequence[str],
+    start: NDArray[np.int32],
+    topic: Int32s,
+    number: Int32s,
+    user_data: Sequence[bytes | None],
+) -> list[bytes]:
+    """Return the same from the engine, which names the value that does not fit."""
+    ends = start.tolist()
+    named = list(zip([names[t] for t in topic.tolist()], number.tolist(), strict=True))
+    return [
+        encode_assignment(named[a:b], user_data=data)
+        for a, b, data in zip(ends[:-1], ends[1:], user_data, strict=True)
+    ]
+
+
+def _nullable(data: bytes | None) -> bytes:
+    return _NULL if data is None else len(data).to_bytes(4, "big") + data
+
+
+def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
+    """Return an order that brings equal keys together, groups by their first use.
+
+    Also the begin of each group in that order, and its size.
+    """
+    order = np.argsort(key, kind="stable")
+    first, size = _runs(key[order])
+    by_use = np.argsort(order[first], kind="stable")
+    if (np.diff(by_use) < 0).any():
+        rank = np.empty_like(by_use)
+        rank[by_use] = np.arange(len(by_use))
+        order = order[np.argsort(np.repeat(rank, size), kind="stable")]
+        size = size[by_use]
+        first = np.cumsum(size) - size
+    return order, first, size
+
+
+def _runs(values: Ints) -> tuple[Ints, Ints]:
+    """Return the begin and the length of each run of equal values."""
+    first = np.flatnonzero(np.diff(values, prepend=-1))
+    return first, np.diff(first, append=len(values))
+
+
+def _join_pieces(source: Bytes, start: Ints, size: Ints) -> bytes:
+    """Return ``source[start[i] : start[i] + size[i]]`` of all i, one after the other."""
+    end = np.cumsum(size)
+    total = int(size.sum())
+    offset = np.int32 if max(total, len(source)) < 2**31 else np.int64
+    at = np.arange(total, dtype=offset)
+    at += np.repeat((start - (end - size)).astype(offset), size)
+    return source[at].tobytes()

@@ -1,0 +1,183 @@
+"""The subscriptions of a group, with the claims of all members as arrays.
+
+`decode_subscriptions` equals `partage.wire.consumer_protocol.decode_subscription` member by member,
+`split_user_data` equals `partage.wire.member_extras.split`, and `decode_sticky_claims` equals
+`partage.wire.sticky_userdata.decode_sticky_user_data`. Each gives None for bytes that only the
+engine reads: other versions, bytes after the body, loads in the trailer, damaged input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from partage.errors import WireFormatError
+from partage.wire.columns.partition_lists import PartitionList, read_partition_lists
+from partage.wire.consumer_protocol import HIGHEST_VERSION
+from partage.wire.member_extras import trailer_body
+from partage.wire.primitives import Reader
+
+__all__ = [
+    "SubscriptionColumns", "TrailerColumns", "decode_sticky_claims", "decode_subscriptions",
+    "split_user_data",
+]  # fmt: skip
+
+#: So many distinct lists of topics are compared with the next subscription.
+_MOST_PREFIXES = 8
+#: An empty list of loads at the end of a trailer.
+_NO_LOADS = bytes(4)
+
+
+class SubscriptionColumns(NamedTuple):
+    """A decoded subscription.
+
+    Attributes:
+        topics: the topics that it subscribes to; equal ones are one tuple.
+        user_data: the strategy's own bytes.
+        owned: the owned partitions.
+        generation: the generation of ``owned``; None if it sends none.
+        rack: None if it sends none.
+    """
+
+    topics: tuple[str, ...]
+    user_data: bytes | None
+    owned: PartitionList
+    generation: int | None
+    rack: str | None
+
+
+class TrailerColumns(NamedTuple):
+    """User data with a trailer that has claims and no loads.
+
+    Attributes:
+        user_data: the strategy's own bytes.
+        claims: the partitions that the member owned before it revoked everything.
+        generation: the generation of the claims.
+    """
+
+    user_data: bytes | None
+    claims: PartitionList
+    generation: int
+
+
+class _Prefix(NamedTuple):
+    """The beginning of subscriptions, up to the topics: its bytes and its fields."""
+
+    data: bytes
+    version: int
+    topics: tuple[str, ...]
+
+
+class _Head(NamedTuple):
+    """The fields of a subscription before its owned partitions, and their offset."""
+
+    version: int
+    topics: tuple[str, ...]
+    user_data: bytes | None
+    end: int
+
+
+def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns | None]:
+    r"""Return the subscriptions of a group's members.
+
+    >>> sent = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\1\0\1t\0\0\0\1\0\0\0\7"
+    >>> decode_subscriptions([sent] * 6)[5].owned.number.tolist()
+    [7]
+    """
+    prefixes: list[_Prefix] = []
+    heads = [_read_head(one, prefixes) for one in metadata]
+    read = [i for i, head in enumerate(heads) if head is not None]
+    lists = read_partition_lists([metadata[i][heads[i].end :] for i in read])  # type: ignore[union-attr]  # filtered
+    out: list[SubscriptionColumns | None] = [None] * len(heads)
+    for i, owned in zip(read, lists, strict=True):
+        out[i] = _with_tail(heads[i], owned, metadata[i])
+    return out
+
+
+def _read_head(data: bytes, prefixes: list[_Prefix]) -> _Head | None:
+    """Read version, topics and user data; a list of topics like one of the last is read once."""
+    prefix = next((one for one in prefixes if data.startswith(one.data)), None)
+    if prefix is None:
+        prefix = _read_prefix(data)
+        if prefix is None:
+            return None
+        prefixes.insert(0, prefix)
+        del prefixes[_MOST_PREFIXES:]
+    reader = Reader(data, len(prefix.data))
+    try:
+        length = reader.int32()
+        user_data = None if length < 0 else reader.raw(length)
+    except WireFormatError:
+        return None
+    return _Head(prefix.version, prefix.topics, user_data, reader.position)
+
+
+def _read_prefix(data: bytes) -> _Prefix | None:
+    reader = Reader(data)
+    try:
+        version = reader.int16()
+        count = reader.count(reader.not_null(reader.int32()))
+        topics = tuple([reader.string() for _ in range(count)])
+    except WireFormatError:
+        return None
+    if not 1 <= version <= HIGHEST_VERSION:
+        return None
+    return _Prefix(data[: reader.position], version, topics)
+
+
+def _with_tail(
+    head: _Head | None, owned: PartitionList | None, data: bytes
+) -> SubscriptionColumns | None:
+    """Return the subscription with the fields after the owned partitions; None if not all fit."""
+    if head is None or owned is None:
+        return None
+    reader = Reader(data, head.end + owned.end)
+    generation, rack = -1, None
+    try:
+        if head.version >= 2:
+            generation = reader.int32()
+        if head.version >= 3:
+            rack = reader.nullable_string()
+    except WireFormatError:
+        return None
+    if reader.left:
+        return None
+    return SubscriptionColumns(
+        head.topics, head.user_data, owned, generation if generation >= 0 else None, rack or None
+    )
+
+
+def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
+    r"""Return the user data that end with a trailer, split.
+
+    >>> from partage.wire.member_extras import Extras, with_extras
+    >>> split_user_data([with_extras(b"own", Extras((("t", 7),), 4))] * 6)[5].claims.number.tolist()
+    [7]
+    """
+    starts = [trailer_body(one) for one in user_data]
+    lists = read_partition_lists(
+        [one[a:-8] if a >= 0 else b"" for one, a in zip(user_data, starts, strict=True)]
+    )
+    out: list[TrailerColumns | None] = []
+    for one, start, claims in zip(user_data, starts, lists, strict=True):
+        rest = one[start + claims.end : -8] if claims is not None else b""
+        if claims is None or len(rest) != 8 or rest[4:] != _NO_LOADS:
+            out.append(None)
+        else:
+            generation = int.from_bytes(rest[:4], "big", signed=True)
+            out.append(TrailerColumns(one[:start] or None, claims, generation))
+    return out
+
+
+def decode_sticky_claims(user_data: Sequence[bytes]) -> list[tuple[PartitionList, int] | None]:
+    r"""Return the claims in the user data of ``sticky``, and their generation.
+
+    >>> claims, generation = decode_sticky_claims([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5"] * 6)[5]
+    >>> claims.number.tolist(), generation
+    ([2], 5)
+    """
+    return [
+        None if claims is None or len(data) != claims.end + 4
+        else (claims, int.from_bytes(data[-4:], "big", signed=True))
+        for data, claims in zip(user_data, read_partition_lists(user_data), strict=True)
+    ]  # fmt: skip
