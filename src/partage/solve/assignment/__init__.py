@@ -6,14 +6,14 @@ Problems and engine:
 * `network`: maximum flow (Dinic) and minimum-cost flow (primal-dual successive shortest paths);
 * `staircase`: a part of a network that bounds the sorted loads (Gale and Ryser).
 
-Counts, solved exactly:
+Equal partitions, solved exactly:
 
 * `even_loads`: the least-majorised loads, by recursive minimum cuts;
 * `fewest_moves`: the fewest moves to loads at least as even as given ones;
-* `cheapest_plan`: the same with any integer costs, as rack costs;
+* `cheapest_plan`: the least cost with such loads, for integer costs such as rack costs;
 * `limited_moves`: the most even loads within a limit of moves.
 
-Weights, NP-hard:
+Weighted partitions, an NP-hard problem:
 
 * `bounds`: lower bounds of the largest load, and the fractional relaxation;
 * `weighted_plan`: the state of a plan, and the gain of each candidate step;

@@ -41,10 +41,10 @@ _MOST_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """A lower bound and its argument.
+    """A lower bound of the largest relative load, and the argument that proves it.
 
     Attributes:
-        value: of the bound.
+        value: the lower bound.
         kind: "cut" (weight over what subscribers can share), "heaviest" (one item), "crowd"
             (one of the members gets ``most`` of their heaviest items), "moves" (too few
             moves to lower the loads further) or "none".
@@ -60,12 +60,15 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedProblem:
-    """Items with weights, and members with shares and capacities, by class.
+    """The weighted assignment problem: weights of items, and shares and capacities of members.
+
+    An item is a partition, or a set of partitions that must have one owner.
 
     Attributes:
         classes: classes of topics and members.
         weight: float64[n], of each item; kind: int64[n], its topic class.
-        speed: float64[M], share of each member; zero for those that should get nothing.
+        speed: float64[M], the share of each member, relative to the others; zero for members that
+            should get nothing.
         capacity: float64[M], in units of weight.
         spilled: the most weight that members without share may get.
     """
@@ -78,22 +81,22 @@ class WeightedProblem:
     spilled: float
 
     def supply(self) -> NDArray[np.float64]:
-        """Return float64[B], the weight of each topic class."""
+        """Return the total weight of each topic class (float64[B])."""
         return np.bincount(self.kind, self.weight, len(self.classes.supply)).astype(float)
 
     def by_member_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return float64[G], members' values summed by class."""
+        """Return the sums of members' values over each member class (float64[G])."""
         mine = self.classes.member >= 0
         of = self.classes.member[mine]
         return np.bincount(of, values[mine], len(self.classes.size)).astype(float)
 
     def members(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return bool[M], the members that may own some of these topics."""
+        """Return the members that may own some of these topics (bool[M])."""
         subscribe: NDArray[np.bool_] = np.append(self.subscribers(topics), False)
         return subscribe[self.classes.member]
 
     def subscribed(self, besides: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return bool[B], topic classes that a member outside ``besides`` may own."""
+        """Return the topic classes that a member outside ``besides`` may own (bool[B])."""
         mine = self.classes.member[(self.classes.member >= 0) & ~besides]
         there = np.zeros(len(self.classes.size), bool)
         there[mine] = True
@@ -102,14 +105,16 @@ class WeightedProblem:
         return out
 
     def subscribers(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return bool[G], the member classes that may own some of these topics."""
+        """Return the member classes that may own some of these topics (bool[G])."""
         out = np.zeros(len(self.classes.size), bool)
         out[self.classes.arc_member[topics[self.classes.arc_topic]]] = True
         return out
 
 
 def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return bool[B], topics with the most weight beyond their subscribers' shares (a minimum cut).
+    """Return the topics with the most weight beyond their subscribers' shares, by a minimum cut.
+
+    The result is bool[B].
 
     Args:
         problem: weights, shares and capacities by class.
@@ -137,7 +142,10 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
 
 
 def largest_bound(problem: WeightedProblem) -> Bound:
-    """Return the best bound found for the largest relative load of members with a share."""
+    """Return the highest lower bound found for the largest relative load.
+
+    Members without a share do not count.
+    """
     speed = problem.by_member_class(problem.speed)
     everything = np.ones(len(problem.classes.supply), bool)
     best = _of_cut(problem, everything, speed)
@@ -156,14 +164,14 @@ def largest_bound(problem: WeightedProblem) -> Bound:
 def _of_cut(
     problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
 ) -> Bound:
-    """Return the bound of a cut: the topics' weight over their subscribers' speed."""
+    """Return the bound of a set of topics: their weight over their subscribers' total share."""
     able = float(speed[problem.subscribers(topics)].sum())
     weight = float(problem.supply()[topics].sum()) - problem.spilled
     return Bound(weight / able if able > 0 and weight > 0 else 0.0, "cut", topics)
 
 
 def _heaviest(problem: WeightedProblem) -> Bound:
-    """Return the bound of one item at its fastest eligible member."""
+    """Return the bound by one item: its weight over the largest share of an eligible member."""
     nobody = Bound(0.0, "none", np.zeros(len(problem.classes.supply), bool))
     if not len(problem.weight):
         return nobody
@@ -182,7 +190,7 @@ def _heaviest(problem: WeightedProblem) -> Bound:
 
 
 def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
-    """Return the pigeonhole bound: of k * members + 1 items one member gets k + 1."""
+    """Return the pigeonhole bound: of k * members + 1 items one member gets at least k + 1."""
     members = problem.members(topics) & (problem.speed > 0)
     count, fastest = int(members.sum()), float(problem.speed[members].max(initial=0.0))
     weight = np.sort(problem.weight[topics[problem.kind]])[::-1]
@@ -197,7 +205,7 @@ def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
 
 
 def overload_bound(problem: WeightedProblem) -> Bound:
-    """Return the bound of the weight beyond capacities."""
+    """Return a lower bound of the weight beyond the members' capacities, by a minimum cut."""
     capacity = problem.by_member_class(problem.capacity)
     cut = densest_topics(problem, capacity)
     room = float(capacity[problem.subscribers(cut)].sum())
@@ -207,10 +215,11 @@ def overload_bound(problem: WeightedProblem) -> Bound:
 def moves_bound(
     weight: NDArray[np.float64], keeper: IntArray, speed: NDArray[np.float64], moves: int
 ) -> float:
-    """Return the least largest relative load after ``moves`` partitions left their only claimants.
+    """Return a lower bound of the largest relative load after at most ``moves`` moves.
 
-    A member's load after it gave its r heaviest partitions away, over all members and r:
-    the largest ``moves`` of these figures can be got rid of, the next one cannot.
+    ``keeper`` is the only member that may keep each partition. The argument looks at a member's
+    load after it gave its r heaviest partitions away, over all members and r. Moves can remove the
+    largest ``moves`` of these loads, but not the next one.
 
     >>> moves_bound(np.array([2.0, 1.0, 1.0]), np.array([0, 0, 1]), np.ones(2), 1)
     1.0
@@ -233,9 +242,10 @@ _SLOWEST, _MOST_SHARES = 16, 1 << 16
 
 
 def fractional_loads(problem: WeightedProblem) -> FloatArray | None:
-    """Return float64[M], each member's load in the most even fractional plan, within rounding.
+    """Return each member's load in the most even fractional plan, within rounding (float64[M]).
 
-    Capacities do not count. None if the decomposition would take too long.
+    A fractional plan may split a partition over members. Capacities do not count. None if the
+    decomposition would take too long.
     """
     supply = problem.supply()
     total = float(supply.sum())

@@ -1,8 +1,8 @@
-"""Branch and bound over small problems: depth-first over items, heaviest first.
+"""Branch and bound for small weighted problems: depth-first over items, heaviest first.
 
-A. H. Land and A. G. Doig (1960). Every figure only grows while items are assigned, so that a
-partial plan that is no better than the best known one is cut off. Equivalent members are tried
-once.
+A. H. Land and A. G. Doig (1960). Every component of the score can only grow while items are
+assigned, so a partial plan that is no better than the best known plan is cut off. Of equivalent
+members only one is tried.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ Score = tuple["float | int | tuple[float, ...]", ...]
 def solve_exactly(
     items: Items, members: Members, known: Sequence[int], *, most_moves: float
 ) -> list[int]:
-    """Return the optimum; for a problem that is not small, a plan no worse than ``known``.
+    """Return the optimal owner of each item, by branch and bound.
+
+    For more than 16 items, or if the search is cut short, the result is no worse than ``known``.
 
     >>> import numpy as np
     >>> items = Items(np.array([3.0, 3.0, 2.0, 2.0, 2.0]), np.zeros(5, int), [[0]],
@@ -46,13 +48,13 @@ def solve_exactly(
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """State of the search.
+    """State of the branch-and-bound search.
 
     Attributes:
         items, members: the problem.
         most_moves: limit of moves.
-        nodes: partial plans that may still be visited.
-        best: score of the best plan; owner: that plan.
+        nodes: how many more partial plans may be visited.
+        best: score of the best plan so far; owner: the member of each item in that plan.
     """
 
     items: Items
@@ -86,7 +88,7 @@ class _Search:
                     self._may[i] = [m for m in may if m not in away or m in homes]
 
     def score(self, owner: list[int]) -> Score:
-        """Return the figures of a full plan."""
+        """Return the score of a full plan; lower is better. See `Score` for its components."""
         load = [0.0] * len(self._load)
         cost = moves = misplaced = 0
         for i, m in enumerate(owner):
@@ -97,16 +99,16 @@ class _Search:
         return (misplaced, *self._loads(load), cost, moves)
 
     def _cost(self, i: int, m: int) -> int:
-        """Return the rack cost of an item with a member."""
+        """Return the rack cost of item i with member m."""
         column = self.members.column[int(self.members.group[m])]
         return int(self.items.cost[self.items.profile[i], column])
 
     def _moves(self, i: int, m: int) -> int:
-        """Return the owned partitions of an item that move if it goes to a member."""
+        """Return how many owned partitions of item i move if it goes to member m."""
         return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
 
     def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
-        """Return the load beyond capacities, and the relative loads, largest first."""
+        """Return the total load beyond capacities, and the relative loads, largest first."""
         limits = zip(load, self.members.capacity.tolist(), strict=True)
         relative = [x / s for x, s in zip(load, self.members.speed.tolist(), strict=True)]
         return sum(max(0.0, x - c) for x, c in limits), tuple(sorted(relative, reverse=True))
@@ -114,7 +116,7 @@ class _Search:
     def descend(
         self, at: int, owner: list[int], cost: int = 0, moves: int = 0, misplaced: int = 0
     ) -> None:
-        """Assign the items from position ``at`` on, and record a better plan."""
+        """Assign the items from position ``at`` on, and keep the plan if it is the best so far."""
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:
             return

@@ -1,8 +1,9 @@
-"""The cheapest plan with the best loads: a transportation problem solved by minimum-cost flow.
+"""The cheapest plan with loads at least as even as given ones: a minimum-cost flow.
 
-As `fewest_moves`, with any integer cost for each way in which a class of partitions can reach a
-member: a kept partition may cost less than a moved one, and a near rack less than a far one. The
-caller combines criteria in one integer, each outweighing all later ones together.
+It is a transportation problem. It generalises `fewest_moves` to any integer cost for each way in
+which a class of partitions can reach a member: a kept partition may cost less than a moved one, and
+a near rack less than a far one. The caller combines several criteria in one integer, each
+outweighing all later ones together.
 
 Nodes are source, classes, groups of members, units, steps and sink:
 
@@ -11,7 +12,8 @@ Nodes are source, classes, groups of members, units, steps and sink:
     class -> group -> member         moved, to any member of the group at the same cost
     member -> step -> sink           a step of width w, reached by n loads: w each, w * n in all
 
-Members of a group that claim nothing are one node (a unit), because they are interchangeable.
+A claimant is a member that may keep the partition without a move. Members of a group that claim
+nothing are one node (a unit), because they are interchangeable.
 """
 
 from __future__ import annotations
@@ -42,16 +44,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportProblem:
-    """Classes of partitions, members, and the cost of assigning the ones to the others.
+    """Classes of partitions, groups of members, and the cost of assigning a partition to a member.
 
     Attributes:
         supply: int64[C], partitions of each class.
         group: int64[M], group of each member, -1 for a member that may own nothing.
         groups: number of groups.
-        keep_class, keep_member, keep_most, keep_cost: int64[K], class, claimant, the most
-            partitions that it may keep, and the cost of each. Claims on one class concern
-            distinct partitions, unless ``keep_class`` is a class of contested partitions,
-            whose whole supply each claimant may keep.
+        keep_class, keep_member, keep_most, keep_cost: int64[K], the claims: class, claimant (a
+            member that owned such partitions), the most partitions that it may keep, and the cost
+            of each. Claims on one class concern distinct partitions, unless ``keep_class`` is a
+            class of contested partitions, whose whole supply each claimant may keep.
         free_class, free_group, free_cost: int64[A], class, group and cost of a move.
         loads: int64[n], the loads that majorise the plan's; members beyond n count as zero.
     """
@@ -71,14 +73,15 @@ class TransportProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheapestPlan:
-    """Flows, and the prices that prove them cheapest.
+    """Flows of a cheapest plan, and the dual prices that prove that no plan is cheaper.
 
     Attributes:
-        kept: int64[K]; free: int64[A], partitions over each of the problem's arcs.
+        kept: int64[K]; free: int64[A], partitions over each of the problem's arcs, kept and moved.
         received: int64[M], partitions of its group that each member gets.
-        price: int64[M], the certificate: the cost of a plan plus its owners' prices is at
-            least the sum over partitions of the least cost + price; and these prices are
-            at most the sum of the i-th highest price times the i-th largest of the loads.
+        price: int64[M], the dual prices of members, which are the certificate: the cost of a plan
+            plus its owners' prices is at least the sum over partitions of the least cost + price;
+            and these prices are at most the sum of the i-th highest price times the i-th largest of
+            the loads.
     """
 
     kept: IntArray
@@ -88,7 +91,7 @@ class CheapestPlan:
 
 
 def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
-    """Return the plan of least cost of all whose sorted loads are majorised by ``problem.loads``.
+    """Return the cheapest of all plans whose sorted loads are majorised by ``problem.loads``.
 
     Raises:
         ProblemTooLargeError: the network is too large, or searching it would take too long.
@@ -124,7 +127,9 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Units (single claimants, or all other members of a group) and the numbers of the nodes.
+    """The numbers of the network's nodes, and the units that members form.
+
+    A unit is a single claimant, or all other members of a group together.
 
     Attributes:
         unit: int64[M], unit of each member, -1 for a member that may own nothing.
@@ -147,17 +152,17 @@ class Layout:
 
     @property
     def sink(self) -> int:
-        """The node to which all steps lead."""
+        """The number of the sink, to which all steps lead."""
         return self.source + 1
 
     @property
     def drain(self) -> int:
-        """The node from which steps are emptied, where the network has one."""
+        """The number of the node from which `limited_moves` empties the steps, if there is one."""
         return self.source + 2
 
     @classmethod
     def of(cls, problem: TransportProblem, steps: Steps | None = None) -> Layout:
-        """Lay out units and nodes; ``steps`` replace the staircase of the problem's loads."""
+        """Number the units and nodes of a problem; ``steps`` replace the staircase of its loads."""
         members = len(problem.group)
         claims = np.zeros(members, bool)
         claims[problem.keep_member] = True
@@ -183,7 +188,7 @@ class Layout:
                    first_step + len(steps), arcs)  # fmt: skip
 
     def shared(self, within: IntArray) -> IntArray:
-        """Return int64[M], what units get, shared evenly by their members, first members first."""
+        """Share the flow of each unit evenly among its members, first members first (int64[M])."""
         out = np.zeros(len(self.unit), np.int64)
         mine = np.flatnonzero(self.unit >= 0)
         of = self.unit[mine]
@@ -197,9 +202,10 @@ class Layout:
 def build_network(
     problem: TransportProblem, layout: Layout, *, draining: bool = False
 ) -> tuple[Network, dict[str, IntArray]]:
-    """Return the network, with each class priced at its least cost, and its arcs by kind.
+    """Build the flow network; return it and the numbers of its arcs by kind.
 
-    With ``draining`` there are arcs without capacity from `Layout.drain` to every step.
+    The dual price of each class is its least cost. With ``draining`` there are arcs without
+    capacity from `Layout.drain` to every step.
     """
     steps, units = layout.steps, layout.first_unit + np.arange(len(layout.size))
     step_nodes = layout.first_step + np.arange(len(steps))
@@ -251,7 +257,7 @@ def push_kept(
 ) -> None:
     """Push a first flow of partitions that are kept at the least cost, as far as the steps allow.
 
-    Searching would find the same, one path per claim; nearly all paths are of this kind.
+    The search would find the same flow with one path per claim; nearly all paths are of this kind.
     """
     price = network.price[problem.keep_class]
     sole = np.bincount(problem.keep_class, problem.keep_most, len(problem.supply)) <= problem.supply

@@ -1,8 +1,9 @@
-"""The least-majorised loads, by recursive minimum cuts; the proof is one level per topic.
+"""The most even (least-majorised) loads, by recursive minimum cuts, with a certificate.
 
 The loads of all full assignments are the bases of an M-convex set, and such a set has one
 least-majorised vector (Frank and Murota, "Decreasing minimization on M-convex sets", 2022). That
-vector has the smallest largest load, the largest smallest load and the least sum of squares.
+vector has the smallest largest load, the largest smallest load and the least sum of squares. The
+certificate is one level per topic (see `BestLoads`).
 
 The decomposition: give each member room for k partitions (k is the average, rounded down). If the
 flow fills all members, each gets k or k + 1. Otherwise some topics find no room although other
@@ -34,7 +35,7 @@ __all__ = ["BestLoads", "assign_members", "find_even_loads", "least_majorised"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestLoads:
-    """The least-majorised loads, and the proof that none are more even.
+    """The most even (least-majorised) loads, and the proof that none are more even.
 
     Attributes:
         load: int64[M], partitions of each member. Only the sorted vector is unique: which of
@@ -55,12 +56,12 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """The loads found so far; each subproblem writes its part.
+    """The loads found so far in all subproblems; each subproblem writes its part.
 
     Attributes:
         total: int64[G], partitions of each member class.
-        level: int64[B], of each topic class.
-        share: int64[A], flow over each pair of classes.
+        level: int64[B], the level of each topic class (see `BestLoads`).
+        share: int64[A], partitions that go from each topic class to each member class.
     """
 
     total: IntArray
@@ -70,7 +71,7 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """Positions of the topic classes, member classes and arcs of one subproblem."""
+    """Indices of the topic classes, member classes and eligible pairs of one subproblem."""
 
     topics: IntArray
     members: IntArray
@@ -78,7 +79,7 @@ class _Subproblem:
 
 
 def least_majorised(eligibility: Eligibility) -> BestLoads:
-    """Return the most even loads of all assignments that give every subscribed partition an owner.
+    """Return the most even loads of all assignments that give each subscribed partition an owner.
 
     Raises:
         ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
@@ -95,10 +96,10 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
 
 
 def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the best loads, topic levels (see `BestLoads`) and flow over each pair of classes.
+    """Return the most even loads, the topic levels, and the flow over each pair of classes.
 
-    Raises:
-        ProblemTooLargeError: as for `least_majorised`.
+    See `BestLoads` for the levels. The flow is the number of partitions that go from a topic class
+    to a member class.
     """
     if len(classes.arc_topic) > LARGEST_NETWORK:
         raise ProblemTooLargeError(
@@ -129,7 +130,7 @@ def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, I
 
 
 def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
-    """Return int64[M], the totals of classes shared evenly by their members, first ones first."""
+    """Share each class's total evenly among its members, first members first (int64[M])."""
     load = np.zeros(len(classes.member), np.int64)
     mine = np.flatnonzero(classes.member >= 0)
     mine = mine[np.argsort(classes.member[mine], kind="stable")]
@@ -142,7 +143,10 @@ def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
 def _solve_or_split(
     classes: SubscriptionClasses, part: _Subproblem, result: _Result, budget: Budget
 ) -> list[_Subproblem]:
-    """Write the loads of members that differ by at most one; return the remaining subproblems."""
+    """Solve a subproblem in which loads differ by at most one, or split it by a minimum cut.
+
+    The loads are written to ``result``. The subproblems that remain are returned.
+    """
     supply, size = classes.supply[part.topics], classes.size[part.members]
     k = int(supply.sum() // size.sum())
     network, to_sink = _network(classes, part, k, budget)
@@ -172,7 +176,7 @@ def _solve_or_split(
 def _network(
     classes: SubscriptionClasses, part: _Subproblem, k: int, budget: Budget
 ) -> tuple[Network, IntArray]:
-    """Return the network with room for k partitions per member, and its arcs to the sink.
+    """Return the network in which each member has room for k partitions, and its arcs to the sink.
 
     Nodes are source, topics, members and sink. A proportional flow is pushed first.
     """
@@ -210,7 +214,10 @@ def _network(
 
 
 def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
-    """Return bool[N], topics that cannot all be assigned, and the nodes that they can reach."""
+    """Return the topics that cannot all be assigned, and the nodes that they can reach.
+
+    The result is bool[N].
+    """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]
     return network.reachable(unplaced[unplaced < topics])
@@ -219,7 +226,7 @@ def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
 def _cut(
     classes: SubscriptionClasses, part: _Subproblem, stuck: NDArray[np.bool_]
 ) -> tuple[_Subproblem, _Subproblem]:
-    """Split a subproblem: the stuck topics with all their subscribers, and the rest."""
+    """Split a subproblem into the stuck topics with all their subscribers, and the rest."""
     topics, members = len(part.topics), len(part.members)
     topic_side = np.zeros(len(classes.supply), bool)
     topic_side[part.topics] = stuck[:topics]
@@ -246,7 +253,9 @@ def _cut(
 def assign_partitions(
     classes: SubscriptionClasses, share: IntArray, load: IntArray
 ) -> NDArray[np.int32]:
-    """Return int32, the owners of all partitions, topic after topic, without previous owners.
+    """Return the owner of each partition, without regard to previous owners (int32).
+
+    Partitions are sorted by topic.
 
     Args:
         classes: classes of topics and members.
@@ -262,13 +271,13 @@ def assign_partitions(
 def assign_members(
     owner: IntArray, topic: IntArray, classes: SubscriptionClasses, free: IntArray, within: IntArray
 ) -> None:
-    """Assign partitions without owner to member classes, then to the members of each class.
+    """Assign partitions without owner to members, as the flow over pairs of classes says.
 
     Args:
-        owner: int64[P], written; -1 for partitions without owner.
+        owner: int64[P], the owner of each partition, -1 for none; filled in place.
         topic: int64[P], topic class of each partition, -1 for none.
         classes: classes of topics and members.
-        free: int64[A], partitions that go over each pair of classes.
+        free: int64[A], partitions that go from each topic class to each member class.
         within: int64, partitions of each member that has a class, in join order.
     """
     pool = np.flatnonzero((owner < 0) & (topic >= 0))

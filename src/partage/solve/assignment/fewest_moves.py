@@ -1,7 +1,8 @@
 """The fewest moves to loads at least as even as given ones: a minimum-cost flow, with its dual.
 
-"At least as even" means that the sorted loads are majorised by the given loads (see `staircase`).
-A partition that stays with a claimant costs -1. The node prices of the members prove the result.
+"At least as even" means that the sorted loads are majorised by the given loads (see `staircase`). A
+claimant is a member that may keep a partition without a move. A partition that stays with a
+claimant costs -1. The dual prices of the members prove the result.
 
 Nodes are source, topic classes, contested classes, member classes, members, steps and sink:
 
@@ -56,14 +57,14 @@ class FewestMoves:
     """A plan with the fewest moves, and the proof that fewer are not possible.
 
     Attributes:
-        moves: owned partitions whose new owner is no claimant.
-        owner: int32[P], -1 where no member is eligible.
-        price: int64[M], the certificate. A partition costs 0 with a member where it stays and
-            1 where it moves. The moves of a plan plus the prices of all its owners are at
-            least the sum over partitions of the least cost + price. And the owners'
-            prices are at most the sum of the i-th highest price times the i-th largest of
-            the loads L, since the plan's loads are majorised by L. The difference bounds
-            the moves of every such plan from below; here it equals ``moves``.
+        moves: owned partitions whose new owner is no claimant (a member that may keep it).
+        owner: int32[P], the member of each partition, -1 where no member is eligible.
+        price: int64[M], the certificate: a dual price of each member. A partition costs 0 with a
+            member where it stays and 1 where it moves. The moves of a plan plus the prices of all
+            its owners are at least the sum over partitions of the least cost + price. And the
+            owners' prices are at most the sum of the i-th highest price times the i-th largest of
+            the loads L, since the plan's loads are majorised by L. The difference bounds the moves
+            of every such plan from below; here it equals ``moves``.
     """
 
     moves: int
@@ -74,12 +75,12 @@ class FewestMoves:
 def fewest_moves(
     eligibility: Eligibility, ownership: Ownership, loads: NDArray[np.integer]
 ) -> FewestMoves:
-    """Return the fewest moves of full assignments whose sorted loads ``loads`` majorise.
+    """Return a plan with the fewest moves of all plans whose sorted loads ``loads`` majorise.
 
     Args:
-        eligibility: who may own what.
-        ownership: who owned what.
-        loads: int[n], in any order; members beyond n count as loads of zero.
+        eligibility: the topics that each member may own.
+        ownership: the previous owners of each partition.
+        loads: int[n], the given loads in any order; members beyond n count as loads of zero.
 
     Raises:
         ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
@@ -118,7 +119,7 @@ def fewest_moves(
 
 
 def _augment_at_least_cost(network: Network) -> None:
-    """Send all supply at least cost, by successive shortest paths (primal-dual)."""
+    """Send all supply at least cost, by the primal-dual method of successive shortest paths."""
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     network.augment()
     while network.left[from_source].any():
@@ -130,14 +131,14 @@ def _augment_at_least_cost(network: Network) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovesNetwork:
-    """The network, and the positions of each kind of arc and of the members' nodes."""
+    """The network, the positions of its arcs by kind, and the positions of the members' nodes."""
 
     network: Network
     arcs: dict[str, slice]
     member_nodes: slice
 
     def flow(self, kind: str) -> IntArray:
-        """Return the flow over the arcs of one kind."""
+        """Return the flow over the arcs of one kind, such as "claim" or "free"."""
         return self.network.flow()[self.arcs[kind]]
 
     def positions(self, kind: str) -> IntArray:
@@ -147,14 +148,14 @@ class MovesNetwork:
 
 
 def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> int:
-    """Return the number of arcs that the network would have, within a few."""
+    """Return the number of arcs that the network would have, accurate to a few arcs."""
     climbing = len(classes.member) * (len(steps) + 1)
     claiming = len(claims.arc_topic) + len(claims.class_claimant)
     return len(classes.arc_topic) + climbing + claiming
 
 
 def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> MovesNetwork:
-    """Build the network with a first flow of kept partitions, and prices that allow it."""
+    """Build the network, with a first flow of kept partitions and dual prices that allow it."""
     nodes = _Nodes.of(classes, claims, steps)
     kinds = _arcs(classes, claims, steps, nodes)
     arcs: dict[str, slice] = {}
@@ -182,7 +183,7 @@ def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Ste
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """Numbers of the nodes, in the order of the fields."""
+    """The numbers of the network's nodes by kind, in ascending order."""
 
     topic: IntArray
     contested: IntArray
@@ -194,7 +195,7 @@ class _Nodes:
 
     @classmethod
     def of(cls, classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> _Nodes:
-        """Assign numbers to the nodes of a problem."""
+        """Number the nodes of a problem."""
         sizes = [len(classes.supply), len(claims.class_topic), len(classes.member),
                  len(classes.size), len(steps), 1]  # fmt: skip
         contested, member, bundled, step, source, sink = np.cumsum(sizes).tolist()
@@ -211,7 +212,7 @@ _Kind = tuple["IntArray | int", IntArray, "IntArray | int", int]
 def _arcs(
     classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps, nodes: _Nodes
 ) -> dict[str, _Kind]:
-    """Return tails, heads, capacities and cost of each kind of arc."""
+    """Return the arcs of each kind: tails, heads, capacities and cost."""
     everyone = np.flatnonzero(classes.member >= 0)
     member = nodes.first_member + everyone
     claimant = np.repeat(nodes.contested, np.diff(claims.class_start))
@@ -239,9 +240,9 @@ def _arcs(
 def _push_kept(
     moves_network: MovesNetwork, claims: ClaimClasses, steps: Steps, everyone: IntArray
 ) -> None:
-    """Push a first flow in which each member keeps what it alone claims, as far as the steps allow.
+    """Push a first flow: each member keeps what only it claims, as far as the steps allow.
 
-    Searching would find the same, one path per claim; nearly all paths are of this kind.
+    The search would find the same flow with one path per claim; nearly all paths are of this kind.
     """
     members = moves_network.member_nodes.stop - moves_network.member_nodes.start
     left = sum_by_position(claims.arc_member, claims.arc_supply, members)[everyone]
@@ -261,12 +262,13 @@ def _push_kept(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanFlows:
-    """Flows by kind of arc.
+    """The flows that define a plan, by kind of arc.
 
     Attributes:
-        claim: int64, for each arc of an only claimant, partitions that stay.
-        contested: int64, the same for each claimant of the contested classes.
-        free: int64, for each pair of classes, partitions that move.
+        claim: int64, for each class with one claimant, the partitions that stay with it.
+        contested: int64, for each claimant of each contested class, the partitions that stay with
+            it.
+        free: int64, for each pair of topic class and member class, partitions that move.
         within: int64, partitions that each member with a class gets, in join order.
     """
 
@@ -279,7 +281,10 @@ class PlanFlows:
 def assign_owners(
     classes: SubscriptionClasses, claims: ClaimClasses, kept: PlanFlows
 ) -> NDArray[np.int32]:
-    """Return int32[P], the owners; members keep the first partitions of each kind."""
+    """Return the owner of each partition (int32[P]).
+
+    Members keep the first partitions of each kind.
+    """
     owner = np.full(len(claims.topic), -1, np.int64)
     _keep_first_partitions(
         owner, claims.arc_of, np.arange(len(kept.claim) + 1), claims.arc_member, kept.claim
@@ -294,7 +299,7 @@ def assign_owners(
 def _keep_first_partitions(
     owner: IntArray, kind_of: IntArray, start: IntArray, member: IntArray, kept: IntArray
 ) -> None:
-    """Give the first partitions of each kind to its members (CSR), as many as they keep."""
+    """Assign the first partitions of each kind to the members that keep them (rows in CSR form)."""
     mine = np.flatnonzero(kind_of >= 0)
     mine = mine[np.argsort(kind_of[mine], kind="stable")]
     kind = kind_of[mine]

@@ -1,13 +1,13 @@
 """The most even loads within a limit of moves, by parametric minimum-cost flow.
 
 Let n[j] be the number of members with a load of at least j. The best loads are those whose n is
-lexicographically least from the highest level down. A staircase with one step for each level
-bounds n (see `staircase`), so "n[j] can be c, with all higher levels as they are" is a minimum-cost
-flow, and it holds if that flow needs no more moves than the limit. Steps are emptied from the top:
-what leaves a step takes the shortest paths to lower steps, as long as moves are left.
+lexicographically least from the highest level down. A staircase with one step for each level bounds
+n (see `staircase`), so "n[j] can be c, with all higher levels as they are" is a minimum-cost flow,
+and it holds if that flow needs no more moves than the limit. Steps are emptied from the top: what
+leaves a step takes the shortest paths to lower steps, as long as moves are left.
 
-For every level that ends above the next higher one, the prices of members prove that one member
-less needs more moves than the limit (weak duality, see `partage.judge.verify_certificate`).
+For every level that ends above the next higher one, the dual prices of members prove that one
+member fewer needs more moves than the limit (weak duality, see `partage.judge.verify_certificate`).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _MOST_WORK = 30_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedLoads:
-    """The lexicographically least loads within the limit.
+    """The lexicographically least loads within the limit of moves, with their proofs.
 
     Attributes:
         loads: int64[n], largest first.
-        proofs: for each level that ends above the next higher one, the level and the prices of
-            members, int64[M].
+        proofs: for each level that ends above the next higher one, the level and the dual prices of
+            members (int64[M]).
     """
 
     loads: IntArray
@@ -49,11 +49,12 @@ class LimitedLoads:
 
 
 def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoads:
-    """Return the lexicographically least loads, largest first, of plans that keep enough.
+    """Return the most even loads of all plans that keep at least ``least_kept`` partitions.
 
     Args:
-        problem: keeping costs -1, everything else nothing; ``loads`` are the best without limit.
-        least_kept: how many partitions must stay, at most as many as can.
+        problem: keeping a partition costs -1, everything else 0; ``loads`` are the most even loads
+            without a limit.
+        least_kept: how many partitions must stay with a claimant; at most as many as can stay.
 
     Raises:
         ProblemTooLargeError: the network is too large, or searching it would take too long.
@@ -88,7 +89,7 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
 
 
 def _fill(network: Network, supply: IntArray) -> None:
-    """Send all supply at least cost, by successive shortest paths (primal-dual)."""
+    """Send all supply at least cost, by the primal-dual method of successive shortest paths."""
     network.augment()
     while network.left[2 * supply].any():
         if not network.raise_prices():
@@ -97,7 +98,7 @@ def _fill(network: Network, supply: IntArray) -> None:
 
 
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
-    """Return the least largest load within the limit, by bisection."""
+    """Return the smallest possible largest load within the limit of moves, by bisection."""
     most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
     low, high = int(problem.loads.max(initial=0)), int(problem.supply.sum())
     # A first guess: nobody gets more than the most that a member can keep.
@@ -113,7 +114,7 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
 
 
 def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
-    """Return the most partitions that can stay where no load exceeds ``top``."""
+    """Return the most partitions that can stay if no load exceeds ``top``."""
     bounded = TransportProblem(
         problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
         problem.keep_most, problem.keep_cost, problem.free_class, problem.free_group,
@@ -124,14 +125,14 @@ def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Draining:
-    """State of emptying the steps from the highest to the lowest.
+    """State of emptying the steps of the staircase, from the highest to the lowest.
 
     Attributes:
         network: with the cheapest flow; its source is the node from which steps are emptied.
-        layout: its nodes.
-        step, drain: the arcs of the steps to the sink, and of the drain to the steps.
+        layout: the numbers of its nodes.
+        step, drain: the arcs from the steps to the sink, and from the drain to the steps.
         spare: moves that are left.
-        far: more than all moves.
+        far: a price above any number of moves.
         proofs: see `LimitedLoads`.
     """
 
@@ -145,7 +146,10 @@ class _Draining:
     _stuck: NDArray[np.bool_] | None = None
 
     def run(self) -> None:
-        """Empty blocks of levels: larger ones while they empty wholly, otherwise single levels."""
+        """Empty blocks of levels, from the top.
+
+        Blocks grow while they empty wholly; otherwise they shrink to single levels.
+        """
         higher, at, size = 0, len(self.step), 1
         while at > 0:
             block = np.arange(max(0, at - size), at)
@@ -162,12 +166,15 @@ class _Draining:
                 size = len(block) // 2
 
     def _room(self, at: int) -> int:
-        """Return the capacity of a step: the members that reach it."""
+        """Return the capacity of a step, which is the number of members that reach it."""
         arc = 2 * int(self.step[at])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _emptied(self, block: IntArray, down_to: int) -> bool:
-        """Empty steps down to a number: a single step as far as possible, several all or none."""
+        """Empty steps down to ``down_to``; return whether all of that was possible.
+
+        A single step is emptied as far as possible, several all or not at all.
+        """
         network, layout = self.network, self.layout
         step, drain = self.step[block], self.drain[block]
         flow = network.left[2 * step + 1].copy()
@@ -186,7 +193,7 @@ class _Draining:
         return not short.any()
 
     def _push(self, drain: IntArray) -> None:
-        """Augment along shortest paths while moves are left."""
+        """Augment along shortest paths from the drain while moves are left."""
         network, self._stuck = self.network, None
         while network.left[2 * drain].any():
             each = int(network.price[self.layout.drain])
@@ -211,7 +218,10 @@ class _Draining:
                 return
 
     def _prices(self) -> IntArray:
-        """Return the members' prices; those that can reach no lower step get the highest price."""
+        """Return the members' dual prices (int64[M]).
+
+        Members that can reach no lower step get the highest price.
+        """
         layout, network = self.layout, self.network
         price = network.price if self._stuck is None else network.price + self.far * self._stuck
         return np.where(layout.unit >= 0, price[layout.first_unit + layout.unit], 0)

@@ -6,9 +6,10 @@ lower, in this order: the load beyond capacities; the larger, then the smaller, 
 loads; rack cost; moves. Each step lowers the loads sorted from the largest, so that the search
 ends. A limit of counted work ends it earlier (`WeightedPlan.work`).
 
-`keep_claimed` leaves items with their claimants. `shed_excess` removes items from members above
-their fractional share. `fill` assigns items without owner, heaviest first, to the least loaded
-member. `regain_claims` swaps items of a fresh plan back to their claimants.
+`keep_claimed` leaves items with their claimants (members that owned partitions of the item).
+`shed_excess` removes items from members above their fractional share. `fill` assigns items without
+owner, heaviest first, to the least loaded member. `regain_claims` swaps items of a fresh plan back
+to their claimants.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ __all__ = ["SearchResult", "fill", "improve_plan", "keep_claimed", "regain_claim
 
 
 def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
-    """Leave each item with the claimant of most of its partitions; use hints for the others.
+    """Leave each item with the member that owned most of its partitions; use hints for the others.
 
-    Members of weight 0 keep items that others may own only where the limit of moves requires it.
+    Members of weight 0 keep items that others may own only if the limit of moves requires it.
     """
     items = plan.items
     found: dict[int, int] = {}
@@ -66,7 +67,7 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
 
 
 def fill(plan: WeightedPlan) -> None:
-    """Assign every item without owner, heaviest first, to the least loaded member (LPT)."""
+    """Assign every item without owner, heaviest first, to the least loaded member (LPT rule)."""
     items = plan.items
     waiting = np.flatnonzero(plan.owner < 0)
     waiting = waiting[np.argsort(-items.weight[waiting], kind="stable")]
@@ -98,7 +99,10 @@ def fill(plan: WeightedPlan) -> None:
 
 
 def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
-    """Assign items by a heap where members differ only in their loads."""
+    """Assign items to the least loaded member with a heap.
+
+    The members may differ only in their loads.
+    """
     heap = [(load, m) for load, m in zip(plan.load[who].tolist(), who.tolist(), strict=True)]
     heapify(heap)
     weight = plan.items.weight[waiting].tolist()
@@ -112,7 +116,7 @@ def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
     """Remove items, heaviest first, from members above their share while they stay above it.
 
     Args:
-        plan: its kept items.
+        plan: a plan in which only kept items have an owner.
         share: float64[M], the load that each member has in the best fractional plan.
     """
     weight, kind = plan.items.weight, plan.items.kind
@@ -128,7 +132,7 @@ def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
 
 
 def regain_claims(plan: WeightedPlan) -> None:
-    """Swap items so that more are with a claimant, and no load exceeds the largest one."""
+    """Swap items back to members that owned them, without exceeding the current largest load."""
     weight, kind, speed = plan.items.weight, plan.items.kind, plan.members.speed
     ceiling = float(plan.relative.max(initial=0.0)) * (1 + 1e-12)
     all_items = np.arange(len(weight))
@@ -164,11 +168,11 @@ _NEAR = 1.005
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchResult:
-    """A plan and whether the search was complete.
+    """The plan that a local search found, and whether the search was complete.
 
     Attributes:
         plan: the plan.
-        complete: whether no step improves it; False if the work that is allowed ran out.
+        complete: whether no step improves the plan; False if the limit of work ended the search.
     """
 
     plan: WeightedPlan
@@ -184,12 +188,12 @@ def improve_plan(
     tolerance: float = 0.0,
     share: FloatArray | None = None,
 ) -> SearchResult:
-    """Return a plan that no single step improves, or the best found within the allowed work.
+    """Return a plan that no single step improves, or the best found within the limit of work.
 
     Args:
-        items: the items.
-        members: the members.
-        hints: bearers to start with of items that no member keeps.
+        items: the partitions, or sets of partitions that must have one owner.
+        members: the members that receive them.
+        hints: item -> first owner, for items that no member keeps.
         most_moves: limit of moves; raised to the fewest moves that any plan has.
         tolerance: by how much a step must lower a relative load.
         share: float64[M], loads of the best fractional plan; None if not known.
@@ -228,17 +232,20 @@ def _near(plan: WeightedPlan, share: FloatArray | None) -> bool:
 
 
 def _largest(plan: WeightedPlan) -> float:
-    """Return the largest relative load."""
+    """Return the largest relative load of the members that may own something."""
     return float(plan.relative[plan.members.group >= 0].max(initial=0.0))
 
 
 def _recount(plan: WeightedPlan) -> None:
-    """Count the moves of a plan anew."""
+    """Recompute how many partitions of the plan move."""
     plan.moves = int(plan.stray(np.arange(len(plan.owner)), plan.owner).sum())
 
 
 def descend(plan: WeightedPlan) -> bool:
-    """Take steps until none helps; return whether the work allowed was enough."""
+    """Improve the plan step by step until no step helps.
+
+    Return False if the work ran out before.
+    """
     while plan.work > 0:
         before = plan.owner.copy()
         _lower_loads(plan)
@@ -249,7 +256,7 @@ def descend(plan: WeightedPlan) -> bool:
 
 
 def _lower_loads(plan: WeightedPlan) -> None:
-    """Improve the most loaded member that a step can still improve, until no member can be."""
+    """Improve the most loaded members by transfers and swaps, until no such step lowers a load."""
     settled: NDArray[np.bool_] = plan.members.group < 0
     while plan.work > 0:
         relative = plan.relative
@@ -267,7 +274,7 @@ def _lower_loads(plan: WeightedPlan) -> None:
 
 
 def _targets(plan: WeightedPlan, a: int, mine: IntArray) -> IntArray:
-    """Return the least loaded members that may receive an item of a member, by load."""
+    """Return candidate receivers for an item of member a: the least loaded ones, sorted by load."""
     open_to = plan.open[np.unique(plan.items.kind[mine])]
     relative = plan.relative
     reach: NDArray[np.bool_] = open_to.any(axis=0)  # type: ignore[assignment]  # of an axis
@@ -285,7 +292,10 @@ def _targets(plan: WeightedPlan, a: int, mine: IntArray) -> IntArray:
 
 
 def _transfer_best(plan: WeightedPlan, a: int) -> int:
-    """Make the best step that transfers one item of a member; return the receiver, or -1."""
+    """Transfer the item of member a with the largest gain.
+
+    Return the receiver, or -1 if none gains.
+    """
     mine = np.sort(np.array(plan.content[a], np.int64))
     if not len(mine):
         return -1
@@ -306,7 +316,10 @@ def _transfer_best(plan: WeightedPlan, a: int) -> int:
 
 
 def _swap_best(plan: WeightedPlan, a: int) -> int:
-    """Make the best step that swaps an item of a member; return the partner, or -1."""
+    """Swap the item of member a with the largest gain.
+
+    Return the other member, or -1 if none gains.
+    """
     mine = np.sort(np.array(plan.content[a], np.int64))
     if not len(mine):
         return -1
@@ -333,7 +346,7 @@ def _swap_best(plan: WeightedPlan, a: int) -> int:
 
 
 def _swap_equal_weights(plan: WeightedPlan) -> None:
-    """Swap items of equal weight where that lowers cost or moves; loads do not change."""
+    """Swap items of equal weight if that lowers the rack cost or the moves; loads do not change."""
     weight, kind = plan.items.weight, plan.items.kind
     order = np.argsort(weight, kind="stable")
     first = np.searchsorted(weight[order], weight, side="left")

@@ -1,14 +1,14 @@
 """Maximum flow by Dinic's algorithm and minimum-cost flow by the primal-dual method, on arrays.
 
-E. A. Dinic (1970); Ahuja, Magnanti and Orlin, "Network Flows" (1993), section 9.8 (primal-dual
-form of successive shortest paths). Node prices are dual variables: `Network.raise_prices` keeps
-all reduced costs at zero or more, and `Network.augment` fills the arcs whose reduced cost is zero.
+E. A. Dinic (1970); Ahuja, Magnanti and Orlin, "Network Flows" (1993), section 9.8 (primal-dual form
+of successive shortest paths). Node prices are dual variables: `Network.raise_prices` keeps all
+reduced costs at zero or more, and `Network.augment` fills the arcs whose reduced cost is zero.
 
 The networks are wide and shallow (topics, members, steps of load). Breadth-first sweeps therefore
-run as NumPy operations. Only augmentation walks single arcs in Python, on the small part of the
-network that lies on shortest paths.
+run as NumPy operations. Only augmentation visits single arcs in Python, on the small part of the
+network that is on shortest paths.
 
-`proportional_flow` gives a feasible first flow that is close to a maximum one.
+`proportional_flow` computes a feasible first flow that is close to a maximum one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOST_WORK = 150_000_000
 
 
 class Budget:
-    """Work that searches may still do, counted instead of timed so that all machines agree.
+    """The work that searches may still do, counted in arcs so that all machines give equal results.
 
     >>> budget = Budget(10)
     >>> budget.spend(8), budget.left
@@ -75,7 +75,7 @@ class Budget:
 
 
 def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
-    """Return the positions of all entries of some rows of a CSR array, row after row.
+    """Return the positions of all entries of some rows of a compressed-row (CSR) array.
 
     >>> csr_positions(np.array([0, 2, 2, 5]), np.array([2, 0])).tolist()
     [2, 3, 4, 0, 1]
@@ -88,7 +88,7 @@ def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
 
 
 class Network:
-    """A residual network: arcs with their remaining capacity.
+    """A flow network with the residual capacity of each arc.
 
     Arc ``2i`` is the i-th given arc, and ``2i + 1`` is its reverse:
 
@@ -134,21 +134,21 @@ class Network:
         self.start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def flow(self) -> IntArray:
-        """Return int64[A], the flow over each arc."""
+        """Return the flow over each of the given arcs (int64[A])."""
         flow: IntArray = self.left[1::2].copy()
         return flow
 
     def push(self, arcs: IntArray, amount: IntArray) -> None:
-        """Add a flow to arcs; it must fit, and balance at each inner node."""
+        """Add a flow to arcs. The caller ensures that it fits and balances at each inner node."""
         self.left[2 * arcs] -= amount
         self.left[2 * arcs + 1] += amount
 
     def widen(self, arcs: IntArray, amount: IntArray) -> None:
-        """Raise the capacity of arcs."""
+        """Raise the capacity of arcs by the given amounts."""
         self.left[2 * arcs] += amount
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Return bool[N], the nodes that a unit could still reach from the given nodes.
+        """Return the nodes that one more unit of flow could reach from the given nodes (bool[N]).
 
         Paths through the source or the sink do not count.
         """
@@ -176,7 +176,9 @@ class Network:
             self._block(level, free)
 
     def raise_prices(self) -> bool:
-        """Raise prices by the distance to the sink, at most by the source's distance.
+        """Raise each node's dual price by its distance to the sink.
+
+        No price rises by more than the source's distance.
 
         Returns:
             False if no path leads from the source to the sink.
@@ -201,7 +203,10 @@ class Network:
         return True
 
     def _levels(self, free: NDArray[np.bool_]) -> IntArray:
-        """Return int64[N], zero-cost arcs to the sink; -1 for nodes beyond the source's level."""
+        """Return each node's number of zero-cost arcs to the sink, -1 beyond the source.
+
+        The result is int64[N].
+        """
         level = np.full(self.nodes, -1, np.int64)
         level[self.sink] = 0
         nodes = np.array([self.sink], np.int64)
@@ -216,7 +221,7 @@ class Network:
         return level
 
     def _block(self, level: IntArray, free: NDArray[np.bool_]) -> None:
-        """Push one blocking flow over the arcs that lead one level down."""
+        """Push one blocking flow over the arcs that lead one level closer to the sink."""
         arcs: list[IntArray] = []
         nodes = np.array([self.source], np.int64)
         while len(nodes) and nodes[0] != self.sink:
@@ -241,7 +246,10 @@ class Network:
 def _augment_paths(
     start: list[int], head: list[int], left: list[int], source: int, sink: int
 ) -> list[int]:
-    """Return each arc's capacity left after a blocking flow; arcs are in CSR order of tails."""
+    """Return the residual capacity of each arc after a blocking flow.
+
+    Arcs are sorted by tail; ``start`` holds the offsets (compressed rows, CSR).
+    """
     at = start[:-1]
     path: list[int] = []
     node = source
@@ -280,20 +288,23 @@ _GOLDEN = 633
 
 
 def sum_by_position(at: IntArray, amount: IntArray, size: int) -> IntArray:
-    """Return int64[size], the sums of amounts by position; exact, being far below 2**53."""
+    """Return the sum of the amounts at each position (int64[size]).
+
+    The sums are exact as long as they are below 2**53.
+    """
     return np.bincount(at, amount, minlength=size).astype(np.int64)
 
 
 def proportional_flow(
     row: IntArray, column: IntArray, supply: IntArray, room: IntArray
 ) -> IntArray:
-    """Return int64[A], a flow that spreads each row's supply in proportion to the columns' room.
+    """Return a flow that spreads each row's supply in proportion to the columns' room (int64[A]).
 
     Args:
-        row: int64[A], ascending.
-        column: int64[A].
+        row: int64[A], the row of each arc, ascending.
+        column: int64[A], the column of each arc.
         supply: int64[rows], at most 2**30 each.
-        room: int64[columns], at most 2**31 in all.
+        room: int64[columns], the capacity of each column; at most 2**31 in all.
 
     >>> arcs = np.array([0, 0, 1]), np.array([0, 1, 1])
     >>> amount = proportional_flow(*arcs, np.array([3, 1]), np.array([2, 2]))
@@ -314,7 +325,7 @@ def proportional_flow(
 
 
 def _shares(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) -> IntArray:
-    """Return each row's supply in whole numbers, in proportion to the columns' room."""
+    """Split each row's supply in whole numbers, in proportion to the columns' room."""
     if len(row) == 0:
         return np.zeros(0, np.int64)
     weight = np.minimum(room[column], supply[row])
@@ -333,7 +344,7 @@ def _shares(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) -
 
 
 def _clipped(share: IntArray, column: IntArray, by_column: IntArray, room: IntArray) -> IntArray:
-    """Return the shares, cut where a column has no more room; earlier rows take precedence."""
+    """Cut the shares where a column has no more room; earlier rows take precedence."""
     of = column[by_column]
     sorted_share = share[by_column]
     upto = np.cumsum(sorted_share)

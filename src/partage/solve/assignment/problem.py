@@ -26,13 +26,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eligibility:
-    """Topics with their partitions, and the topics of each member's subscription.
+    """The number of partitions of each topic, and the topics that each member may own.
 
     Attributes:
         partitions: int[T], number of partitions of each topic.
-        start: int[S + 1]; topic: int[n], the topics of each subscription, once each (CSR).
-        subscription: int[M], the subscription of each member, none unused; None where each
-            member has its own, in order.
+        start: int[S + 1]; topic: int[n], the topics of each subscription, once each (compressed
+            rows, CSR).
+        subscription: int[M], the subscription of each member; each is used by some member. None if
+            each member has its own, in order.
 
     >>> two_topics = Eligibility(np.array([4, 2]), np.array([0, 1, 3]), np.array([0, 0, 1]))
     >>> two_topics.members
@@ -46,20 +47,20 @@ class Eligibility:
 
     @property
     def members(self) -> int:
-        """Number of members."""
+        """The number of members."""
         return len(self.start) - 1 if self.subscription is None else len(self.subscription)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ownership:
-    """The members that a rebalance regards as previous owners of each partition.
+    """The previous owners of each partition, as the rebalance regards them.
 
     Attributes:
         topic_of: int[P], topic of each partition.
-        owned: bool[P], whether anybody owned it; if nobody, giving it away moves nothing.
-        start: int[P + 1]; claimant: int[n], members with which the partition may stay
-            without being moved (CSR). Several where claims contradict each other; none
-            for an owned partition means that its owner has left.
+        owned: bool[P], whether a member owned it; assigning a partition without owner is no move.
+        start: int[P + 1]; claimant: int[n], the claimants of each partition: members that may keep
+            it without a move (CSR). There are several where members' claims contradict each other.
+            None for an owned partition means that its owner has left.
 
     >>> kept = Ownership(np.array([0]), np.array([True]), np.array([0, 1]), np.array([3]))
     >>> kept.claimant.tolist()
@@ -74,7 +75,7 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubscriptionClasses:
-    """Classes of topics, classes of members, and the eligible pairs of them.
+    """Equivalence classes of topics and of members, and the eligible pairs of classes.
 
     Attributes:
         partitions: int64[T], partitions of each topic.
@@ -95,7 +96,7 @@ class SubscriptionClasses:
 
 
 def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
-    """Group members with equal subscriptions, then topics with equal sets of member classes."""
+    """Group members with equal subscriptions, then topics that the same members subscribe to."""
     partitions = np.asarray(eligibility.partitions, np.int64)
     member, rows = _equal_rows(
         np.asarray(eligibility.start, np.int64),
@@ -129,9 +130,10 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
 def _equal_rows(
     start: IntArray, column: IntArray, counts: NDArray[np.bool_]
 ) -> tuple[IntArray, list[IntArray]]:
-    """Return the class of each CSR row (-1 for an empty one) and the columns of each class.
+    """Group equal rows of a compressed-row (CSR) array; return each row's class and its columns.
 
-    Rows of one class are equal as sets of the columns for which ``counts`` is true.
+    Rows of one class are equal as sets of the columns for which ``counts`` is true. The class of an
+    empty row is -1.
     """
     kept = counts[column] if len(column) else np.zeros(0, bool)
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))[kept]
@@ -155,7 +157,9 @@ def _equal_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimClasses:
-    """Claims of members that may still own the partition, grouped by class.
+    """Claims (members that may keep a partition), grouped by topic class and claimants.
+
+    Claims of members that may no longer own the partition are left out.
 
     Attributes:
         topic: int64[P], topic class of each partition, -1 if no member may own it.
@@ -214,7 +218,10 @@ def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> Claim
 def _eligible(
     classes: SubscriptionClasses, ownership: Ownership, topic: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the distinct pairs (partition, eligible claimant) of owned partitions, sorted."""
+    """Return the distinct (partition, claimant) pairs, for owned partitions and eligible members.
+
+    They are sorted.
+    """
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)
     good = (topic[partition] >= 0) & ownership.owned[partition]
@@ -231,7 +238,10 @@ def _eligible(
 def _contested(
     partition: IntArray, member: IntArray, topic: IntArray
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
-    """Group partitions by topic class and claimants; return each group's key and numbers."""
+    """Group contested partitions by topic class and claimants.
+
+    The results are the groups, and the group of each partition (-1 for none).
+    """
     class_of = np.full(len(topic), -1, np.int64)
     seen: dict[tuple[int, tuple[int, ...]], int] = {}
     which, start = np.unique(partition, return_index=True)

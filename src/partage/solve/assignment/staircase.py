@@ -1,9 +1,9 @@
-"""Bounds on sorted loads inside a flow: the staircase of Gale and Ryser (1957).
+"""Bounds on sorted loads in a flow network: the staircase of Gale and Ryser (1957).
 
 A vector of loads is majorised by given loads L exactly if a 0/1 matrix (members x levels) exists
-with the members' loads as row sums, whose column j has at most as many ones as L has loads >= j.
-In a network each member sends its load over levels that all members share. Level j has one arc to
-the sink, whose capacity is the number of loads in L that reach j.
+with the members' loads as row sums, whose column j has at most as many ones as L has loads >= j. In
+a network each member sends its load over levels that all members share. Level j has one arc to the
+sink, whose capacity is the number of loads in L that reach j.
 
 Levels that equally many loads reach are one step. For L = [5, 2, 2, 0]:
 
@@ -26,11 +26,11 @@ __all__ = ["Steps", "fit_in_order"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """The staircase of some loads.
+    """The staircase of some loads: runs of load levels that equally many loads reach.
 
     Attributes:
         reaching: int64[S], how many loads reach each step.
-        width: int64[S], how many levels it has.
+        width: int64[S], how many load levels each step has.
 
     >>> steps = Steps.of(np.array([5, 2, 2, 0]))
     >>> steps.reaching.tolist(), steps.width.tolist()
@@ -51,7 +51,9 @@ class Steps:
         return len(self.width)
 
     def climb(self, load: IntArray) -> IntArray:
-        """Return int64[n, S], the units of each load over each step, the lowest steps first.
+        """Return how many units of each load go over each step, the lowest steps first.
+
+        The result is int64[n, S].
 
         Units beyond a step's capacity are lost; earlier loads take precedence.
 
@@ -70,7 +72,7 @@ class Steps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
-    """Return the part of each amount that fits in its position's room, earlier amounts first.
+    """Return the part of each amount that fits in the room of its position, earlier amounts first.
 
     >>> fit_in_order(np.array([0, 1, 0]), np.array([2, 2, 2]), np.array([3, 1])).tolist()
     [2, 1, 1]

@@ -1,8 +1,8 @@
 """State of the local search by weight: owners, loads, moves, and the gain of each candidate step.
 
 The problem is scheduling on unrelated machines, which is NP-hard (Lenstra, Shmoys and Tardos,
-1990). Items are the jobs, members the machines. Weights are whole numbers in float64, so that
-sums are exact in any order.
+1990). Items are the jobs, members the machines. Weights are integers in float64, so that sums are
+exact in any order.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """Partitions, or sets of partitions that must stay together.
+    """The items to assign: partitions, or sets of partitions that must have one owner.
 
     Attributes:
-        weight: float64[n], whole numbers.
-        kind: int64[n]; open_groups: for each kind the groups that may bear it.
-        cost: int64[K, columns]; profile: int64[n], row of each item in it.
-        owned: int64[n], partitions in the item that a member claims.
-        homes: for each item, how many of these each claimant may keep (places ascending).
+        weight: float64[n], integers.
+        kind: int64[n], the kind of each item; open_groups: the groups of members that may own each
+            kind.
+        cost: int64[K, columns], rack costs; profile: int64[n], the row of each item in it.
+        owned: int64[n], how many partitions of the item had an owner.
+        homes: for each item, how many of these each previous owner may keep (members ascending).
     """
 
     weight: FloatArray
@@ -51,11 +52,12 @@ class Members:
     """The members that receive the items; members of a group differ only in their claims.
 
     Attributes:
-        group: int64[M], -1 for a member that may bear nothing.
-        column: list of each group's column of costs.
-        speed: float64[M], above zero; capacity: float64[M], in weights, may be infinite.
-        draining: bool[M], members of weight 0; None for no such member. They bear only items
-            that no other member may bear, and owned items for which no move is left.
+        group: int64[M], the group of each member, -1 for a member that may own nothing.
+        column: the column of rack costs of each group.
+        speed: float64[M], the share of each member, above zero; capacity: float64[M], in units of
+            weight, may be infinite.
+        draining: bool[M], members of weight 0; None for no such member. They own only items that no
+            other member may own, and owned items for which no move is left.
     """
 
     group: IntArray
@@ -67,13 +69,13 @@ class Members:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gains:
-    """Changes that candidate steps make; smaller is better, earlier arrays take precedence.
+    """The changes that candidate steps make; smaller is better, earlier attributes take precedence.
 
     Attributes:
         over: change of the load beyond capacities.
-        larger, smaller: change of the larger and of the smaller relative load of the two.
-        cost: change of the rack cost.
-        moves: change of the moves.
+        larger, smaller: change of the larger and of the smaller relative load of the two members.
+        cost: change of the total rack cost.
+        moves: change of the number of moved partitions.
         allowed: bool, whether the limit of moves permits the step.
     """
 
@@ -85,7 +87,7 @@ class Gains:
     allowed: NDArray[np.bool_]
 
     def best(self) -> int:
-        """Return the position of the best step, or -1 if no step is better than none."""
+        """Return the index of the best step, or -1 if no step is an improvement."""
         at = np.flatnonzero(self.allowed & (self.over <= 0))
         if not len(at):
             return -1
@@ -100,18 +102,18 @@ class Gains:
 
 @dataclass(slots=True, eq=False)
 class WeightedPlan:
-    """A plan during the search.
+    """A plan that the local search changes in place.
 
     Attributes:
         items, members: the problem.
         most_moves: limit of moves; raised to the fewest moves of any plan.
         tolerance: least decrease of a relative load that counts as a gain.
         owner: int64[n], member of each item, -1 for none yet.
-        load: float64[M]; moves: partitions that are not with a claimant.
-        work: candidates that may still be evaluated.
+        load: float64[M]; moves: owned partitions that are not with a previous owner.
+        work: how many more candidate steps may be evaluated.
         open: bool[K, M], whether a member may receive items of a kind.
-        content: list of each member's items.
-        costly: whether rack costs differ.
+        content: the items of each member.
+        costly: whether rack costs differ, so that they matter.
     """
 
     items: Items
@@ -151,12 +153,12 @@ class WeightedPlan:
             self._share[i, : len(homes)] = list(homes.values())
 
     def cost(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the rack cost of items with members (broadcast)."""
+        """Return the rack costs of items with members (arrays that broadcast)."""
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
     def stray(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the moves of items with members (broadcast)."""
+        """Return how many partitions of items move if members own them (arrays that broadcast)."""
         out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
         for h in range(self._home.shape[1]):
             out = out - (self._home[item, h] == member) * self._share[item, h]
@@ -164,25 +166,25 @@ class WeightedPlan:
 
     @property
     def relative(self) -> FloatArray:
-        """float64[M]: load by unit of speed."""
+        """Each member's load divided by its speed (float64[M])."""
         out: FloatArray = self.load / self.members.speed
         return out
 
     def put(self, i: int, m: int) -> None:
-        """Assign an item without owner to a member."""
+        """Assign item i, which has no owner, to member m."""
         self.owner[i] = m
         self.load[m] += self.items.weight[i]
         self.content[m].append(i)
 
     def take(self, i: int) -> None:
-        """Remove an item from its owner."""
+        """Remove item i from its owner."""
         m = int(self.owner[i])
         self.owner[i] = -1
         self.load[m] -= self.items.weight[i]
         self.content[m].remove(i)
 
     def transfer(self, i: int, m: int) -> None:
-        """Change an item's owner, and count the moves."""
+        """Change the owner of item i to member m, and update the number of moves."""
         pair = np.array([self.owner[i], m])
         before, after = self.stray(np.array([i, i]), pair).tolist()
         self.moves += after - before
@@ -196,12 +198,14 @@ class WeightedPlan:
         self.transfer(j, a)
 
     def gains(self, i: IntArray, b: IntArray, j: IntArray | None = None) -> Gains:
-        """Return the changes if items go from their owners to members, with or without an exchange.
+        """Return the changes if items i go to members b.
+
+        If items j are given, they go back in exchange.
 
         Args:
-            i: items.
-            b: bearers that receive them; in an exchange the owners of ``j``.
-            j: items that go the other way; None for none.
+            i: the items.
+            b: the members that receive them; in an exchange the owners of ``j``.
+            j: the items that go the other way; None for none.
         """
         self.work -= len(i) + _CALL_OVERHEAD
         members, a = self.members, self.owner[i]
@@ -228,7 +232,10 @@ class WeightedPlan:
         return Gains(over, larger, smaller, cost, moves, allowed)
 
     def score(self) -> tuple[object, ...]:
-        """Return the figures by which plans are compared: less is better."""
+        """Return the criteria by which plans are compared, the most important first.
+
+        Less is better.
+        """
         over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
         there = self.members.group >= 0
         relative = tuple(np.sort(self.relative[there])[::-1].tolist())

@@ -1,9 +1,11 @@
-"""Lower bounds of figures: a subgradient method for the Lagrangian dual of the bands.
+"""Lower bounds of a reassignment's costs: a subgradient method for the Lagrangian dual.
 
-`partage.judge.replica_bounds` has the argument why prices of bands prove a bound. Here prices are
-looked for that make the bound high. `CheapestChoices` solves the inner problem: the cheapest
-brokers of each partition at given prices. Where these choices put a broker above its band its
-price rises, where they leave it below the band the price falls.
+A *figure* is a cost that the judge ranks: the bytes moved, or how far all brokers (or racks)
+together are outside their bands of one kind. A *price* is the dual variable of a band: the cost of
+one unit on a broker or rack. `partage.judge.replica_bounds` shows why any prices prove a lower
+bound. This module searches for prices that prove a high one. `CheapestChoices` solves the inner
+problem: the cheapest brokers of each partition at given prices. Where these choices put a broker
+above its band its price rises; where they leave it below the band the price falls.
 
 Sources: B. T. Polyak, "Minimization of Unsmooth Functionals", USSR Computational Mathematics and
 Mathematical Physics 9 (1969), for the length of steps; P. M. Camerini, L. Fratta, F. Maffioli, "On
@@ -57,14 +59,16 @@ _PAIRS_A_STEP = 30
 
 
 def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int) -> Floats:
-    """Return float64[4, B + Z], prices that prove a high bound of a figure.
+    """Return dual prices that prove a high lower bound of one figure (float64[4, B + Z]).
+
+    A figure is a cost that the judge ranks, such as "moved" (bytes) or "replicas" (total
+    imbalance).
 
     Args:
         task: the reassignment.
-        figures: how far the plan is outside its bands in each figure. The bound of ``name`` cannot
-            exceed the plan's figure.
-        name: the figure whose bound is looked for.
-        rounds: evaluations, at most; each looks at every pair of partition and broker.
+        figures: the figures of the best known plan. The bound of ``name`` cannot exceed the plan's.
+        name: the figure to bound.
+        rounds: evaluations of the dual, at most; each looks at every pair of partition and broker.
     """
     # Copies between the disks of a broker have no price of brokers.
     seen = "between brokers" if name == "moved" and "between brokers" in figures else name
@@ -85,13 +89,13 @@ def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rou
 def bound_of_moves(
     task: ReplicaTask, figures: Mapping[str, int], prices: Floats, total: float
 ) -> float:
-    """Return the bound of bytes moved that prices prove.
+    """Return the lower bound of the bytes moved that dual prices prove.
 
     Args:
         task: the reassignment.
-        figures: how far the plan is outside its bands in each figure.
-        prices: float64[4, B + Z].
-        total: the sum of the cheapest choices at these prices.
+        figures: how far a plan may be outside its bands, in total for each kind.
+        prices: float64[4, B + Z], the price of one unit of each kind on each broker and rack.
+        total: the cost of the cheapest choice of brokers at these prices, summed over partitions.
     """
     brokers = len(task.alive)
     high = np.where(task.high >= UNBOUNDED, 0, task.high)
@@ -103,7 +107,10 @@ def bound_of_moves(
 
 
 def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
-    """Return float64[4, B], the price of each broker with that of its rack added."""
+    """Return the price of each kind on each broker, including the price of its rack.
+
+    The result is float64[4, B].
+    """
     brokers = len(task.alive)
     out: Floats = prices[:, :brokers].copy()
     if task.zones:
@@ -114,7 +121,7 @@ def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
 def _ascend(
     dual: _Dual, start: Floats, reached: float, close: float, rounds: int
 ) -> tuple[float, Floats]:
-    """Return the best bound of a subgradient ascent, and its prices.
+    """Maximise the dual by subgradient ascent; return the best bound and its prices.
 
     A step is as long as what the bound lacks (Polyak), and shorter after idle rounds. A direction
     that opposes the last one is turned away from it (Camerini, Fratta, Maffioli), so that prices
@@ -152,13 +159,14 @@ def _ascend(
 
 
 class _Dual:
-    """The dual function of one figure: its value, its subgradients, and which prices it allows.
+    """The Lagrangian dual function of one figure: its value, subgradients and allowed prices.
 
     Attributes:
-        moves: whether the figure is the bytes moved, else how far a kind is outside its bands.
-        scale: float64[4, B + Z], converts a step into prices: a mean replica counts alike in each
-            kind, and a rack counts as its brokers together.
-        parts: (kind, its columns of prices, figure, rank of the figure) for brokers and racks.
+        moves: whether the figure is the bytes moved; otherwise it is the imbalance of one kind.
+        scale: float64[4, B + Z], converts a step into prices, so that a mean replica counts the
+            same in each kind, and a rack as much as all its brokers.
+        parts: (kind, columns of its prices, name of its figure, rank of that figure), for brokers
+            and racks.
     """
 
     def __init__(self, task: ReplicaTask, figures: Mapping[str, int], name: str) -> None:
@@ -200,13 +208,13 @@ class _Dual:
         return out
 
     def allowed(self, prices: Floats) -> Floats:
-        """Return the nearest allowed prices; none is above 0 where a band has no upper limit."""
+        """Return the nearest allowed prices. None is above 0 if the band has no upper limit."""
         prices[self.unbounded & (prices > 0)] = 0.0
         prices[~self.has_price] = 0.0
         return np.clip(prices, -self.most, self.most)
 
     def initial_prices(self) -> Floats:
-        """Return the best of some prices that are right where one kind alone is tight."""
+        """Return first prices: the best of several guesses that suit one tight kind of band."""
         task, cluster = self.task, self.task.cluster
         nothing = np.zeros(task.low.shape)
         if not self.moves:
@@ -244,10 +252,11 @@ class _Dual:
         return best
 
     def _dearest_to_leave(self, excess: Floats) -> Floats:
-        """Return float64[B + Z], the dearest of the cheapest replicas that must leave each broker.
+        """Return the cost of the dearest replica among the cheapest that must leave each broker.
 
-        From each broker as many replicas leave as are too many, whatever their targets, so that
-        the sum of its smallest must move. Prices that differ by broker prove that.
+        The result is float64[B + Z], 0 for racks. A broker above its band of replicas must lose
+        that many, whatever their targets, at least its cheapest ones. Prices that differ by broker
+        prove that.
         """
         cluster = self.task.cluster
         out = np.zeros(len(excess))
@@ -258,7 +267,10 @@ class _Dual:
         return out
 
     def value(self, prices: Floats) -> tuple[float, Floats]:
-        """Return the bound, and float64[4, B + Z], what places hold in the cheapest choices."""
+        """Return the bound at these prices, and each place's amounts in the cheapest choices.
+
+        The result is float64[4, B + Z].
+        """
         whole = prices_of_brokers(self.task, prices)
         total, held, _ = self.choices.solve(whole, per_byte=1.0 if self.moves else 0.0)
         value = total - float(np.where(prices > 0, prices * self.high, prices * self.low).sum())
@@ -268,13 +280,16 @@ class _Dual:
         return value, self._with_racks(held)
 
     def _with_racks(self, held: Floats) -> Floats:
-        """Return float64[4, B + Z] of float64[4, B], with what racks hold."""
+        """Append the totals of racks to those of brokers.
+
+        The array float64[4, B] becomes float64[4, B + Z].
+        """
         rack = self.task.cluster.rack
         sums = [np.bincount(rack, weights=row)[: self.task.zones] for row in held]
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
     def subgradient(self, prices: Floats, held: Floats) -> Floats:
-        """Return float64[4, B + Z], a direction in which the bound rises."""
+        """Return a direction of prices in which the bound rises (float64[4, B + Z])."""
         over, under = held - self.high, held - self.low
         over[self.unbounded] = 0.0
         at_zero = np.where(over > 0, over, np.where(under < 0, under, 0.0))
@@ -283,22 +298,23 @@ class _Dual:
 
 
 class ChoiceArrays(NamedTuple):
-    """The arrays of the inner problem.
+    """Arrays of the inner problem of the dual, in the form that the numba kernel takes.
 
     Attributes:
-        start: int64[P + 1], the chosen replicas of each partition (CSR).
-        old_start: int64[P + 1], the current replicas of each partition (CSR).
+        start: int64[P + 1], offsets of each partition's chosen replicas (compressed rows, CSR).
+        old_start: int64[P + 1], offsets of each partition's current replicas (CSR).
         old: int32[R], the broker of each current replica.
         fate: int8[R], `FREE`, `STAY` or `LEAVE` of each current replica.
         weight: int64[4, P], weight of a replica in each kind.
         cost: int64[P], bytes that a copy of a replica moves.
-        prices: float64[4, B], of a unit of each kind.
+        prices: float64[4, B], the dual price of a unit of each kind on each broker.
         rack: int32[B], the rack of each broker.
         rack_low, rack_high: int64[factor, racks], the rack rule.
-        rack_demand: int64[factor], how many replicas the rule puts on particular racks.
-        receives: uint8[B], 1 for brokers that take replicas.
-        least: float64[B], what each broker costs the partition at hand (work array).
-        best, best_at: as long as the largest factor and one, its cheapest brokers (work arrays).
+        rack_demand: int64[factor], how many replicas the rule requires on particular racks.
+        receives: uint8[B], 1 for brokers that may get new replicas.
+        least: float64[B], the cost of each broker for the current partition (work array).
+        best, best_at: the costs and numbers of its cheapest brokers (work arrays, one element
+            longer than the largest replication factor).
     """
 
     start: Int64s
@@ -339,10 +355,10 @@ class CheapestChoices:
         self._pairs = 0
 
     def solve(self, prices: Floats, *, per_byte: float) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Return the cheapest choices of all partitions.
+        """Return the cost of the cheapest valid brokers of each partition, and these brokers.
 
         Args:
-            prices: float64[4, B], of a unit of each kind.
+            prices: float64[4, B], the dual price of a unit of each kind on each broker.
             per_byte: the cost of a byte that is copied.
 
         Returns:
@@ -363,7 +379,10 @@ class CheapestChoices:
     def _solve_on_arrays(
         self, prices: Floats, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Return what `solve` returns, computed on arrays; racks hold one replica at most."""
+        """Solve the inner problem with NumPy, for rack rules that allow one replica a rack.
+
+        The result has the same form as that of `solve`.
+        """
         task, brokers = self.task, len(self.task.alive)
         held, total = np.zeros((len(KINDS), brokers)), 0.0
         chosen = np.full(int(task.start[-1]), -1, np.int32)
@@ -392,10 +411,10 @@ class CheapestChoices:
     def _price_block(
         self, part: slice, weight: Floats, prices: Floats, per_byte: float
     ) -> tuple[Floats, Floats, Bools]:
-        """Return what brokers ask partitions for, with the cost of copies, and who is forced.
+        """Return the cost of each broker for a block of partitions, without and with copies.
 
-        A replica that must stay costs minus infinity, so that it is chosen first; the rack rule
-        does not apply to its partition.
+        The third result tells which partitions have a replica that must stay. Such a replica costs
+        minus infinity, so that it is chosen first; the rack rule does not apply to its partition.
         """
         task, cluster = self.task, self.task.cluster
         old = slice(int(cluster.start[part.start]), int(cluster.start[part.stop]))
@@ -413,9 +432,10 @@ class CheapestChoices:
 
 @kernel("float64(ChoiceArrays, float64, float64[:, ::1], int32[::1])", ChoiceArrays)
 def _choose(arrays, per_byte, held, chosen):
-    """Return the sum over partitions of the cheapest valid choice of brokers.
+    """Choose each partition's cheapest valid brokers; return the sum of their costs.
 
-    ``held`` gets what these choices put on brokers, ``chosen`` the brokers by ``start``.
+    ``held`` gets the amounts that these choices put on brokers, ``chosen`` the brokers by
+    ``start``.
     """
     start, old_start, old, weight = arrays.start, arrays.old_start, arrays.old, arrays.weight
     prices, rack, least = arrays.prices, arrays.rack, arrays.least
@@ -451,7 +471,10 @@ def _choose(arrays, per_byte, held, chosen):
 
 @piece
 def _price_brokers(arrays, per_byte, p):
-    """Set what each broker costs p; return whether some replica must stay."""
+    """Write the cost of each broker for partition p to ``least``.
+
+    Return whether a replica must stay.
+    """
     prices, weight, least, fate = arrays.prices, arrays.weight, arrays.least, arrays.fate
     w0, w1, w2, w3 = weight[0, p], weight[1, p], weight[2, p], weight[3, p]
     moving = per_byte * arrays.cost[p]
@@ -473,9 +496,9 @@ def _price_brokers(arrays, per_byte, p):
 
 @piece
 def _insert(best, best_at, rack, several, factor, n, b, price):
-    """Insert a broker into the ``n`` cheapest so far; return their new number.
+    """Insert a broker into the ``n`` cheapest found so far; return their new number.
 
-    A rack has one of them, unless there may be several.
+    At most one broker of a rack is among them, unless ``several`` is true.
     """
     same = -1
     if not several:
@@ -503,10 +526,10 @@ def _insert(best, best_at, rack, several, factor, n, b, price):
 
 @piece
 def _choose_by_racks(least, rack, rack_low, rack_high, best, best_at, factor):
-    """Choose with fewer racks than replicas; return how many brokers were found.
+    """Choose brokers when there are fewer racks than replicas; return how many were found.
 
-    Each rack first gets the least number of replicas that the rule asks for, always at the cheapest
-    broker left; then the cheapest brokers of racks below their upper limits follow.
+    Each rack first gets the least number of replicas that the rule requires, always on the cheapest
+    broker left. Then the cheapest brokers of racks below their upper limits follow.
     """
     n = 0
     for needed in (1, 0):

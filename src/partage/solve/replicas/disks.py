@@ -1,8 +1,8 @@
-"""Disk placement: the log directory of each replica, broker by broker.
+"""Disk placement: choose the log directory of each replica, broker by broker.
 
-What brokers hold is settled by then. A broker's replicas become partitions of one replica and its
-disks become brokers without racks. Enumeration (a few replicas) or `local_search` balances them
-with the fewest bytes moved.
+The brokers of all replicas are already chosen. A broker's replicas become partitions with one
+replica, and its disks become brokers without racks. Enumeration (for a few replicas) or
+`local_search` balances them with the fewest bytes moved.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ _Int32s = NDArray[np.int32]
 
 
 def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
-    """Return int32[S], the disk of each replica by `Disks`; None if the task knows no disks.
+    """Choose the disk of each replica within its broker (int32[S]); None if the disks are unknown.
 
     Args:
         task: the reassignment.
-        replica: int32[S], brokers' positions by ``task.start``; -1 is returned for those of brokers
-            without several disks.
+        replica: int32[S], the broker of each replica by ``task.start``. The disk is -1 for brokers
+            that
+            do not have several disks.
     """
     disks = task.disks
     if disks is None:
@@ -69,14 +70,14 @@ def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
 
 @dataclass(frozen=True, eq=False)
 class _BrokerDisks:
-    """The replicas of one broker and its disks.
+    """The replicas of one broker, and the bands of its disks.
 
     Attributes:
         disk: int32[n], the current disk of each replica, -1 for replicas new to the broker.
-        free: bool[n], the replica may go to another disk.
-        cost: int64[n], bytes of a move.
+        free: bool[n], whether the replica may go to another disk.
+        cost: int64[n], the bytes that a move of the replica copies.
         weight: int64[4, n], the weight of each replica by kind.
-        low, high: int64[4, disks], the bands.
+        low, high: int64[4, disks], the limits of each disk's band by kind.
     """
 
     disk: _Int32s
@@ -88,16 +89,19 @@ class _BrokerDisks:
 
     @property
     def width(self) -> int:
-        """Return the number of disks."""
+        """Return the number of the broker's disks."""
         return int(self.low.shape[1])
 
     @cached_property
     def to_place(self) -> Ints:
-        """Return the replicas that may go to any disk, or have none yet."""
+        """Return the replicas that may go to any disk or have no disk yet (indices, ascending)."""
         return np.flatnonzero(self.free | (self.disk < 0))
 
     def is_settled(self) -> bool:
-        """Return whether all replicas may keep their disks, and no move is allowed or wanted."""
+        """Return whether all replicas may keep their disks.
+
+        They may if the disks are balanced, or if no replica may move.
+        """
         if (self.disk < 0).any():
             return False
         return not self.free.any() or self._is_balanced()
@@ -111,14 +115,14 @@ class _BrokerDisks:
         return True
 
     def place(self) -> NDArray[np.integer]:
-        """Return int[n], the disk of each replica."""
+        """Return the disk of each replica within the broker (int[n])."""
         ways = len(self.to_place) * float(np.log(self.width))
         if ways <= float(np.log(_MOST_WAYS)) + 1e-9:
             return self._best_of_all()
         return place_replicas(self._as_task())
 
     def _best_of_all(self) -> Ints:
-        """Return the best way to fill the disks, by looking at all."""
+        """Return the best of all assignments of replicas to disks, by enumeration."""
         goes, disk = self.to_place, self.disk
         numbers = np.arange(self.width ** len(goes))
         ways = numbers[:, None] // self.width ** np.arange(len(goes)) % self.width
@@ -138,7 +142,7 @@ class _BrokerDisks:
         return out
 
     def _as_task(self) -> ReplicaTask:
-        """Return the broker as a cluster whose brokers are the disks."""
+        """Return the broker as a reassignment task in which its disks are the brokers."""
         disk, count, width = self.disk, len(self.disk), self.width
         placed = disk >= 0
         start = np.zeros(count + 1, np.int64)
@@ -164,7 +168,10 @@ class _BrokerDisks:
 
 
 def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
-    """Return int64[S]: the current replica on the same broker (0 to R - 1), -1 for newcomers."""
+    """Return the index of the current replica on the same broker, -1 for a new replica.
+
+    The result is int64[S].
+    """
     brokers = len(task.alive)
     old_key = task.old_owner * brokers + task.cluster.replica
     key = task.owner * brokers + replica
@@ -177,18 +184,20 @@ def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
 
 
 def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
-    """Return int64[4, B], what brokers hold."""
+    """Return the amount of each kind on each broker (int64[4, B])."""
     return held_by_places(task, task.owner, replica)[:, : len(task.alive)]
 
 
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
-    """Return prices of disks that may prove a bound of a figure, float64[2, 4, D] each.
+    """Return dual prices of disks that may prove a lower bound of one figure.
+
+    Each is float64[2, 4, D]: prices for being above and below the band, by kind and disk.
 
     Args:
         task: the reassignment.
         replica: int32[S], the plan's brokers.
         disk: int32[S], the plan's disks.
-        name: "moved", or a figure of disks that the plan misses.
+        name: "moved" (bytes copied), or a figure of disk balance that is not 0 in the plan.
     """
     disks = task.disks
     if disks is None:
@@ -213,14 +222,14 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
 
 
 def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> tuple[Ints, Ints]:
-    """Return int64[D] twice: by how much disks are above and below their bands.
+    """Return by how much disks are above and below their bands of one kind (two int64[D]).
 
     Args:
         disks: all disks.
         disk: int32[n], the disk of each replica, -1 for none.
         weight: int64[n], its weight in kind k.
         k: the kind.
-        held: int64[B], what brokers hold of it.
+        held: int64[B], the amount of the kind on each broker.
     """
     on_disks = np.zeros(len(disks.part), np.int64)
     np.add.at(on_disks, disk[disk >= 0], weight[disk >= 0])
@@ -231,7 +240,7 @@ def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> t
 def _marginal_cost(task: ReplicaTask, disks: Disks, over: Bools, k: int, excess: int) -> float:
     """Return the bytes moved for the last unit of an excess, if the cheapest replicas leave.
 
-    They leave disks that hold too much, or any disks where none does.
+    Only replicas on disks above their bands count, or those on all disks if none is above.
     """
     on = np.flatnonzero((disks.old >= 0) & disks.free)
     if over.any():

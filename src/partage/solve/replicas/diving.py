@@ -1,8 +1,8 @@
-"""Diving: the linear programme of the dual with one large partition after another fixed.
+"""Diving heuristic: solve the dual's linear programme while fixing large partitions one by one.
 
-A linear programme divides a partition that is wider than a broker's band among many brokers, and
-rounding it alone misses the bands by much. So partitions are fixed to one choice each, the largest
-first, and the programme is solved again with new columns for all others. Where a partition is a
+A linear programme divides a partition that is larger than a broker's band among many brokers, and
+plain rounding misses the bands by much. So partitions are fixed to one choice each, the largest
+first, and the programme is solved again with new columns for all others. If a partition is a
 sizeable part of a broker's share, each of its likely choices is tried and the one with the lowest
 optimum is kept (strong branching). The others keep the column with the largest value.
 
@@ -55,11 +55,11 @@ def dive(
     found: DualPlan,
     plans: Sequence[NDArray[np.int32]],
 ) -> DualPlan:
-    """Return a plan with the largest partitions fixed one by one, and prices of the others.
+    """Fix the largest partitions one by one; return the rounded plan and prices for the others.
 
     Args:
         task: the reassignment.
-        figures: how far outside its bands a plan may be in each.
+        figures: how far a plan may be outside its bands, in total for each kind.
         found: the dual's solution. Its linear programme is changed.
         plans: int32[S] each, known plans; closed partitions keep to the first.
     """
@@ -67,12 +67,12 @@ def dive(
 
 
 class _Dive:
-    """One dive.
+    """One run of the diving heuristic.
 
     Attributes:
         master: the linear programme.
-        scaled: float64[n], the current prices as the programme scales them.
-        left: rounds that may still be used.
+        scaled: float64[n], the current dual prices, in the programme's scale.
+        left: how many more times the programme may be solved.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class _Dive:
             self.master.add(plan)
 
     def run(self) -> DualPlan:
-        """Fix the single partitions, the largest first, and round the rest."""
+        """Fix the partitions that have columns of their own, the largest first; round the rest."""
         order = np.argsort(-self.task.cost, kind="stable")
         mean = float(self.task.cost @ self.task.factor) / max(int(self.task.receives.sum()), 1)
         singles = self.master.singles
@@ -108,7 +108,10 @@ class _Dive:
         return replace(self.found, prices=prices, replica=replica, choice=choice)
 
     def _rounds(self, most: int) -> float:
-        """Solve the programme with new columns; return its optimum, infinite if there is none."""
+        """Solve the programme up to ``most`` times with new columns.
+
+        Return its optimum, inf if none.
+        """
         box, optimum = _BOX, np.inf
         for _ in range(most):
             solution = self.master.solve(self.scaled, box)
@@ -126,7 +129,10 @@ class _Dive:
         return optimum
 
     def _fix_best(self, group: int, partition: int) -> None:
-        """Fix the choice of a sizeable partition that leads to the lowest optimum."""
+        """Fix the choice of a large partition that leads to the lowest optimum.
+
+        This is strong branching.
+        """
         tried = self._columns_to_try(group, partition)
         if len(tried) == 1 or self.left <= 0:
             if tried:
@@ -145,7 +151,7 @@ class _Dive:
             self.left = 0
 
     def _columns_to_try(self, group: int, partition: int) -> list[int]:
-        """Return the columns of the largest values, then those of the known plans."""
+        """Return a partition's columns with the largest values, then those of the known plans."""
         columns = self.master.columns_of(range(group, group + 1))
         likely = sorted((c for c in columns if c[1] > _LEAST_VALUE), key=lambda c: -c[1])
         out = [column for _, _, column, _ in likely[:_MOST_TRIED]]
@@ -161,7 +167,10 @@ class _Dive:
         return list(dict.fromkeys(out))
 
     def _fix_largest_values(self, groups: range) -> int:
-        """Fix each group's column of the largest value; return how many were fractional."""
+        """Fix each group's column of the largest value.
+
+        Return how many of these were fractional.
+        """
         best: dict[int, tuple[float, int]] = {}
         for group, value, column, _ in self.master.columns_of(groups):
             if group not in best or value > best[group][0]:

@@ -1,10 +1,11 @@
 """The Lagrangian dual of large reassignments by the boxstep method, and its rounded optimum.
 
-Prices of bands are the dual variables (`partage.judge.replica_bounds` has the argument). Each
-round looks for the best prices in a box around the best so far. That is a linear programme over
-the choices that earlier prices led to (columns of Dantzig-Wolfe), which HiGHS solves. A column
-belongs to one large partition or to a group of small ones, so that the programme stays small. Its
-optimum blends choices within the bands; rounding that blend gives the plan to repair.
+Dual variables are prices of bands (`partage.judge.replica_bounds` shows why they prove a bound).
+Each round searches for the best prices in a box around the best so far. That is a linear programme
+over the choices of brokers that earlier prices led to (columns of Dantzig-Wolfe), which HiGHS
+solves. A column belongs to one large partition or to a group of small ones, so that the programme
+stays small. Its optimum is a convex combination (blend) of choices within the bands; rounding that
+blend gives the plan to repair.
 
 Source: R. E. Marsten, W. W. Hogan, J. W. Blankenship, "The Boxstep Method for Large-Scale
 Optimization", Operations Research 23 (1975).
@@ -52,12 +53,12 @@ _LEAST_PART = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class DualPlan:
-    """The best prices found, and a plan near their optimum.
+    """The best dual prices found, and a plan that is near their optimum.
 
     Attributes:
-        prices: float64[4, B + Z], which the judge verifies.
-        replica: int32[S], by ``task.start``, the rounded blend; it misses some bands.
-        choice: int32[S], the cheapest choice at these prices.
+        prices: float64[4, B + Z], the dual prices of bands, which the judge verifies.
+        replica: int32[S], the rounded optimum: brokers by ``task.start``; it misses some bands.
+        choice: int32[S], the cheapest brokers of each partition at these prices.
         master: the linear programme, for `diving`.
     """
 
@@ -73,11 +74,11 @@ def solve_dual(
     start: Floats,
     plan: NDArray[np.int32],
 ) -> DualPlan | None:
-    """Return good prices and a rounded plan; None if HiGHS is not installed.
+    """Solve the Lagrangian dual; return prices and a rounded plan, None if HiGHS is not installed.
 
     Args:
         task: the reassignment.
-        figures: how far outside its bands a plan may be in each.
+        figures: how far a plan may be outside its bands, in total for each kind.
         start: float64[4, B + Z], prices to begin with.
         plan: int32[S], a plan with these figures, so that the first programme is feasible.
     """
@@ -121,10 +122,11 @@ def solve_dual(
 def choose_cheapest(
     task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
 ) -> tuple[float, NDArray[np.int32]]:
-    """Return the sum of the cheapest choices, and int32[S], the choices.
+    """Return the total cost of the cheapest brokers at these prices, and the brokers (int32[S]).
 
-    Closed partitions keep to the plan, since the choice does not know how few of their replicas
-    may move. So do partitions for which the rack rule leaves too few brokers.
+    Closed partitions (move only what must move) keep to the plan, since the choice does not know
+    how few of their replicas may move. So do partitions for which the rack rule leaves too few
+    brokers.
     """
     total, _, chosen = choices.solve(prices_of_brokers(task, prices), per_byte=1.0)
     keeps_plan = task.closed.copy()
@@ -133,9 +135,11 @@ def choose_cheapest(
 
 
 class RestrictedMaster:
-    """The restricted master programme: rows are bands, then one convexity row a group.
+    """The restricted master programme of the dual, solved by HiGHS.
 
-    Prices are scaled: the price of a mean replica at a band, in mean moves.
+    Its rows are the bands, then one convexity row for each group of partitions. Its columns are
+    choices of brokers. Prices are scaled: the price of a mean replica in a band, in units of a mean
+    move.
 
     Attributes:
         group: int64[P], the group of each partition; the largest ones are groups of their own.
@@ -144,10 +148,10 @@ class RestrictedMaster:
         row: int64[4, B + Z], the row of each band, -1 for none.
         unit: bytes of a mean move.
         scale: float64[n], the mean weight of each band's kind.
-        owned: (group, number of the choice in ``history``) of each column of a choice.
+        owned: (group, position in ``history``) of each column that stands for a choice.
         history: int32[S] each, the choices that were added.
-        first: the number of the first column of a choice.
-        values: the columns of the last optimum, None before the first.
+        first: the number of the first column that stands for a choice.
+        values: the columns' values in the last optimum, None before the first.
     """
 
     def __init__(self, highspy: Any, task: ReplicaTask, figures: Mapping[str, int]) -> None:
@@ -177,7 +181,10 @@ class RestrictedMaster:
         self.first = 2 * len(bands) + self._add_slacks(figures)
 
     def _groups_of_partitions(self) -> Ints:
-        """Return int64[P]: the largest partitions alone, all others in turn over the groups."""
+        """Return the group of each partition (int64[P]).
+
+        The largest are alone, the others fill groups in turn.
+        """
         partitions = len(self.task.factor)
         order = np.argsort(-self.task.cost, kind="stable")
         single = min(_SINGLES, partitions)
@@ -188,7 +195,7 @@ class RestrictedMaster:
         return out
 
     def _add_rows(self) -> None:
-        """Add the rows, and two elastic columns for each band."""
+        """Add the rows of bands and groups, and two elastic columns for each band."""
         highs, task, bands = self.highs, self.task, len(self.kind)
         none = np.zeros(0, np.int32), np.zeros(0)
         high = task.high[self.kind, self.place]
@@ -203,7 +210,10 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def _add_slacks(self, figures: Mapping[str, int]) -> int:
-        """Add free slack for bands that the plan misses, within its figures; return how many."""
+        """Add slack columns for bands that the plan misses, limited by its figures.
+
+        Return how many.
+        """
         highs, brokers, added = self.highs, len(self.task.alive), 0
         for k in self.kinds:
             for name, part in ((KINDS[k], slice(None, brokers)),
@@ -223,7 +233,10 @@ class RestrictedMaster:
         return added
 
     def _add_columns(self, cost: Floats, begin: Ints, row: Ints, value: Floats) -> None:
-        """Add columns from 0 on, without upper limits; ``begin``, ``row``, ``value`` are CSC."""
+        """Add columns with lower limit 0 and no upper limit.
+
+        The matrix is in compressed columns (CSC).
+        """
         count = len(cost)
         self.highs.addCols(
             count, cost, np.zeros(count), np.full(count, np.inf), len(row),
@@ -231,7 +244,10 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def add(self, chosen: NDArray[np.int32]) -> None:
-        """Add one column a group for a choice of all partitions; known columns are left out."""
+        """Add a column per group for a choice of brokers (int32[S]).
+
+        Columns that exist already are left out.
+        """
         task, bands = self.task, len(self.kind)
         group = self.group[task.owner]
         moves = np.where(is_moved(task, chosen), task.cost[task.owner], 0) / self.unit
@@ -259,7 +275,7 @@ class RestrictedMaster:
             )
 
     def _entries(self, chosen: NDArray[np.int32]) -> tuple[Ints, Floats]:
-        """Return what each group puts on each band, as (group times bands plus row) and value."""
+        """Return each group's amount in each band, as keys (group * bands + row) and values."""
         task, bands, brokers = self.task, len(self.kind), len(self.task.alive)
         group, keys, values = self.group[task.owner], [], []
         for k in self.kinds:
@@ -274,10 +290,12 @@ class RestrictedMaster:
         return key, value
 
     def solve(self, center: Floats, box: float) -> tuple[Floats, float, float] | None:
-        """Return the best scaled prices in the box, the optimum in bytes, and elastic use.
+        """Solve the programme in a box of prices.
 
-        The elastic columns of a band cost the ends of its box: their reduced costs keep the dual
-        within the box.
+        Return its scaled prices, optimum and elastic use.
+
+        The optimum is in bytes. The elastic columns of a band cost the ends of its box: their
+        reduced costs keep the dual within the box. None if HiGHS finds no optimum.
         """
         bands = len(self.kind)
         cost = np.empty(2 * bands)
@@ -293,7 +311,10 @@ class RestrictedMaster:
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
     def columns_of(self, groups: range) -> list[tuple[int, float, int, int]]:
-        """Return (group, value in the last optimum, column, number of the choice) of groups."""
+        """Return the columns of some groups.
+
+        Each is (group, value in the last optimum, column, position of its choice in ``history``).
+        """
         if self.values is None:
             return []
         known = self.owned[: len(self.values) - self.first]
@@ -304,27 +325,27 @@ class RestrictedMaster:
         ]
 
     def fix(self, column: int) -> None:
-        """Take a column as a whole, so that its group's others are 0."""
+        """Fix a column at 1, so that its group's other columns are 0."""
         self.highs.changeColBounds(column, 1.0, np.inf)
 
     def release(self, column: int) -> None:
-        """Undo `fix`."""
+        """Undo `fix`: let the column be 0 or more again."""
         self.highs.changeColBounds(column, 0.0, np.inf)
 
     def prices(self, scaled: Floats) -> Floats:
-        """Return float64[4, B + Z] of scaled prices."""
+        """Return prices per unit (float64[4, B + Z]) for the programme's scaled prices."""
         out = np.zeros(self.task.low.shape)
         out[self.kind, self.place] = scaled * self.unit / self.scale
         out[(self.task.high >= UNBOUNDED) & (out > 0)] = 0.0
         return out
 
     def scaled(self, prices: Floats) -> Floats:
-        """Return scaled prices of float64[4, B + Z]."""
+        """Return the programme's scaled prices for prices per unit (float64[4, B + Z])."""
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
         return out
 
     def rounded(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return int32[S], the blend of choices with one choice a partition.
+        """Round the last optimum to one choice per partition; return its brokers (int32[S]).
 
         Within a group the largest partitions choose first. Each takes the column that is furthest
         behind its part of the bytes. Without an optimum the result is ``plan``.

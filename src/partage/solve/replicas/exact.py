@@ -1,8 +1,8 @@
 """The integer programme of a small reassignment, solved by HiGHS.
 
-One binary variable for each partition and each broker that it may have. The rack rule and the
-bands are rows. Bands that the plan at hand misses get slack, in all no more than that plan needs.
-The judge verifies the prices of the linear relaxation; it cannot verify HiGHS's branching.
+It has one binary variable for each partition and each broker that may hold it. The rack rule and
+the bands are rows. Bands that the given plan misses get slack, in total no more than that plan
+needs. The judge verifies the prices of the linear relaxation; it cannot verify HiGHS's branching.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ _NODES = 9_000_000
 
 
 class RackLimits(NamedTuple):
-    """The rack rule as rows, broken no more than it must be.
+    """Limits on each partition's replicas per rack, relaxed no further than necessary.
 
     Attributes:
-        newcomers: int64[P], the most replicas of a closed partition that may move.
+        newcomers: int64[P], the most replicas of a closed partition (it moves only what must) that
+            may
+            move.
         low, high: int64[P, racks], how many replicas of a partition a rack may hold.
     """
 
@@ -44,12 +46,12 @@ class RackLimits(NamedTuple):
 
 
 class ExactPlan(NamedTuple):
-    """HiGHS's best plan of a programme.
+    """The best plan that HiGHS found for an integer programme.
 
     Attributes:
-        replica: int32[S], by ``task.start``, leaders in no order.
+        replica: int32[S], brokers by ``task.start``, in no order within a partition.
         bound: HiGHS's own lower bound of the bytes moved.
-        iterations: of the simplex method, which measure HiGHS's time without a clock.
+        iterations: simplex iterations, a measure of HiGHS's effort that needs no clock.
     """
 
     replica: NDArray[np.int32]
@@ -58,7 +60,7 @@ class ExactPlan(NamedTuple):
 
 
 def is_installed() -> bool:
-    """Return whether HiGHS can be imported (the extra ``plan``)."""
+    """Return whether HiGHS can be imported (package highspy, the extra ``plan``)."""
     return find_spec("highspy") is not None
 
 
@@ -73,16 +75,16 @@ def solve_exactly(
     nodes: int = _NODES,
     gap: float = 1e-9,
 ) -> ExactPlan | None:
-    """Return a plan that moves least, and HiGHS's own lower bound.
+    """Find a plan that moves the fewest bytes, with HiGHS; return it and HiGHS's lower bound.
 
     Args:
         task: the reassignment.
-        figures: how far outside the bands the plan may be in each.
+        figures: how far a plan may be outside its bands, in total for each kind.
         plan: int32[S], a plan to begin with, by ``task.start``.
-        limits: the rack rule.
-        margin: by which bands are narrowed against rounding, in mean replicas.
+        limits: the rack rule, relaxed as far as necessary.
+        margin: how much bands are narrowed against rounding, in units of a mean replica.
         capacity_only: accept any plan that keeps to capacities, whatever else it breaks.
-        nodes: of branch and bound times binaries, at most.
+        nodes: limit of branch-and-bound nodes times binaries.
         gap: the relative gap at which HiGHS may stop.
 
     Returns:
@@ -117,10 +119,10 @@ def solve_exactly(
 def relaxed_prices(
     task: ReplicaTask, figures: Mapping[str, int], limits: RackLimits
 ) -> Floats | None:
-    """Return float64[4, B + Z], the duals of the bands in the linear relaxation.
+    """Return the dual prices of the bands in the linear relaxation (float64[4, B + Z]).
 
-    From these prices the judge computes at least the relaxation's optimum, and verifies it. None
-    where `solve_exactly` returns None for want of HiGHS or for size.
+    From these prices the judge computes a bound at least as high as the relaxation's optimum, and
+    verifies it. None if HiGHS is not installed or the task is too large.
     """
     try:
         import highspy
@@ -145,7 +147,7 @@ def relaxed_prices(
 
 
 def _highs(highspy: Any, **options: float) -> Any:
-    """Return a silent HiGHS of one thread, so that equal inputs give equal plans."""
+    """Return a silent HiGHS solver with one thread, so that equal inputs give equal plans."""
     highs = highspy.Highs()
     fixed = {"output_flag": False, "threads": 1, "random_seed": 1}
     for option, value in {**fixed, **options}.items():
@@ -154,7 +156,7 @@ def _highs(highspy: Any, **options: float) -> Any:
 
 
 class _Row(NamedTuple):
-    """A row of the programme: low <= sum of coefficients times columns <= high."""
+    """A row of the programme: low <= coefficients * columns <= high."""
 
     low: float
     high: float
@@ -163,7 +165,10 @@ class _Row(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """The band of a row: its kind and place, and how many units one unit of the row is."""
+    """The band that a row stands for: its kind, its broker or rack, and its scale.
+
+    ``scale`` is the number of units of the kind in one unit of the row.
+    """
 
     row: int
     kind: int
@@ -172,14 +177,14 @@ class _Band(NamedTuple):
 
 
 class MoveProgramme:
-    """The programme: which replicas each broker holds, with the fewest bytes moved.
+    """The integer programme that assigns replicas to brokers with the fewest bytes moved.
 
     Attributes:
-        partition, broker: int64[n], the pair of each binary, by partition.
-        fate: int8[n], the fate of the pair's current replica, -1 where there is none.
+        partition, broker: int64[n], the partition and the broker of each binary variable.
+        fate: int8[n], what may happen to the pair's current replica (FREE, STAY), -1 without one.
         unit: bytes of one unit of the objective.
         rows: all rows.
-        bands: the rows that are bands.
+        bands: for each row that is a band, its broker or rack and its kind.
     """
 
     def __init__(
@@ -211,12 +216,15 @@ class MoveProgramme:
     def _add_row(
         self, low: float, high: float, columns: Ints, coefficients: Floats | None = None
     ) -> None:
-        """Add a row; coefficients are 1 by default."""
+        """Add a row; all coefficients are 1 by default."""
         ones = np.ones(len(columns)) if coefficients is None else coefficients
         self.rows.append(_Row(low, high, columns, ones))
 
     def _add_partition(self, p: int, *, with_racks: bool) -> None:
-        """Add the rows of a partition: its number of replicas, the rack rule, how many may move."""
+        """Add a partition's rows.
+
+        They limit its number of replicas, its replicas per rack, and how many replicas may move.
+        """
         task, columns = self.task, np.flatnonzero(self.partition == p)
         self._add_row(float(task.factor[p]), float(task.factor[p]), columns)
         rack = task.cluster.rack[self.broker[columns]]
@@ -229,7 +237,10 @@ class MoveProgramme:
             self._add_row(0.0, float(self._limits.newcomers[p]), new)
 
     def _add_bands(self, k: int, places: range, at: NDArray[Any], allowed: int) -> None:
-        """Add the bands of a kind for brokers, or for racks; ``at`` is the place of each binary."""
+        """Add the rows of one kind's bands, for brokers or racks.
+
+        ``at`` is the place of each binary variable.
+        """
         weight = self.task.weight[k]
         if not weight.any():
             return
@@ -254,7 +265,7 @@ class MoveProgramme:
             self._add_row(-np.inf, float(allowed) / scale + 1e-9, slacks)
 
     def _band(self, k: int, place: int, scale: float) -> tuple[float, float]:
-        """Return a band in units of its row, narrowed by the margin."""
+        """Return the limits of a band in units of its row, narrowed by the margin."""
         task = self.task
         # Numbers of replicas are whole: a margin would empty a band of two numbers.
         margin = self._margin if KINDS[k] != "replicas" else 0.0
@@ -267,7 +278,7 @@ class MoveProgramme:
         return low, high
 
     def model(self, highspy: Any) -> Any:
-        """Return the programme as HiGHS takes it."""
+        """Return the programme as a `highspy.HighsLp`."""
         binaries = len(self.partition)
         columns = binaries + self._slacks
         moves = np.where(self.fate == -1, self.task.cost[self.partition] / self.unit, 0.0)
@@ -287,13 +298,13 @@ class MoveProgramme:
         return lp
 
     def values(self, plan: NDArray[np.int32]) -> Floats:
-        """Return the columns of a plan; HiGHS finds the slacks."""
+        """Return the values of all columns for a plan; slacks are 0, since HiGHS finds them."""
         brokers = len(self.task.cluster.brokers)
         pairs = self.partition * brokers + self.broker
         chosen = np.isin(pairs, self.task.owner * brokers + plan)
         return np.concatenate([chosen.astype(float), np.zeros(self._slacks)])
 
     def plan(self, values: Floats) -> NDArray[np.int32]:
-        """Return the plan of columns: binaries are sorted by partition, as ``task.start`` is."""
+        """Return the brokers that a solution chooses, in the order of ``task.start`` (int32[S])."""
         out: NDArray[np.int32] = self.broker[values[: len(self.partition)] > 0.5].astype(np.int32)
         return out

@@ -1,14 +1,15 @@
 """Preferred-leader balancing: choose each partition's first replica; sets of replicas stay.
 
 Brokers are nodes; an arc from broker b to broker c is a partition that b leads and that has a
-replica on c. A broker (or a rack) that leads too many partitions passes leadership along a
-shortest path, found by breadth-first search. This is the augmenting-path method for semi-matchings
-(N. J. A. Harvey, R. E. Ladner, L. Lovasz, T. Tamir, "Semi-matchings for Bipartite Graphs and Load
-Balancing", Journal of Algorithms 59, 2006). Where no path is left, the brokers reached prove it:
-they are the prices from which the judge computes its bound.
+replica on c. A broker (or a rack) that leads too many partitions passes leadership along a shortest
+path, found by breadth-first search. This is the augmenting-path method for semi-matchings (N. J. A.
+Harvey, R. E. Ladner, L. Lovasz, T. Tamir, "Semi-matchings for Bipartite Graphs and Load Balancing",
+Journal of Algorithms 59, 2006). If no path is left, the brokers that the search reached prove it:
+they are the dual prices from which the judge computes its bound.
 
-In the kernels ``sign`` is 1 where a rack leads too many and passes leadership on, -1 where it leads
-too few and receives it.
+In the kernels ``sign`` is 1 for a rack that leads too many partitions and passes leadership on, and
+-1 for a rack that leads too few and receives it. A *slot* is a replica's index in the array of all
+replicas.
 """
 
 # ruff: noqa: ANN001, ANN202 - a kernel's types stand in its signature
@@ -31,16 +32,16 @@ __all__ = ["balance_leaders"]
 def balance_leaders(
     task: ReplicaTask, replica: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], dict[str, Floats]]:
-    """Return replicas with leaders first, and prices that prove how even leadership can be.
+    """Choose preferred leaders so that brokers and racks lead equally many partitions.
 
     Args:
         task: the reassignment.
-        replica: int32[S], sets of brokers by ``task.start``.
+        replica: int32[S], the brokers of each partition by ``task.start``, in any order.
 
     Returns:
-        int32[S]: replicas that stay keep their positions, new ones take the vacant positions, and
-        each partition's leader is moved to the front. Figure -> float64[B + Z], prices
-        of leaders.
+        The brokers with each partition's leader first (int32[S]), and dual prices for each figure
+        of leader balance (float64[B + Z]), from which the judge proves how even leadership can be.
+        Replicas that stay keep their positions; new ones take the vacant positions.
     """
     ordered = _keep_positions(task, replica)
     balancer = _LeaderBalancer(task, ordered)
@@ -69,14 +70,14 @@ def balance_leaders(
 
 
 class _LeaderBalancer:
-    """Leadership that is being balanced.
+    """The leader of each partition while leadership is being balanced.
 
     Attributes:
         ordered: int32[S], the broker of each replica.
-        slot: int64[P], the slot of each partition's leader.
+        slot: int64[P], the index of each partition's leader in ``ordered``.
         count: int64[B], how many partitions each broker leads.
-        slots_of_broker, first: the slots of each broker (CSR).
-        free: uint8[P], the partition's leadership may change.
+        slots_of_broker, first: the indices of each broker's replicas and their offsets (CSR).
+        free: uint8[P], 1 if the partition's leadership may change.
     """
 
     def __init__(self, task: ReplicaTask, ordered: NDArray[np.int32]) -> None:
@@ -99,7 +100,7 @@ class _LeaderBalancer:
         self, within: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Bring racks into their bands; return the brokers and racks that prove what is left.
+        """Pass leadership between racks until they are in their bands or no path is left.
 
         Args:
             within: int64[B] twice, the fewest and the most that a broker may lead meanwhile.
@@ -127,10 +128,12 @@ class _LeaderBalancer:
 
 
 class LeaderArrays(NamedTuple):
-    """The arrays of the search for paths.
+    """The arrays of the search for augmenting paths.
+
+    A *slot* is a replica's index in ``broker``.
 
     Attributes:
-        start: int64[P + 1], the replicas of each partition (CSR).
+        start: int64[P + 1], offsets of each partition's replicas (compressed rows, CSR).
         broker: int32[S], the broker of each replica.
         owner: int64[S], the partition of each replica.
         free: uint8[P], 1 if the partition's leadership may change.
@@ -139,7 +142,7 @@ class LeaderArrays(NamedTuple):
         low, high: int64[B], the fewest and the most that a broker may lead meanwhile.
         rack: int32[B], the rack of each broker.
         sums: int64[racks], how many partitions each rack leads; changes.
-        least, most: int64[racks], the fewest and the most that a rack is to lead.
+        least, most: int64[racks], the fewest and the most that a rack should lead.
         slots, first: int64[S] and int64[B + 1], the slots of each broker (CSR).
         parent: int64[B], the slot by which a broker was reached, -1 at the beginning of a path, -2
             if it was not reached, -3 - c if broker c of its rack was reached; changes.
@@ -169,7 +172,7 @@ class LeaderArrays(NamedTuple):
 
 @kernel("int64(LeaderArrays, int64)", LeaderArrays)
 def _balance(arrays, sign):
-    """Pass leadership along shortest paths until no rack gains; return how many paths."""
+    """Pass leadership along shortest paths until no rack gains; return the number of paths."""
     sums, full, paths = arrays.sums, arrays.full, 0
     for r in range(len(sums)):
         found = 0
@@ -192,7 +195,10 @@ def _balance(arrays, sign):
 
 @piece
 def _search(arrays, r, sign):
-    """Return the last broker of a shortest path from rack r, or -1 less how many were reached."""
+    """Return the last broker of a shortest path from rack r, or -1 - n if no path exists.
+
+    n is the number of brokers that the search reached; they are at the front of ``queue``.
+    """
     owner, free, lead, broker = arrays.owner, arrays.free, arrays.lead, arrays.broker
     rack, sums, first, slots = arrays.rack, arrays.sums, arrays.first, arrays.slots
     parent, queue = arrays.parent, arrays.queue
@@ -228,7 +234,7 @@ def _search(arrays, r, sign):
 
 @piece
 def _begin_paths(arrays, r, sign):
-    """Begin paths at the brokers of rack r that may give; return how many there are."""
+    """Begin paths at the brokers of rack r that may pass leadership on; return their number."""
     tail = 0
     for b in range(len(arrays.led)):
         arrays.parent[b] = -2
@@ -241,7 +247,7 @@ def _begin_paths(arrays, r, sign):
 
 @piece
 def _may_give(arrays, b, sign):
-    """Return whether a broker may pass on a leadership (with sign -1: take one)."""
+    """Return whether broker b may lead one partition fewer (with sign -1: one more)."""
     if sign > 0:
         return arrays.led[b] > arrays.low[b]
     return arrays.led[b] < arrays.high[b]
@@ -249,9 +255,11 @@ def _may_give(arrays, b, sign):
 
 @piece
 def _pass_through_rack(arrays, tail, c, sign):
-    """Reach the brokers that may give in c's rack, which is full; return the queue's new end.
+    """Reach the other brokers in the rack of broker c that may pass leadership on.
 
-    Broker c may take a leadership if another broker of the rack gives one.
+    Return the queue's end.
+
+    The rack is full: c may take a leadership only if another broker of the rack passes one on.
     """
     rack, parent = arrays.rack, arrays.parent
     for b in range(len(rack)):
@@ -264,7 +272,7 @@ def _pass_through_rack(arrays, tail, c, sign):
 
 @piece
 def _pass_leadership(arrays, b, sign):
-    """Pass leadership along the path that ends in b."""
+    """Change the leaders of all partitions on the path that ends in broker b."""
     broker, lead, led, rack = arrays.broker, arrays.lead, arrays.led, arrays.rack
     sums, parent = arrays.sums, arrays.parent
     while parent[b] != -1:
@@ -283,7 +291,7 @@ def _pass_leadership(arrays, b, sign):
 
 
 def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the replicas with those that stay in their current positions."""
+    """Reorder each partition's new replicas: those that stay keep their current positions."""
     out: NDArray[np.int32] = replica.copy()
     cluster = task.cluster
     _place(task.start, out, cluster.start, cluster.replica, replica.copy(), work=8 * len(out))
@@ -292,7 +300,10 @@ def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np
 
 @kernel("void(int64[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
 def _place(start, out, old_start, old, chosen):
-    """Set ``out`` to the chosen brokers, current ones in their positions; uses up ``chosen``."""
+    """Write the chosen brokers to ``out``, current ones at their positions.
+
+    Overwrites ``chosen``.
+    """
     for p in range(len(start) - 1):
         begin, end = start[p], start[p + 1]
         # With fewer replicas than before positions close up.
@@ -316,7 +327,7 @@ def _place(start, out, old_start, old, chosen):
 
 @kernel("void(int64[::1], int32[::1], int64[::1])")
 def _move_leaders_first(start, broker, lead):
-    """Move each partition's leader to the front; the others keep their order."""
+    """Move each partition's leader to the front of its replicas; the others keep their order."""
     for p in range(len(start) - 1):
         s = lead[p]
         if s > start[p] and s < start[p + 1]:

@@ -1,8 +1,8 @@
 """Place replicas by penalty-based local search.
 
 The search minimises the bytes copied plus penalties for brokers and racks outside their bands
-(`penalties`). It begins with the placement of `start`. At each round of penalties it moves single
-replicas (`sweeps`); at the last penalties it also exchanges pairs (`swaps`).
+(`penalties`). It begins with the placement of `start`. In each round of penalties it moves single
+replicas (`sweeps`); in the last round it also exchanges pairs (`swaps`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ _REPLICAS_A_SWAP = 5_000
 
 
 def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
-    """Return int32[S], the broker of each replica by ``task.start``, leaders in no order.
+    """Return the broker of each replica, found by local search.
+
+    The result is int32[S], in the order of ``task.start``.
+
+    The order of a partition's brokers says nothing about its leader.
 
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
@@ -44,11 +48,12 @@ def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
 
 
 def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return int32[S], what the last rounds of the local search make of a placement.
+    """Improve a placement with the last rounds of the local search; return it (int32[S]).
 
     Args:
         task: the reassignment.
-        plan: int32[S], near the best except for some bands that it misses.
+        plan: int32[S], the broker of each replica: near the best except for some bands that it
+            misses.
     """
     search = LocalSearch(task)
     search.load(plan)
@@ -56,13 +61,13 @@ def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.
 
 
 class LocalSearch:
-    """One run of the search.
+    """One run of the penalty-based local search for a reassignment.
 
     Attributes:
         state: the placement, which all steps change in place.
         schedule: the penalties of each round.
-        candidates: partitions that may gain by a move.
-        swaps: exchanges of pairs of replicas.
+        candidates: selects the partitions that may gain by a move.
+        swaps: exchanges pairs of replicas.
     """
 
     def __init__(self, task: ReplicaTask) -> None:
@@ -74,12 +79,12 @@ class LocalSearch:
         self._work = 0
 
     def construct(self) -> None:
-        """Place all replicas at the final penalties; see `place_initially`."""
+        """Place all replicas greedily at the final penalties; see `place_initially`."""
         self.set_penalties(self.schedule[-1])
         place_initially(self.state)
 
     def load(self, plan: NDArray[np.int32]) -> None:
-        """Begin with a plan instead of the initial placement."""
+        """Begin with the brokers of ``plan`` (int32[S]) instead of the initial placement."""
         task, state, brokers = self.task, self.state, len(self.task.alive)
         state.broker[:] = plan
         old = task.old_owner * brokers + task.cluster.replica
@@ -87,11 +92,11 @@ class LocalSearch:
         state.held += held_by_places(task, task.owner, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
-        """Make these the penalties of the next steps."""
+        """Use these penalties in the steps that follow."""
         self.state.penalty[:] = penalties.vector
 
     def run(self) -> NDArray[np.int32]:
-        """Return the placement after all rounds."""
+        """Run all rounds of rising penalties; return the broker of each replica (int32[S])."""
         if (self.state.fixed == 1).all():
             return self.state.broker
         *rising, last = self.schedule
@@ -109,7 +114,10 @@ class LocalSearch:
         return self._finish()
 
     def improve(self) -> NDArray[np.int32]:
-        """Return the placement after the last rounds, with swaps in each."""
+        """Run the last 12 rounds with swaps in each; return the broker of each replica.
+
+        The result is int32[S].
+        """
         *rising, last = self.schedule
         for penalties in rising[-_ROUNDS_OF_IMPROVEMENT:]:
             self.set_penalties(penalties)
@@ -122,7 +130,10 @@ class LocalSearch:
         return self._finish()
 
     def sweep(self) -> int:
-        """Move the candidates' replicas to their cheapest brokers; return how many moved."""
+        """Move replicas of candidate partitions to their cheapest brokers.
+
+        Return how many moved.
+        """
         partitions = self.candidates.partitions()
         if not len(partitions):
             return 0
@@ -131,7 +142,10 @@ class LocalSearch:
         return int(sweep(self.state.arrays(), self._work_arrays, partitions, work=self._work))
 
     def _sweep_until_idle(self) -> None:
-        """Sweep until nothing moves, or a few of very many replicas move to little gain."""
+        """Sweep until nothing moves.
+
+        For many replicas, until few move and their number hardly falls.
+        """
         count = len(self.state.broker)
         before = count
         for _ in range(_LAST_SWEEPS):
@@ -147,7 +161,7 @@ class LocalSearch:
                 break
 
     def _finish(self) -> NDArray[np.int32]:
-        """Return the placement after swaps, and after mending the numbers of replicas."""
+        """Swap pairs, repair replica counts, and return the broker of each replica (int32[S])."""
         self._settle()
         # Tasks that take balance as they find it have no numbers to mend.
         if not self.task.closed.all():
@@ -155,7 +169,10 @@ class LocalSearch:
         return self.state.broker
 
     def _settle(self) -> None:
-        """Swap pairs and move single replicas in turn until neither gains."""
+        """Alternate swaps of pairs and moves of single replicas, until hardly any swap gains.
+
+        At most 4 turns.
+        """
         for _ in range(_SETTLING_TURNS):
             swapped = self._swap() + self.swaps.return_moved()
             if swapped <= len(self.state.broker) // _REPLICAS_A_SWAP:
@@ -163,7 +180,10 @@ class LocalSearch:
             self._sweep_until_nothing_moves()
 
     def _swap(self) -> int:
-        """Swap pairs of brokers, then of racks, that are outside bands; return how many swapped."""
+        """Swap replicas of brokers outside their bands, then of racks.
+
+        Return the number of swaps.
+        """
         n, done = len(self.task.alive), 0
         for k in (0, 2, 3, 1):
             if outside_bands(self.task, self.state.held)[k, :n].any():
@@ -174,11 +194,11 @@ class LocalSearch:
         return done
 
     def _mend_numbers(self) -> None:
-        """Mend numbers of replicas with bytes loosened, and keep the result if it is better.
+        """Repair replica counts that are outside their bands, with the penalty on bytes lowered.
 
-        Some repairs need three changes at once: a replica returns to a broker that is one short,
-        and another goes where it was. No single step of these gains while bytes are at the end
-        of a band.
+        The result is kept if it ranks better. Some repairs need three changes at once: a replica
+        returns to a broker that is one short, and another replica takes its former broker. No
+        single step of these gains while the brokers are at the limit of their bands for bytes.
         """
         state, last = self.state, self.schedule[-1]
         for _ in range(_LOOSE_TURNS):
@@ -196,7 +216,10 @@ class LocalSearch:
                 return
 
     def _rank(self) -> tuple[float, ...]:
-        """Return what the search minimises, in order of importance, without penalties."""
+        """Return the search's objectives in order of importance, the bytes moved last.
+
+        Lower is better.
+        """
         task, broker, n = self.task, self.state.broker, len(self.task.alive)
         off, racks = outside_bands(task, self.state.held), task.rack_low.shape[1]
         pairs, count = np.unique(task.owner * racks + task.cluster.rack[broker], return_counts=True)
@@ -209,9 +232,9 @@ class LocalSearch:
         return (*map(float, ranks), float(task.cost[task.owner[is_moved(task, broker)]].sum()))
 
     def _adds_nothing(self, penalties: Penalties) -> bool:
-        """Return whether higher penalties change only kinds of which all are in their bands.
+        """Return whether the penalties rise only for kinds whose bands are all kept.
 
-        A move that did not gain before does not gain at these.
+        A move that did not gain before does not gain at these penalties.
         """
         n, now = len(self.task.alive), self.state.penalty
         off = outside_bands(self.task, self.state.held)

@@ -2,15 +2,15 @@
 
 The exterior penalty method: a constraint that a placement misses costs the amount that is missing
 times a penalty. Penalties begin low, when only small replicas are worth a move, and rise until
-being outside a band costs more than any move. So the cheapest replicas move first, and only as
-many as it takes.
+being outside a band costs more than any move. So the cheapest replicas move first, and only as many
+as necessary.
 
-Source: A. V. Fiacco, G. P. McCormick, "Nonlinear Programming: Sequential Unconstrained
-Minimization Techniques", Wiley 1968.
+Source: A. V. Fiacco, G. P. McCormick, "Nonlinear Programming: Sequential Unconstrained Minimization
+Techniques", Wiley 1968.
 
-The second half are the pieces that kernels share. ``arrays`` are `problem.SearchArrays`; ``p`` is
-a partition, ``b`` a broker, ``place`` a broker or a rack, ``sign`` 1 for a replica more and -1 for
-a replica less.
+The second half holds helpers that several numba kernels share. ``arrays`` are
+`problem.SearchArrays`; ``p`` is a partition, ``b`` a broker, ``place`` a broker or a rack, ``sign``
+1 for an added replica and -1 for a removed one.
 """
 
 # Types stand in the kernels' signatures; each gets the whole state.
@@ -49,12 +49,12 @@ _ROOM, _RACK_RULE = 1e8, 1e6
 
 @dataclass(frozen=True, eq=False)
 class Penalties:
-    """Costs of one unit outside a band, in bytes moved.
+    """Penalties for one unit outside a band, measured in bytes moved.
 
     Attributes:
-        broker: float64[4] by `KINDS`, of brokers.
-        rack_rule: of one replica against the rack rule.
-        rack: float64[4] by `KINDS`, of racks.
+        broker: float64[4] by `KINDS`, for a broker outside its band.
+        rack_rule: for one replica that breaks the rack rule.
+        rack: float64[4] by `KINDS`, for a rack outside its band.
     """
 
     broker: Floats
@@ -63,27 +63,33 @@ class Penalties:
 
     @property
     def vector(self) -> Floats:
-        """float64[9], as kernels take it: brokers, the rack rule (at 4), racks (from 5 on)."""
+        """All penalties in one array for kernels (float64[9]): brokers, the rack rule, racks.
+
+        Brokers are at 0 to 3, the rack rule at 4, racks at 5 to 8.
+        """
         return np.concatenate([self.broker, [self.rack_rule], self.rack])
 
     def with_loose_bytes(self) -> Penalties:
-        """Return these penalties with little weight on bytes and none on load."""
+        """Return these penalties with a low one on bytes and none on load.
+
+        Replica counts then dominate.
+        """
         broker, rack = self.broker.copy(), self.rack.copy()
         broker[2:], rack[2:] = (0.5, 0.0), 0.0
         return Penalties(broker, self.rack_rule, rack)
 
 
 def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
-    """Return the penalties of all rounds, from little to more than any move costs.
+    """Return the penalties of all rounds, from a part of the cheapest move to more than any move.
 
-    Tasks that take balance as they find it get the last round alone.
+    Tasks in which all partitions are closed (move only what must move) get the last round only.
     """
     last = _final_penalties(task)
     return [last] if task.closed.all() else [*_rising_penalties(task), last]
 
 
 def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
-    """Return penalties that rise from the cheapest move to the dearest."""
+    """Return penalties per round that rise from the cheapest move's cost to four dearest moves."""
     cheapest, dearest = _move_costs(task)
     mean = _mean_weight(task)
     total = float(task.cost.sum())
@@ -102,9 +108,9 @@ def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
 
 
 def _final_penalties(task: ReplicaTask) -> Penalties:
-    """Return penalties at which being outside costs more than any move.
+    """Return the penalties of the last round, at which any imbalance costs more than any move.
 
-    Each kind outweighs all that follow it in `RANKS`.
+    Each kind outweighs all kinds that follow it in `RANKS`.
     """
     last = _LAST * _move_costs(task)[1]
     mean = _mean_weight(task)
@@ -117,13 +123,16 @@ def _final_penalties(task: ReplicaTask) -> Penalties:
 
 
 def _move_costs(task: ReplicaTask) -> tuple[float, float]:
-    """Return what the cheapest and the dearest move cost, 1 where none costs anything."""
+    """Return the costs of the cheapest and of the dearest move in bytes.
+
+    (1, 1) if moves cost nothing.
+    """
     cost = task.cost[task.cost > 0]
     return (float(cost.min()), float(cost.max())) if len(cost) else (1.0, 1.0)
 
 
 def _mean_weight(task: ReplicaTask) -> Floats:
-    """Return float64[4], the mean weight of a replica in each kind, above 0."""
+    """Return the mean weight of a replica in each kind (float64[4]), at least 1e-12."""
     out: Floats = np.maximum(task.weight.mean(axis=1), 1e-12)
     return out
 
@@ -131,14 +140,14 @@ def _mean_weight(task: ReplicaTask) -> Floats:
 def _with_racks(
     capacity: float, replica: float, byte: float, load: float, rack_rule: float
 ) -> Penalties:
-    """Return penalties of brokers, with those of racks at a fixed part of them."""
+    """Return penalties built from those of brokers; a rack's penalty is 0.3 of a broker's."""
     broker = np.array([capacity, replica, byte, load])
     return Penalties(broker, rack_rule, _RACK_PART * broker)
 
 
 @piece
 def _outside_band(held, low, high, k, place, change):
-    """Return how far a place is outside its band when it holds ``change`` more."""
+    """Return how far a place is outside its band of kind k after its amount grows by ``change``."""
     now = held[k, place] + change
     if now > high[k, place]:
         return now - high[k, place]
@@ -149,9 +158,9 @@ def _outside_band(held, low, high, k, place, change):
 
 @piece
 def penalty_change(arrays, place, p, sign, first):
-    """Return the rise in penalties when a place gets or loses a replica of p.
+    """Return how much the total penalty rises when a broker or rack gets or loses a replica of p.
 
-    The place's penalties begin at ``first``: 0 for brokers, K + 1 for racks.
+    ``first`` is where the place's penalties begin in the vector: 0 for brokers, K + 1 for racks.
     """
     held, low, high, weight = arrays.held, arrays.low, arrays.high, arrays.weight
     total = 0.0
@@ -166,7 +175,10 @@ def penalty_change(arrays, place, p, sign, first):
 
 @piece
 def rack_penalty_change(arrays, r, p, sign):
-    """Return `penalty_change` of rack r; 0 where racks have no bands."""
+    """Return the rise in penalties when rack r gets or loses a replica of p.
+
+    0 if racks have no bands.
+    """
     place = len(arrays.rack) + r
     if place < arrays.held.shape[1]:
         return penalty_change(arrays, place, p, sign, len(arrays.held) + 1)
@@ -175,7 +187,10 @@ def rack_penalty_change(arrays, r, p, sign):
 
 @piece
 def current_fate(old_start, old, fate, p, b):
-    """Return the fate of p's current replica on b, -1 where it has none."""
+    """Return what may happen to p's current replica on broker b (FREE, STAY, LEAVE).
+
+    -1 without one.
+    """
     for i in range(old_start[p], old_start[p + 1]):
         if old[i] == b:
             return fate[i]
@@ -193,7 +208,7 @@ def has_replica(start, broker, p, b):
 
 @piece
 def _distance(count, low, high):
-    """Return how far a count is outside a range."""
+    """Return how far a count is below ``low`` or above ``high``, 0 within."""
     if count > high:
         return count - high
     if count < low:
@@ -205,7 +220,8 @@ def _distance(count, low, high):
 def rack_rule_change(arrays, p, out, into):
     """Return the rise in breaches of the rack rule when a replica of p changes racks.
 
-    ``out`` or ``into`` is -1 for a replica that is added or removed.
+    It goes from rack ``out`` to rack ``into``. ``out`` is -1 for an added replica, ``into`` is -1
+    for a removed one.
     """
     if out == into:
         return 0
@@ -231,7 +247,7 @@ def rack_rule_change(arrays, p, out, into):
 
 @piece
 def add_replica(held, weight, rack, p, b, sign):
-    """Add a replica of p to what broker b and its rack hold, or take it off."""
+    """Add a replica of p to the totals of broker b and its rack; subtract it if ``sign`` is -1."""
     place = len(rack) + rack[b]
     for k in range(len(held)):
         held[k, b] += sign * weight[k, p]

@@ -1,8 +1,9 @@
-"""The search state of the replica algorithms, and what they read off a placement.
+"""The state of the replica placement search, and helpers that measure a placement.
 
-Shapes: P partitions, B brokers, Z racks with bands of their own (0 if there is one rack or none),
-R replicas now, S replicas in the new placement, K = 4 kinds of weight (`KINDS`). A *place* is a
-broker (0 to B - 1) or a rack (B to B + Z - 1).
+Shapes: P partitions, B brokers, Z racks with bands of their own (0 if there is one rack or none), R
+replicas now, S replicas in the new placement, K = 4 kinds of weight (`KINDS`: capacity, replicas,
+bytes, load). A *place* is a broker (0 to B - 1) or a rack (B to B + Z - 1). A *band* is the lowest
+and highest amount of one kind that a balanced place holds.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ UNBOUNDED = np.iinfo(np.int64).max // 4
 
 
 class SearchArrays(NamedTuple):
-    """The arrays of a `SearchState` and of its task, as kernels take them.
+    """The arrays of a `SearchState` and its task, in the form that the numba kernels take.
 
     Attributes:
-        start: int64[P + 1], the planned replicas of each partition (CSR).
+        start: int64[P + 1], offsets of each partition's planned replicas (compressed rows, CSR).
         broker: int32[S], the broker of each planned replica; changes.
-        old_start: int64[P + 1], the current replicas of each partition (CSR).
+        old_start: int64[P + 1], offsets of each partition's current replicas (CSR).
         old: int32[R], the broker of each current replica.
         fate: int8[R], `FREE`, `STAY` or `LEAVE` of each current replica.
         fixed: uint8[S], 1 for replicas that must stay on their broker; changes.
-        held: int64[K, B + Z], what each place holds of each kind; changes.
-        low, high: int64[K, B + Z], bands.
+        held: int64[K, B + Z], the amount of each kind on each broker and rack; changes.
+        low, high: int64[K, B + Z], the limits of each band.
         weight: int64[K, P], weight of a replica in each kind.
         cost: int64[P], bytes that a copy of a replica moves.
         penalty: float64[2 K + 1], the current `Penalties`.
         rack: int32[B], the rack of each broker.
         rack_low, rack_high: int64[factor, racks], the rack rule.
-        receives: uint8[B], 1 for brokers that take replicas.
-        closed: uint8[P], 1 for partitions of which no more may move than must.
+        receives: uint8[B], 1 for brokers that may get new replicas.
+        closed: uint8[P], 1 for partitions of which only replicas that have to move may move.
     """
 
     start: Int64s
@@ -79,7 +80,7 @@ class SearchState:
         task: the reassignment.
         broker: int32[S], the broker of each replica by ``task.start``; -1 before it has one.
         fixed: uint8[S], 1 for replicas that must stay on their broker.
-        held: int64[K, B + Z], what each place holds of each kind.
+        held: int64[K, B + Z], the amount of each kind on each broker and rack.
         penalty: float64[2 K + 1], the current `Penalties` as one vector.
     """
 
@@ -103,11 +104,11 @@ class SearchState:
 
     @property
     def is_fixed(self) -> Bools:
-        """bool[S]: a view of ``fixed``."""
+        """``fixed`` as booleans (bool[S]): a view, so it follows later changes."""
         return self.fixed.view(np.bool_)
 
     def arrays(self) -> SearchArrays:
-        """Return the arrays that the kernels take."""
+        """Return the arrays of the state and its task as one tuple for the kernels (no copies)."""
         task, cluster = self.task, self.task.cluster
         return SearchArrays(
             task.start, self.broker, cluster.start, cluster.replica, task.fate, self.fixed,
@@ -120,7 +121,7 @@ class SearchState:
 def held_by_places(
     task: ReplicaTask, partition: NDArray[np.integer], broker: NDArray[np.integer]
 ) -> Ints:
-    """Return int64[K, B + Z], what brokers and racks hold in some replicas.
+    """Return how much of each kind the given replicas put on brokers and racks (int64[K, B + Z]).
 
     Args:
         task: the reassignment.
@@ -136,13 +137,19 @@ def held_by_places(
 
 
 def outside_bands(task: ReplicaTask, held: Ints) -> Ints:
-    """Return int64[K, B + Z], the amount by which each place is above or below its band."""
+    """Return the amount by which each broker and rack is above or below its band.
+
+    The result is int64[K, B + Z].
+    """
     out: Ints = np.maximum(np.maximum(held - task.high, task.low - held), 0)
     return out
 
 
 def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
-    """Return bool[S], whether a replica's partition has no replica on this broker now."""
+    """Return which planned replicas need a copy (bool[S]).
+
+    A replica needs one if its partition has no replica on that broker now.
+    """
     brokers = len(task.alive)
     current = task.old_owner * brokers + task.cluster.replica
     return ~among(task.owner * brokers + broker, current)

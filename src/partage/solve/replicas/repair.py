@@ -1,9 +1,9 @@
 """Small neighbourhoods of a plan: fix-and-optimise, and enumeration on tiny clusters.
 
-Fix-and-optimise: the dual's prices say how much more each partition pays than its cheapest choice.
-`select_free` frees the partitions with the largest excess, with some large and some small ones
-beside them so that bands can be kept; `restrict` makes a task of them in which all others stay.
-`exact` solves that task, and a plan that moves fewer bytes replaces the one before.
+Fix-and-optimise: the dual's prices show how much more each partition costs than its cheapest
+choice. `select_free` frees the partitions with the largest excess, and some large and small ones so
+that bands can be kept. `restrict` makes a task of them in which all others stay. `exact` solves
+that task, and a plan that moves fewer bytes replaces the one before.
 
 Source: Y. Pochet, L. A. Wolsey, "Production Planning by Mixed Integer Programming", Springer 2006
 (relax-and-fix and fix-and-optimise heuristics).
@@ -42,15 +42,16 @@ def select_free(
     choice: NDArray[np.int32],
     turn: int,
 ) -> Ints:
-    """Return int64[n], the partitions to free in a turn, ascending.
+    """Return the partitions that a turn of fix-and-optimise may change (int64[n], ascending).
 
-    Half have the largest excess; a quarter are large and a quarter small, others each turn.
+    Half of them have the largest excess cost over their cheapest choice. A quarter are large and a
+    quarter small, others in each turn.
 
     Args:
         task: the reassignment.
-        prices: float64[4, B + Z], of the dual.
-        plan: int32[S], the plan to improve.
-        choice: int32[S], the cheapest choice at these prices.
+        prices: float64[4, B + Z], the dual prices of bands.
+        plan: int32[S], the brokers of the plan to improve.
+        choice: int32[S], the cheapest brokers at these prices.
         turn: the number of the turn, from 0.
     """
     many = max(_PAIRS // max(int(task.receives.sum()), 1), 8)
@@ -69,7 +70,10 @@ def select_free(
 
 
 def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
-    """Return float64[P]: what each partition pays for moves and bands in a plan."""
+    """Return the cost of each partition in a plan: its moves and the prices of its brokers.
+
+    The result is float64[P].
+    """
     owner, whole = task.owner, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))
     for k, row in enumerate(task.weight):
@@ -83,12 +87,12 @@ def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Float
 def restrict(
     task: ReplicaTask, partitions: Ints, plan: NDArray[np.int32]
 ) -> tuple[ReplicaTask, Bools]:
-    """Return the task of some partitions while all others stay as planned.
+    """Return the reassignment of some partitions while all others stay as planned.
 
     Args:
-        task: the whole task.
+        task: the reassignment of all partitions.
         partitions: int64[n], ascending.
-        plan: int32[S]; what the other partitions hold is taken off the bands.
+        plan: int32[S]; the amounts of the other partitions are subtracted from the bands.
 
     Returns:
         The task, and bool[S], the slots of its replicas.
@@ -119,7 +123,7 @@ def restrict(
 def neighbours(
     task: ReplicaTask, plan: NDArray[np.int32], *, most: int
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield plans with one replica elsewhere, then plans with two replicas elsewhere.
+    """Yield plans that differ in one replica's broker, then plans that differ in two.
 
     A replica only moves where it may by itself; the judge decides whether a plan is valid.
 
@@ -140,7 +144,7 @@ def neighbours(
 
 
 def _single_moves(task: ReplicaTask, plan: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Yield each replica's slot with each broker that it may go to."""
+    """Yield (replica, broker) for each replica and each other broker that it may go to."""
     cluster = task.cluster
     for s, p in enumerate(task.owner.tolist()):
         old = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
@@ -155,7 +159,7 @@ def _single_moves(task: ReplicaTask, plan: NDArray[np.int32]) -> Iterator[tuple[
 
 
 def _with_moves(plan: NDArray[np.int32], *moves: tuple[int, int]) -> NDArray[np.int32]:
-    """Return the plan with some replicas on other brokers."""
+    """Return a copy of the plan with some (replica, broker) moves applied."""
     out: NDArray[np.int32] = plan.copy()
     for s, b in moves:
         out[s] = b

@@ -1,7 +1,7 @@
 """The initial placement: a greedy construction that the local search improves.
 
-Replicas that may stay keep their brokers. Partitions that lose replicas drop those that are
-missed least; partitions that gain replicas get the cheapest broker at the final penalties, the
+Replicas that may stay keep their brokers. Partitions that lose replicas drop those whose removal
+costs least. Partitions that gain replicas get the cheapest broker at the final penalties, the
 largest partitions first.
 """
 
@@ -30,7 +30,7 @@ __all__ = ["place_initially"]
 
 
 def place_initially(state: SearchState) -> None:
-    """Give each replica of an empty state a broker, at the state's penalties.
+    """Assign a broker to each replica of an empty state, greedily at the state's penalties.
 
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
@@ -54,7 +54,7 @@ def place_initially(state: SearchState) -> None:
 
 
 def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
-    """Return the name of the rule that leaves p without a broker, and a sentence."""
+    """Return the name of the rule that leaves partition p without a broker, and an explanation."""
     cluster = task.cluster
     current = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
     kept = cluster.replica[current][task.fate[current] != LEAVE]
@@ -72,9 +72,9 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
 
 @kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
 def _construct(arrays, order, kept):
-    """Place the partitions of ``order``; return -1, or the partition without a broker.
+    """Place the partitions of ``order`` greedily; return -1, or a partition that finds no broker.
 
-    ``kept`` is a work array of the largest replication factor and one more.
+    ``kept`` is a work array with one element more than the largest replication factor.
     """
     start, broker, old_start, old = arrays.start, arrays.broker, arrays.old_start, arrays.old
     held, weight, rack, fate = arrays.held, arrays.weight, arrays.rack, arrays.fate
@@ -109,7 +109,10 @@ def _construct(arrays, order, kept):
 
 @piece
 def _fullness(held, high, b):
-    """Return the sum over kinds of what b holds against its limit: it breaks ties."""
+    """Return a broker's amounts divided by the upper band limits, summed over kinds.
+
+    It breaks ties.
+    """
     total = 0.0
     for k in range(len(held)):
         if high[k, b] > 0:
@@ -119,9 +122,10 @@ def _fullness(held, high, b):
 
 @piece
 def _drop_replica(arrays, p, kept, count):
-    """Remove the replica from ``kept`` that is missed least, never one that must stay.
+    """Remove from ``kept`` the replica whose removal costs least; return the new count.
 
-    Return the new count. The preferred leader goes only for a gain.
+    A replica that must stay is never removed. The preferred leader goes only if that lowers the
+    cost.
     """
     old, rack, first = arrays.old, arrays.rack, arrays.old_start[p]
     factor, rack_rule = arrays.start[p + 1] - arrays.start[p], arrays.penalty[len(arrays.held)]
@@ -154,7 +158,10 @@ def _drop_replica(arrays, p, kept, count):
 
 @piece
 def _cheapest_broker(arrays, p):
-    """Return the broker to which a replica of p adds the least penalty, -1 for none."""
+    """Return the broker where one more replica of p adds the least penalty.
+
+    -1 if no broker may take it.
+    """
     rack, rack_rule = arrays.rack, arrays.penalty[len(arrays.held)]
     best, at = 1e300, -1
     for b in range(len(rack)):

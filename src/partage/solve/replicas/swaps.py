@@ -1,8 +1,8 @@
-"""Exchanges of two replicas: the part of the local search where single moves gain nothing.
+"""Exchanges of two replicas: the part of the local search for when single moves gain nothing.
 
 A broker above its band gives a large replica and takes a smaller one. A replica that was moved
-returns to a current broker of its partition, and a cheaper one goes in its stead. Thousands of
-pairs are priced at once on arrays, and priced again after exchanges that affect them.
+returns to a current broker of its partition, and a cheaper one moves instead of it. The costs of
+thousands of pairs are computed at once on arrays, and again after exchanges that affect them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LEAST_GAIN = 1e-6
 
 
 class Swaps:
-    """Exchanges of pairs of replicas, which change the state in place."""
+    """Finds and applies exchanges of two replicas; changes the search state in place."""
 
     def __init__(self, state: SearchState) -> None:
         self.state, self.task = state, state.task
@@ -46,7 +46,7 @@ class Swaps:
         self._pairs_looked_at = 0
 
     def between_brokers(self, k: int) -> int:
-        """Swap replicas of brokers outside their bands of kind k; return how many swaps."""
+        """Swap replicas of brokers outside their bands of kind k; return the number of swaps."""
         n, done = len(self.task.alive), 0
         index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[k])
         for b in np.flatnonzero(self._outside(k, np.arange(n), 0)).tolist():
@@ -59,7 +59,7 @@ class Swaps:
         return done
 
     def between_racks(self, k: int) -> int:
-        """Swap replicas of racks outside their bands of kind k; return how many swaps."""
+        """Swap replicas of racks outside their bands of kind k; return the number of swaps."""
         n, done = len(self.task.alive), 0
         index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[k])
         places = np.arange(n, self.state.held.shape[1])
@@ -76,9 +76,9 @@ class Swaps:
     def _best_pair_of_rack(
         self, index: _ReplicaIndex, k: int, place: int, brokers: list[int]
     ) -> tuple[int, int] | None:
-        """Return a pair that brings a rack nearer to its band; ``brokers`` are those of the rack.
+        """Return two replicas whose swap brings a rack nearer to its band; None if no swap gains.
 
-        The brokers with most to spare come first; ``brokers`` is sorted in place.
+        ``brokers`` are the rack's; the list is sorted in place, those with the most to spare first.
         """
         held, task = self.state.held, self.task
         excess = self._excess(k, place)
@@ -95,14 +95,17 @@ class Swaps:
         return None
 
     def _excess(self, k: int, place: int) -> int:
-        """Return how far a place is above its band; below 0 if it is below; 0 within."""
+        """Return how far a place is above its band of kind k, negative if it is below, 0 within."""
         over = int(self.state.held[k, place] - self.task.high[k, place])
         if over > 0:
             return over
         return -max(int(self.task.low[k, place] - self.state.held[k, place]), 0)
 
     def return_moved(self) -> int:
-        """Return moved replicas while cheaper ones go in their stead; return how many swaps."""
+        """Return moved replicas to current brokers and move cheaper ones instead.
+
+        Return the number of swaps.
+        """
         task, state, done = self.task, self.state, 0
         index = _ReplicaIndex(task, state.broker, task.cost)
         moved = self._current_fate(task.owner, state.broker) < 0
@@ -121,7 +124,7 @@ class Swaps:
         return done
 
     def _exchange_all(self, s: Ints, t: Ints) -> int:
-        """Exchange the pairs that still gain, the best first; return how many."""
+        """Exchange the pairs that still gain, the best first; return the number of exchanges."""
         task, done = self.task, 0
         while len(s):
             price = self.price(s, t)
@@ -135,10 +138,10 @@ class Swaps:
         return done
 
     def _independent(self, s: Ints, t: Ints) -> Bools:
-        """Return bool[n], pairs that share no broker, partition or rack with an earlier pair.
+        """Return the pairs that share no broker, partition or rack with an earlier pair (bool[n]).
 
-        Their prices stay true while the earlier pairs are exchanged. A rack does not count within
-        the rack, or if all pairs together leave it within its bands.
+        Their costs stay valid while the earlier pairs are exchanged. A rack does not count if both
+        brokers are in it, or if all pairs together leave it within its bands.
         """
         task, rack = self.task, self.task.cluster.rack
         n = len(task.alive)
@@ -163,7 +166,10 @@ class Swaps:
         return out
 
     def price(self, s: Ints, t: Ints) -> Floats:
-        """Return float64[n], the cost of exchanging replicas s and t; inf if a rule forbids it."""
+        """Return the change in cost by exchanging replicas s and t (float64[n]).
+
+        Inf if a rule forbids it.
+        """
         task, state = self.task, self.state
         p, q, b, c = task.owner[s], task.owner[t], state.broker[s], state.broker[t]
         p_into, q_into = self._current_fate(p, c), self._current_fate(q, b)
@@ -191,7 +197,10 @@ class Swaps:
     def _best_pair(
         self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool = False
     ) -> tuple[int, int] | None:
-        """Return the best pair of a replica of b and one of a broker with room for the excess."""
+        """Return the best swap of a replica of b with one of a broker with room.
+
+        None if none gains.
+        """
         if not excess or self._pairs_looked_at > _MOST_PAIRS:
             return None
         s, t = self._pairs(index, k, b, excess, to_other_racks=to_other_racks)
@@ -227,7 +236,7 @@ class Swaps:
         return s, t
 
     def _partners(self, k: int, b: int, excess: int, *, to_other_racks: bool) -> list[int]:
-        """Return brokers with most room for what b has too much of, or most of what b lacks."""
+        """Return the brokers with most room for b's excess, or with most to spare if b lacks."""
         task, held, rack = self.task, self.state.held, self.task.cluster.rack
         n = len(task.alive)
         room = (task.high - held if excess > 0 else held - task.low)[k, :n].astype(np.float64)
@@ -238,7 +247,10 @@ class Swaps:
         return list(np.unique(chosen[np.isfinite(room[chosen])]).tolist())
 
     def _cheapest_roughly(self, s: Ints, t: Ints, *, to_other_racks: bool) -> Ints:
-        """Return the pairs that are cheapest if both replicas are copied and all rules allow it."""
+        """Return the indices of the 4096 pairs with the lowest estimated cost.
+
+        The estimate assumes that both replicas are copied and that no rule forbids the swap.
+        """
         task, broker, rack = self.task, self.state.broker, self.task.cluster.rack
         p, q, b, c = task.owner[s], task.owner[t], broker[s], broker[t]
         rough = self._penalty_change(p, q, b, c, 0) + task.cost[p] + task.cost[q]
@@ -248,7 +260,7 @@ class Swaps:
         return np.argpartition(rough, _PRICED)[:_PRICED]
 
     def _best_substitutes(self, index: _ReplicaIndex, slots: Ints) -> tuple[Ints, Ints]:
-        """Return moved replicas, each with the best replica to go in its stead, if one gains."""
+        """Return moved replicas that should return, each with the best replica to move instead."""
         task, cluster = self.task, self.task.cluster
         owner = task.owner[slots]
         steps = np.concatenate([np.arange(_SUBSTITUTES), -1 - np.arange(_SUBSTITUTES)])
@@ -273,7 +285,7 @@ class Swaps:
         return s[good], t[good]
 
     def _exchange(self, s: int, t: int) -> None:
-        """Let two replicas change brokers."""
+        """Exchange the brokers of two replicas and update the totals of brokers and racks."""
         task, state = self.task, self.state
         b, c = state.broker[[s, t]].tolist()
         more = task.weight[:, task.owner[t]] - task.weight[:, task.owner[s]]
@@ -285,7 +297,7 @@ class Swaps:
                 state.held[:, n + rack[at]] += sign * more
 
     def _outside(self, k: int, place: NDArray[np.integer], more: Ints | int) -> Ints:
-        """Return how far places are outside their bands of kind k if they hold so much more."""
+        """Return how far places are outside their bands of kind k when they get ``more`` of it."""
         held, task = self.state.held[k][place] + more, self.task
         out: Ints = np.maximum(np.maximum(held - task.high[k][place], task.low[k][place] - held), 0)
         return out
@@ -295,7 +307,8 @@ class Swaps:
     ) -> Floats:
         """Return the rise in penalties if places b get q for p, and places c get p for q.
 
-        The places' penalties begin at ``first``: 0 for brokers, K + 1 for racks.
+        ``first`` is where the places' penalties begin in the vector: 0 for brokers, K + 1 for
+        racks.
         """
         out = np.zeros(len(p))
         for k in self.kinds:
@@ -306,7 +319,10 @@ class Swaps:
         return out
 
     def _current_fate(self, p: Ints, b: NDArray[np.integer]) -> NDArray[np.int8]:
-        """Return the fate of p's current replica on b, -1 where it has none."""
+        """Return what may happen to p's current replica on b (FREE, STAY, LEAVE), or -1.
+
+        It is -1 if p has no current replica there.
+        """
         task, cluster = self.task, self.task.cluster
         out = np.full(len(p), -1, np.int8)
         begin, factor = cluster.start[p], cluster.factor[p]
@@ -320,7 +336,10 @@ class Swaps:
         return self._count(p, b, np.arange(len(self.task.alive))) > 0
 
     def _count(self, p: Ints, place: NDArray[np.integer], of: NDArray[np.integer]) -> Ints:
-        """Return how many replicas of p a place has; ``of``: int[B], the place of each broker."""
+        """Return the number of replicas of p on a place; ``of`` maps each broker to its place.
+
+        The result is int[B].
+        """
         out = np.zeros(len(p), np.int64)
         begin, factor = self.task.start[p], self.task.factor[p]
         for j in range(int(factor.max(initial=0))):
@@ -341,9 +360,10 @@ class Swaps:
 
 
 class _ReplicaIndex:
-    """Replicas by broker and, within a broker, by a key of their partitions, when it is made.
+    """Index of replicas by broker and, within a broker, by a key of their partitions.
 
-    Broker and rank of the key make one number, so that one sorted array answers both searches::
+    It shows the placement at the time when it was built. Broker and rank of the key make one
+    number, so that one sorted array answers both searches::
 
         broker      0  0  0 | 1  1
         rank        2  5  5 | 0  7
@@ -360,10 +380,10 @@ class _ReplicaIndex:
         self.start = np.searchsorted(broker[self.slots], np.arange(len(task.alive) + 1))
 
     def of(self, b: int) -> Ints:
-        """Return the replicas of a broker, by key."""
+        """Return the replicas of a broker, sorted by the key of their partitions."""
         return self.slots[self.start[b] : self.start[b + 1]]
 
     def before(self, b: NDArray[np.integer], p: Ints) -> Ints:
-        """Return where the replicas of broker b begin whose key is at least that of p."""
+        """Return the position of broker b's first replica whose key is at least that of p."""
         out: Ints = np.searchsorted(self.numbers, b.astype(np.int64) * self.width + self.rank[p])
         return out

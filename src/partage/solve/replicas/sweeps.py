@@ -1,8 +1,9 @@
 """Single moves of the local search: each replica in turn goes to the cheapest broker.
 
 `MoveCandidates` selects the partitions of which some replica may gain by a move; `sweep` visits
-these only. For each it computes what one replica more adds to the penalties of every broker and
-rack, in plain loops that the compiler vectorises; the values hold for all its replicas.
+only these. For each partition it computes once what one more replica adds to the penalties of every
+broker and rack. These are plain loops that the compiler vectorises, and their values are used for
+all replicas of the partition.
 """
 
 # Types stand in the kernels' signatures; each gets the whole state.
@@ -35,15 +36,16 @@ _LEAST_GAIN = 1e-6
 
 
 class SweepArrays(NamedTuple):
-    """The arrays that `sweep` works on beside the state.
+    """Work arrays of `sweep`, apart from the search state.
 
     Attributes:
-        excess: int64[3, K, B + Z], how far each place is above its band, below it, outside it.
-        added: float64[B + Z], the penalty that one replica more of the partition at hand adds.
-        move_cost: float64[B], 0, less the cost of a move where the partition has a replica now,
-            `_FORBIDDEN` where none may go.
-        rack_cost: float64[racks], what one replica more costs in a rack.
-        rack_count: int64[racks], how many replicas of the partition a rack holds.
+        excess: int64[3, K, B + Z], the amount of each place above its band, below it and outside
+            it.
+        added: float64[B + Z], the penalty that one more replica of the current partition adds.
+        move_cost: float64[B], 0 for a new broker, minus the cost of a copy for a broker with a
+            current replica of the partition, `_FORBIDDEN` for a broker that must not get one.
+        rack_cost: float64[racks], the penalty of one more replica in a rack.
+        rack_count: int64[racks], the number of the partition's replicas in a rack.
     """
 
     excess: Int64Blocks
@@ -54,7 +56,7 @@ class SweepArrays(NamedTuple):
 
     @classmethod
     def of(cls, task: ReplicaTask) -> SweepArrays:
-        """Return arrays of the sizes of a task."""
+        """Return zeroed work arrays of the sizes that a task needs."""
         (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
         return cls(
             np.zeros((3, kinds, places), np.int64), np.zeros(places), np.zeros(len(task.alive)),
@@ -66,7 +68,7 @@ class SweepArrays(NamedTuple):
 def sweep(arrays, now, candidates):
     """Move each replica of the candidate partitions to its cheapest broker; return how many moved.
 
-    ``now`` are the work arrays.
+    ``now`` holds the work arrays.
     """
     start, rack_cost = arrays.start, now.rack_cost
     n, moved = len(arrays.rack), 0
@@ -91,7 +93,7 @@ def sweep(arrays, now, candidates):
 
 @piece
 def _update_excess(held, low, high, excess, place):
-    """Set how far a place is above its band, below it and outside it."""
+    """Recompute how far a place is above its band, below it and outside it, for each kind."""
     for k in range(len(held)):
         over, under = held[k, place] - high[k, place], low[k, place] - held[k, place]
         excess[0, k, place] = over
@@ -103,7 +105,7 @@ def _update_excess(held, low, high, excess, place):
 def _penalty_change(excess, weight, penalty, p, place, sign, first):
     """Return the rise in penalties when a place gets (1) or loses (-1) a replica of p.
 
-    The place's penalties begin at ``first``: 0 for brokers, K + 1 for racks.
+    ``first`` is where the place's penalties begin in the vector: 0 for brokers, K + 1 for racks.
     """
     total = 0.0
     for k in range(len(weight)):
@@ -117,7 +119,7 @@ def _penalty_change(excess, weight, penalty, p, place, sign, first):
 
 @piece
 def _compute_added(excess, weight, penalty, p, n, added):
-    """Set the penalty that one replica more of p adds to each broker and each rack."""
+    """Set ``added`` to the penalty that one more replica of p adds to each broker and rack."""
     for b in range(len(added)):
         added[b] = 0.0
     for k in range(len(weight)):
@@ -132,7 +134,10 @@ def _compute_added(excess, weight, penalty, p, n, added):
 
 @piece
 def _mark_replicas(arrays, now, p, sign):
-    """Enter p's current and planned brokers into ``move_cost`` and ``rack_count``; -1 undoes it."""
+    """Enter p's current and planned brokers in ``move_cost`` and ``rack_count``.
+
+    Sign -1 undoes it.
+    """
     old_start, old, fate, receives = arrays.old_start, arrays.old, arrays.fate, arrays.receives
     move_cost = now.move_cost
     for o in range(old_start[p], old_start[p + 1]):
@@ -151,7 +156,7 @@ def _mark_replicas(arrays, now, p, sign):
 
 @piece
 def _rack_cost(arrays, now, factor, r):
-    """Return what one replica more costs in rack r, by the rack rule and the rack's bands."""
+    """Return the penalty of one more replica in rack r, by the rack rule and the rack's bands."""
     n, count = len(arrays.rack), now.rack_count[r]
     price = arrays.penalty[len(arrays.held)] * (
         (count >= arrays.rack_high[factor, r]) - 1.0 * (count < arrays.rack_low[factor, r])
@@ -163,10 +168,12 @@ def _rack_cost(arrays, now, factor, r):
 
 @piece
 def _cheapest_broker(arrays, now, factor, own, restricted, limit):
-    """Return the cheapest broker for a replica of rack ``own``, -1 if none is below the limit.
+    """Return the cheapest broker for a replica now in rack ``own``.
 
-    A restricted replica goes only to a current broker of its partition, or to another rack where
-    that mends the rack rule.
+    -1 if none costs less than ``limit``.
+
+    A restricted replica (of a closed partition) may only go to a current broker of its partition,
+    or to another rack if that removes a breach of the rack rule.
     """
     rack, rack_low, rack_high = arrays.rack, arrays.rack_low, arrays.rack_high
     added, move_cost, rack_cost, rack_count = (
@@ -190,7 +197,7 @@ def _cheapest_broker(arrays, now, factor, own, restricted, limit):
 
 @piece
 def _add_replica(arrays, now, p, b, sign):
-    """Add a replica of p to broker b (-1: take it off) and bring the work arrays up to date."""
+    """Add a replica of p to broker b (sign -1: remove it) and update the work arrays."""
     n, kinds, added = len(arrays.rack), len(arrays.held), now.added
     weight, penalty = arrays.weight, arrays.penalty
     add_replica(arrays.held, weight, arrays.rack, p, b, sign)
@@ -204,7 +211,10 @@ def _add_replica(arrays, now, p, b, sign):
 
 @piece
 def _move_replica(arrays, now, p, s):
-    """Move replica s of p to the cheapest broker if that gains; return 1 if it moved, else 0."""
+    """Move p's replica at position s to the cheapest broker if that gains.
+
+    Return 1 if it moved, else 0.
+    """
     rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, now.move_cost
     rack_cost, rack_count = now.rack_cost, now.rack_count
     n, kinds, b = len(rack), len(arrays.held), arrays.broker[s]
@@ -243,18 +253,19 @@ def _move_replica(arrays, now, p, s):
 
 
 class MoveCandidates:
-    """Selection of the partitions of which some replica may gain by a move.
+    """Selects the partitions of which some replica may gain by a move.
 
-    A replica moves because its broker or rack is above a band, because another one is below a
-    band, or because it returns to a current broker. A place within its bands gains nothing by a
-    replica, and no place gains more than what it is short of. What depends on a partition's
-    brokers alone is cached, and computed again for partitions whose brokers have changed.
+    A replica moves because its broker or rack is above a band, because another one is below a band,
+    or because it returns to a current broker. A place within its bands gains nothing from a
+    replica, and no place gains more than the amount by which it is below its band. Facts that
+    depend only on a partition's brokers are cached, and recomputed for partitions whose brokers
+    have changed.
 
     Attributes:
         state: the search state.
         is_current: bool[S], the replica is on a current broker of its partition.
         breaks_rule: bool[P], the partition breaks the rack rule.
-        has_vacancy: bool[P], some current broker of the partition holds no planned replica.
+        has_vacancy: bool[P], some current broker of the partition has no planned replica of it.
     """
 
     def __init__(self, state: SearchState) -> None:
@@ -271,7 +282,10 @@ class MoveCandidates:
         self._kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
 
     def partitions(self) -> Ints:
-        """Return int64[n], the candidates at the state's penalties, ascending."""
+        """Return the partitions that may gain by a move at the current penalties.
+
+        The result is int64[n], ascending.
+        """
         state, task, owner = self.state, self.state.task, self.state.task.owner
         n = len(task.alive)
         self._update()
@@ -300,10 +314,11 @@ class MoveCandidates:
         return np.flatnonzero(out)
 
     def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
-        """Return bool[P]: a replica may gain by going to a current broker of its partition.
+        """Return the partitions of which a replica may gain by going to one of its current brokers.
 
-        The rack rule must allow it. The replica comes from elsewhere, or from another of the
-        partition's current brokers.
+        The result is bool[P].
+
+        The rack rule must allow it. The replica comes from another broker, current or not.
         """
         state, task, cluster = self.state, self.state.task, self.state.task.cluster
         rack, out = cluster.rack, np.zeros(len(task.factor), bool)
@@ -333,7 +348,7 @@ class MoveCandidates:
         return out
 
     def _update(self) -> None:
-        """Recompute what depends on brokers alone, for partitions whose brokers have changed."""
+        """Recompute the cached facts of partitions whose brokers have changed."""
         broker, task, cluster = self.state.broker, self.state.task, self.state.task.cluster
         changed = np.zeros(len(task.factor), bool)
         changed[task.owner[self._known_broker != broker]] = True
@@ -350,7 +365,9 @@ class MoveCandidates:
         self.breaks_rule[changed] = self._breaches(owner, at)[changed]
 
     def _breaches(self, owner: Ints, at: NDArray[np.int32]) -> Bools:
-        """Return bool[P], which of these partitions break the rack rule.
+        """Return which partitions break the rack rule, from the partition and broker of replicas.
+
+        The result is bool[P].
 
         Only racks that hold a replica are counted; ``_rack_demand`` accounts for the others.
         """
@@ -368,7 +385,7 @@ class MoveCandidates:
 
 
 class _BandPenalties:
-    """What all places hold beside their bands, and the penalty of that."""
+    """Amounts of all brokers and racks above and below their bands, and the penalty of changes."""
 
     def __init__(self, state: SearchState, kinds: list[int]) -> None:
         task = state.task
@@ -380,9 +397,12 @@ class _BandPenalties:
     def reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
-        """Return float64[n], by how much penalties fall when places lose replicas (1: get them).
+        """Return by how much penalties fall when places lose one replica each (sign 1: get one.
 
-        The places' penalties begin at ``first``: 0 for brokers, K + 1 for racks.
+        Float64[n]).
+
+        ``first`` is where the places' penalties begin in the vector: 0 for brokers, K + 1 for
+        racks.
         """
         total = np.zeros(len(partition))
         for k in self.kinds:
@@ -393,7 +413,10 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return float64[P], the most that a replica can gain at one of these places."""
+        """Return the largest fall in penalties by a replica of each partition at one of the places.
+
+        The result is float64[P].
+        """
         total = np.zeros(self.weight.shape[1])
         for k in self.kinds:
             most = max(int(self.under[k, begin:end].max(initial=0)), 0)
