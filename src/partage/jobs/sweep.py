@@ -37,18 +37,20 @@ def sweep(
     master: str | None = None,
     progress: Progress | None = None,
 ) -> list[tuple[StreamsMetrics, dict[str, Any]]]:
-    """Simulate every combination by itself; the figures equal those of a sequential run.
+    """Simulate every combination of a Streams simulation in Spark, each in a task of its own.
+
+    The metrics equal those of a sequential run.
 
     Args:
         application: the simulated application.
-        cells: the combinations.
+        cells: the combinations of parameters.
         keep: whether `SimulationResult.to_dict` (rebalances and intervals) is returned as well.
-        spark: a running session.
-        master: Spark's master where one is started.
+        spark: a running session; None starts one.
+        master: Spark's master for a session that is started here.
         progress: called with (stage, done, total).
 
     Returns:
-        For each cell, in order, the figures and what was kept.
+        For each cell, in order, its metrics and the result that ``keep`` requests (else empty).
 
     Raises:
         PartageError: what `partage.simulation.streams.simulate_cell` raises, by its message.

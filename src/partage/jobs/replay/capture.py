@@ -71,16 +71,17 @@ _BATCH_COLUMNS = {
 
 @dataclass(frozen=True)
 class Capture:
-    """A checked capture: the records to read, and the small files already read.
+    """A checked capture: where its records are, and the content of its small files.
 
     Attributes:
-        folder: as given, absolute where it is a path.
-        slices: the records, in pieces for workers; empty where Spark reads them.
-        records: rows of the records' files; None where Spark reads them.
-        states: lines of ``cluster.jsonl``; empty where there is none.
-        batches: transactional rows of ``batches.parquet``; None where there is no such file.
-        table: what Spark reads, None for Parquet files.
-        notes: sentences about what was left out.
+        folder: the source as given; a path is made absolute.
+        slices: the records' files, cut into slices for workers; empty if Spark reads them.
+        records: number of rows of the records' files; None if Spark reads them.
+        states: cluster metadata, one dict for each line of ``cluster.jsonl``; empty without the
+            file.
+        batches: transactional rows of ``batches.parquet``; None without the file.
+        table: the table or topic that Spark reads; None for Parquet files.
+        notes: messages for the user about data that was left out.
         beside: the local folder with copies of the small files of a capture at an address; None
             for one in ``folder``.
     """
@@ -105,11 +106,12 @@ def open_capture(
 
     Args:
         source: a folder, a file, a table, or ``kafka://host:port``.
-        slice_rows: for tests.
-        kafka: properties of the client, where the source is a running cluster.
+        slice_rows: rows of a slice; None chooses. Only tests give it.
+        kafka: properties of the Kafka client, if the source is a running cluster.
 
     Raises:
-        InvalidCaptureError: what is missing, of a wrong type or empty, and what to do.
+        InvalidCaptureError: the source is missing, empty or has a column of a wrong type; the
+            message says what to do.
     """
     if str(source).startswith("kafka://"):
         from partage.jobs.spark.kafka import open_kafka
@@ -141,10 +143,11 @@ def open_capture(
 
 
 def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[Slice, ...]:
-    """Return the slices of a capture, or of a Parquet file (or folder of them) with its columns.
+    """Return the slices of a capture's records, or of Parquet files with the same columns.
 
     Raises:
-        InvalidCaptureError: what is missing or of a wrong type, and what to do.
+        InvalidCaptureError: a file or column is missing or of a wrong type; the message says what
+            to do.
     """
     at = Path(source).absolute()
     if not at.exists():
@@ -154,7 +157,10 @@ def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[
 
 
 def _files_in(path: Path) -> list[Path]:
-    """Return Parquet files, without a writer's own files (``_delta_log``, ``.crc``)."""
+    """Return the Parquet files of records below a path, sorted.
+
+    Files that a writer keeps for itself (``_delta_log``, ``.crc``) are left out.
+    """
     if path.is_file():
         return [path] if path.suffix == ".parquet" else []
     found = (p for p in path.rglob("*.parquet") if p.is_file())
@@ -177,10 +183,12 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def files_of(table: Path) -> list[Path]:
-    """Return the files of a capture's table, which may be one file or a folder.
+    """Return the complete Parquet files of one table of a capture.
 
-    `partage capture` writes a manifest that counts them: a part that it does not count is being
-    written, or was when its writer was killed.
+    The table may be one file or a folder.
+
+    `partage capture` lists complete files in a manifest. A file that the manifest lacks is still
+    being written, or its writer was killed.
 
     Raises:
         InvalidCaptureError: the manifest cannot be read.
@@ -196,7 +204,7 @@ def files_of(table: Path) -> list[Path]:
 def read_metadata(
     folder: Path,
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
-    """Return the states, the transactional batches and the notes of a capture's folder.
+    """Return the metadata states, the transactional batches and the notes of a capture's folder.
 
     Raises:
         InvalidCaptureError: a file cannot be read.
@@ -205,7 +213,10 @@ def read_metadata(
 
 
 def _find_beside(folder: Path | None, name: str) -> Path | None:
-    """Return a capture's other file, in the folder or in the one above; None if there is none."""
+    """Return the path of a capture's small file, in the folder or in its parent.
+
+    None if it is missing.
+    """
     for at in [] if folder is None else [folder, folder.parent]:
         if (at / name).exists():
             return at / name
@@ -235,7 +246,7 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
 
 
 def _torn_line_notes(folder: Path | None) -> tuple[str, ...]:
-    """Return a note if the last line of the metadata is incomplete."""
+    """Return a note for the user if the last line of ``cluster.jsonl`` is incomplete."""
     path = _find_beside(folder, "cluster.jsonl")
     whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
     try:
@@ -282,7 +293,9 @@ _TIMEOUT = "group.consumer.session.timeout.ms"
 
 @dataclass(frozen=True)
 class LogContext:
-    """Facts beside the records that explain them, sent to every worker; all are optional.
+    """Facts from other files than the records that help to explain the log.
+
+    They are sent to every worker, and all of them are optional.
 
     | file                   | gives                                                              |
     |------------------------|--------------------------------------------------------------------|
@@ -290,11 +303,11 @@ class LogContext:
     | ``cluster-config.json``| the broker's session timeout, for members that send none (KIP-848) |
 
     Attributes:
-        session_timeout_ms: of members that have none of their own; None if it is not known.
-        moves: of coordinators, by log partition.
-        span: first and last time of the records, see `Tally.span`: times beyond are a wrong
-            clock's, and measure no duration. None if it is not known.
-        clocks: positions in the log with a time that is not believed.
+        session_timeout_ms: session timeout of members that send none; None if it is not known.
+        moves: when the group coordinator moved to another broker, by log partition.
+        span: first and last credible time of the records, see `Tally.span`. Times outside are from
+            a wrong clock and measure no duration. None if it is not known.
+        clocks: positions in the log whose timestamp is from a wrong clock.
     """
 
     session_timeout_ms: int | None = None
@@ -304,10 +317,10 @@ class LogContext:
 
 
 def read_context(folder: Path | str) -> LogContext:
-    """Return what the files beside a capture's records say.
+    """Return the facts that files next to a capture's records give: timeouts and coordinator moves.
 
     Args:
-        folder: of the capture, or a file in it; a table has no such files.
+        folder: the folder of the capture, or a file in it; a table has no such files.
 
     Raises:
         InvalidCaptureError: a file exists and cannot be read.
@@ -360,12 +373,14 @@ _OTHERS = {_BATCHES, "topics.parquet"}
 
 @contextmanager
 def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture]:
-    """Yield the capture with the files beside its records, if it is at an address.
+    """Copy the small files of a capture at an address, such as ``s3a://``, and yield the capture.
+
+    The local copies exist until the block ends.
 
     Copies of them exist as long as the block lasts.
 
     Args:
-        spark: a session; its Hadoop configuration opens the address.
+        spark: the session whose Hadoop configuration opens the address.
         capture: as `open_capture` returned it; one that is not at an address is yielded unchanged.
 
     Raises:
@@ -403,17 +418,17 @@ def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture
 
 
 class _Folder:
-    """A folder or a file at an address.
+    """A capture's folder, or a file in it, at a remote address that Hadoop opens.
 
     Args:
-        spark: a session.
+        spark: the session whose Hadoop configuration opens the address.
         address: as the user gave it.
 
     Attributes:
-        where: the folder that the files beside the records are in.
+        where: the folder that contains the small files.
 
     Raises:
-        InvalidCaptureError: nothing is there.
+        InvalidCaptureError: the address has no file or folder.
     """
 
     def __init__(self, spark: SparkSession, address: str) -> None:
@@ -457,7 +472,7 @@ class _Folder:
                 return
 
     def _records(self, manifest: Manifest | None) -> SparkTable:
-        """Return the table of the records, limited to the manifest's parts if there is one."""
+        """Return the table of the records; only complete files if the capture has a manifest."""
         records = f"{self._address}/{_RECORDS}"
         if self._is_folder and self._exists(records):
             if manifest is None:

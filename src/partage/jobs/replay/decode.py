@@ -76,14 +76,16 @@ def decode_job(
     raw: CommitsTable | None = None,
     sort: bool = False,
 ) -> DataFrame:
-    """Return the rows of all slices; nothing is computed yet.
+    """Decode every record of a capture in Spark and return the lazy data frame of results.
+
+    Its rows are group records, runs of offset commits, damaged records and tallies.
 
     Args:
         spark: the session.
-        capture: the records.
+        capture: where the records are.
         selection: groups and times; other records are decoded and counted, but give no rows.
-        raw: where table ``commits`` is written, if it is.
-        sort: sort records into log order first, as files have them in another order.
+        raw: where to write table ``commits``; None if the table is not wanted.
+        sort: sort records by log position first, because the files have another order.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     count = len(capture.slices)
@@ -103,13 +105,16 @@ _COMPILED_FROM = 1_000_000
 
 
 def worth_compiling(records: int, parallelism: int) -> bool:
-    """Return whether a worker earns back the second that Numba and its kernels take to load."""
+    """Return whether each worker decodes enough records to make compiled kernels worthwhile.
+
+    Loading Numba and the kernels takes a second.
+    """
     return records // max(1, parallelism) >= _COMPILED_FROM
 
 
 @dataclass(frozen=True)
 class _DecodeTask:
-    """What a task needs besides records."""
+    """Settings of the decode job that are sent to every task."""
 
     batches: tuple[Any, ...]
     selection: Selection
@@ -120,7 +125,7 @@ class _DecodeTask:
 def _task(
     slices: tuple[Slice, ...], job: _DecodeTask, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Decode, in a worker, the slices of some numbers."""
+    """Decode, in a Spark worker, the slices whose numbers the batches contain."""
     mine = (slices[n] for batch in numbers for n in batch.column(0).to_pylist())
     tables = (table for one in mine for table in read_slice(one, coded=job.many))
     yield from _decode_tables(tables, job)
@@ -132,7 +137,7 @@ def _table_task(
     raw: CommitsTable | None,
     found: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Decode, in a worker, records that Spark has read."""
+    """Decode, in a Spark worker, records that Spark has read from a table or a topic."""
     import pyarrow as pa
 
     tables = (widen(pa.Table.from_batches([batch])) for batch in found if batch.num_rows)
@@ -158,13 +163,15 @@ def decode_table(
     selection: Selection = EVERYTHING,
     raw: CommitsWriter | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of some records, in log order whatever their order in the file.
+    """Decode a table of records and yield all result rows, in log order.
+
+    The records may be in any order.
 
     Args:
-        table: the five columns of a capture's records.
-        transactions: of the whole log.
+        table: the records: partition, offset, timestamp_ms, key and value.
+        transactions: transactions of the whole log.
         selection: groups and times that are wanted.
-        raw: takes each commit that took effect, if given.
+        raw: writer of table ``commits``, which gets each commit that took effect; None for none.
     """
     tally = Tally()
     tally.rows = table.num_rows
@@ -193,11 +200,9 @@ def decode_table(
 
 
 def _topic_ids(found: OffsetCommits) -> dict[str, str]:
-    """Return topic id -> name, by the first and the last commit of each topic.
+    """Return topic id -> name, from the first and the last offset commit of each topic.
 
-    Without metadata only these name the topics in targets of consumer groups.
-
-    Who has no metadata knows by these what targets of consumer groups are called.
+    Without recorded metadata, only commits name the topics in the targets of consumer groups.
     """
     number: dict[str, int] = {}
     topic_of = np.array([number.setdefault(t, len(number)) for _, t in found.pairs], np.int64)
@@ -214,7 +219,7 @@ def _topic_ids(found: OffsetCommits) -> dict[str, str]:
 
 
 def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Return topic -> highest partition with a commit, without numbers that no topic has."""
+    """Return topic -> highest partition with an offset commit; impossible numbers are ignored."""
     real = (made.commits > 0) & (made.partition >= 0) & (made.partition < MOST_PARTITIONS)
     highest = np.full(len(pairs), -1, np.int64)
     np.maximum.at(highest, made.pair[real], made.partition[real])
@@ -226,14 +231,17 @@ def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
 
 
 def _edges(read: LogColumns) -> list[int]:
-    """Return the first row of each log partition, and the row after the last one."""
+    """Return the row where each log partition begins, followed by the number of rows."""
     count = len(read.partition)
     new = np.flatnonzero(read.partition[1:] != read.partition[:-1]) + 1
     return [0, *new.tolist(), count] if count else []
 
 
 def _effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
-    """Return the offset and time from which each record counts; note them in ``tally``."""
+    """Return the outcome of each record, and the log position and time from which it counts.
+
+    A transactional commit counts from its commit marker on. The tally gets the ranges and times.
+    """
     count = len(log_columns.partition)
     made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
     for first, end in pairwise(_edges(log_columns)):
@@ -256,11 +264,10 @@ def _effective_commits(
     others: BlockRows,
     selection: Selection,
 ) -> tuple[Commits, NDArray[np.int64]]:
-    """Return the commits that took effect, in that order, and their numbers in ``found``.
+    """Return the offset commits that took effect, and their indices in ``found``.
 
-    They are cut at their group's records: see `history.commits.number_stretches`.
-
-    They are cut at their group's records: see `history.commits.number_stretches`.
+    They are cut into stretches at the records of their group, see
+    `history.commits.number_stretches`.
     """
     at = _as_slice(found.row, len(log_columns.partition))
     outcome = effects.outcome[at]
@@ -285,7 +292,10 @@ def _effective_commits(
 
 
 def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
-    """Return commits cut at strands: no run mixes a wrong clock's times with others."""
+    """Cut the stretches of commits where the log's times leap.
+
+    A run of commits then never mixes the times of a wrong clock with correct ones.
+    """
     starts = {p: [one.offset for one in found] for p, found in tally.strands.items()}
     number = np.zeros(len(commits.pair), np.int64)
     for partition, offsets in starts.items():
@@ -299,7 +309,10 @@ def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
 
 
 def _as_slice(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Return ascending rows of so many; all of them as a slice, whose view costs nothing."""
+    """Return ascending row indices, or a slice if they are all ``count`` rows.
+
+    A slice gives a view without a copy.
+    """
     return slice(None) if len(rows) == count else rows
 
 
@@ -309,16 +322,10 @@ def _stretches(
     log_columns: LogColumns,
     others: BlockRows,
 ) -> NDArray[np.int64] | None:
-    """Return a number for each commit (pair and position), equal between two group records.
+    """Return the stretch number of each commit: equal between two consecutive records of its group.
 
-    Commits whose marker comes after these rows are among records that are not here: those of each
-    marker get a number of their own.
-
-    Commits whose marker comes after these rows are among records that are not here: those of each
-    marker get a number of their own.
-
-    Commits whose marker comes behind these rows stand among records that are not here: those of
-    each marker are by themselves.
+    Some commits count from a marker after these rows. They may be between group records that this
+    task has not read, so the commits of each such marker get a number of their own.
     """
     pair, partition, offset = commits
     if not len(pair):
@@ -341,7 +348,9 @@ def _stretches(
 def _marker_stretches(
     partition: NDArray[np.int64], offset: NDArray[np.int64], log_columns: LogColumns
 ) -> NDArray[np.int64] | None:
-    """Return a number above 0 for each position after its log partition's last row, else 0.
+    """Return a number above 0 for each commit that counts from beyond its log partition's last row.
+
+    Commits of one marker have the same number; all other commits have 0.
 
     Returns:
         int64[n]; None if there is no such position.
@@ -360,18 +369,18 @@ def _marker_stretches(
 
 @dataclass(frozen=True)
 class CommitsTable:
-    """Table ``commits``, an option: a row for each commit that took effect."""
+    """The optional table ``commits``, which has one row for each offset commit that took effect."""
 
     out: str
     run_id: str
 
     def writer(self) -> CommitsWriter:
-        """Return the writer of one task."""
+        """Return a writer for the file of the current Spark task."""
         return CommitsWriter(TableWriters(self.out, self.run_id, task_name()))
 
 
 class CommitsWriter:
-    """Writes batches of commits into the task's file, from columns to columns."""
+    """Writes batches of offset commits into one task's file of table ``commits``."""
 
     def __init__(self, writers: TableWriters) -> None:
         self._writers = writers
@@ -389,7 +398,7 @@ class CommitsWriter:
         self._writers.__exit__(kind, value, trace)
 
     def add(self, found: OffsetCommits, number: NDArray[np.int64], commits: Commits) -> None:
-        """Write commits that took effect; ``number`` are their numbers in ``found``."""
+        """Write offset commits that took effect; ``number`` are their indices in ``found``."""
         import pyarrow as pa
 
         if not len(number):
@@ -415,12 +424,12 @@ class CommitsWriter:
         self._writers.add_table("commits", table)
 
     def receipts(self) -> list[str]:
-        """Return the files that were written, as JSON."""
+        """Close the files and return their receipts as JSON texts."""
         return [json.dumps(asdict(r)) for r in self._writers.finish()]
 
 
 def _non_negative(numbers: NDArray[np.signedinteger[Any]]) -> Any:
-    """Return the numbers as an Arrow array in which negative ones are null."""
+    """Convert numbers to an Arrow array in which negative ones are null."""
     import pyarrow as pa
 
     return pa.array(numbers, mask=numbers < 0)

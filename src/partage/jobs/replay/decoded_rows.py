@@ -30,7 +30,7 @@ __all__ = [
 
 
 class DecodedKind(IntEnum):
-    """The kind of a row, which decides about the columns that it uses."""
+    """Kinds of the rows that the decode job returns; the kind decides which columns are used."""
 
     GROUP_RECORD = 0
     COMMIT_RUNS = 1
@@ -67,7 +67,7 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Return a batch with all columns; those that are not given are null."""
+    """Return an Arrow batch with all columns of the decode job; missing ones are null."""
     import pyarrow as pa
 
     arrays = [columns.get(name, pa.nulls(count, kind)) for name, kind in _types().items()]
@@ -75,7 +75,7 @@ def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 
 
 def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Return rows from dicts: damaged records and tallies."""
+    """Convert dicts to a batch of the decode job, for damaged records and tallies."""
     import pyarrow as pa
 
     columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
@@ -83,7 +83,10 @@ def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatch:
-    """Return group records: position, time and number in its block; the first one has the block."""
+    """Return the rows of group records: log position, time and index in their block.
+
+    The row of a block's first record also has the block with the decoded records.
+    """
     import pyarrow as pa
 
     rows = found.rows
@@ -100,7 +103,10 @@ def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatc
 
 
 def batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Return runs of commits, many in a row; ``pairs[pair]`` are group and topic."""
+    """Return runs of offset commits as rows of the decode job, many runs in a row.
+
+    ``pairs[pair]`` are the group and the topic of a run.
+    """
     import pyarrow as pa
 
     columns = pack_runs(made, pairs)
@@ -116,15 +122,15 @@ _NUMBER = np.dtype("<i8")
 
 
 def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
-    """Return columns of `OUT_COLUMNS` for runs of commits, many runs in a row.
+    """Pack runs of offset commits into the columns `OUT_COLUMNS`, many runs in a row.
 
-    A row has the runs of one group between two of its records, as far as one task has read them;
-    commits of one marker get a row of their own. ``value`` has their numbers, little-endian int64,
-    run after run; ``topic`` has the names of their topics, a JSON list.
+    A row has the runs of one group between two of its records, as far as one task has read them.
+    Commits that count from one transaction marker get a row of their own. ``value`` has the fields
+    of each run as little-endian int64, run after run; ``topic`` is a JSON list of their topics.
 
     Args:
-        made: the runs.
-        pairs: ``pairs[pair]`` are group and topic.
+        made: the runs of commits.
+        pairs: ``pairs[pair]`` are the group and the topic of a run.
     """
     import pyarrow as pa
 
@@ -156,7 +162,10 @@ def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
 
 
 def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return int64[n, _WIDTH]: 0 for what has no meaning, -1 for a missing gap."""
+    """Return the fields of each run as one row of integers (int64[n, _WIDTH]).
+
+    A field without a meaning is 0, a missing gap is -1.
+    """
     there = made.commits > 0
     columns: tuple[NDArray[Any], ...] = (
         topic, made.partition, made.log_partition, made.log_offset, made.minute_ms,
@@ -171,7 +180,7 @@ def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class _NameCodes:
-    """Codes of names, in order of appearance."""
+    """Integer codes for distinct names, numbered in order of appearance."""
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}
@@ -185,10 +194,12 @@ class _NameCodes:
 
 
 def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
-    """Return all runs of some rows, and the number of runs in each; ``stretch`` is 0 everywhere.
+    """Unpack the runs of offset commits from rows that `pack_runs` made.
+
+    Return all runs, with ``stretch`` 0, and the number of runs in each row.
 
     Args:
-        rows: as `pack_runs` made them.
+        rows: rows of kind `DecodedKind.COMMIT_RUNS`.
     """
     sizes = np.array([len(cell) for cell in rows.column("value").to_pylist()], np.int64)
     many = sizes // (_WIDTH * _NUMBER.itemsize)
@@ -203,7 +214,7 @@ def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
 def _topics(
     cells: pa.Array, many: NDArray[np.int64], local: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return distinct topic names, and the index of each run's topic."""
+    """Return the distinct topic names of all rows, and the index of each run's topic."""
     coded: Any = cells.dictionary_encode()
     codes = _NameCodes()
     lists = [[codes.code(t) for t in json.loads(text)] for text in coded.dictionary.to_pylist()]

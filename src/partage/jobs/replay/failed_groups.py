@@ -30,7 +30,7 @@ _LONGEST_TRACEBACK = 8_000
 
 @dataclass(frozen=True, slots=True)
 class GroupFailure:
-    """An exception while one group was rebuilt or replayed."""
+    """An unexpected exception in the rebuild or replay of one group, with its traceback."""
 
     group: str
     why: str
@@ -38,13 +38,13 @@ class GroupFailure:
 
     @classmethod
     def of(cls, group: str, error: Exception) -> GroupFailure:
-        """Return the failure for an exception; call it where the exception is caught."""
+        """Return the failure that describes a caught exception; call it in the ``except`` block."""
         lines = "".join(traceback.format_exception(error))
         why = f"{type(error).__name__}: {error}"
         return cls(group, why[:_LONGEST_WHY], lines[-_LONGEST_TRACEBACK:])
 
     def cells(self) -> dict[str, str]:
-        """Return the cells of table ``groups`` that describe the failure."""
+        """Return the columns of table ``groups`` that describe the failure."""
         return {"status": FAILED, "why": self.why, "traceback": self.traceback}
 
 
@@ -55,7 +55,7 @@ def mark_failed(out: Path, done: JobResults) -> None:
 
     Args:
         out: the output folder.
-        done: the run's jobs; its receipts, groups and lives are brought up to date.
+        done: results of the run's jobs; its receipts, groups and simulation totals are updated.
     """
     failed = done.failed
     if not failed:
@@ -77,7 +77,7 @@ def _mark_totals(text: str, failed: Mapping[str, GroupFailure]) -> str:
 
 
 def _rewrite(path: Path, failed: Mapping[str, GroupFailure]) -> int:
-    """Rewrite a file of table ``groups``; return its size in bytes."""
+    """Rewrite a file of table ``groups`` with the failures; return its size in bytes."""
     import pyarrow as pa
     from pyarrow import parquet
 

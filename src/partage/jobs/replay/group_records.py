@@ -53,14 +53,16 @@ _Named = tuple[int, str] | WireFormatError
 
 
 class BlockRows(NamedTuple):
-    """Records of groups for the histories job, block after block.
+    """Group records of one task for the histories job, block after block.
+
+    A block has the decoded records of one group and log partition.
 
     Attributes:
-        rows: int64[n]: rows of the log_columns columns.
-        groups: the group of each.
-        numbers: int64[n]: the number of each in its block; 0 begins a block.
-        blocks: the block at its first record, else None.
-        bad: rows of damaged records.
+        rows: index of each record in the log columns (int64[n]).
+        groups: the group of each record.
+        numbers: index of each record in its block; 0 begins a block (int64[n]).
+        blocks: the packed block at its first record, else None.
+        bad: result rows of damaged records.
     """
 
     rows: _Longs
@@ -73,7 +75,10 @@ class BlockRows(NamedTuple):
 def group_records(
     log_columns: LogColumns, found: OffsetCommits, tally: Tally, selection: Selection
 ) -> BlockRows:
-    """Decode the rows that are no commits; count them, and damaged commits, in ``tally``."""
+    """Decode all records other than offset commits, and pack them into blocks.
+
+    The tally counts them, and damaged commits as well.
+    """
     decoder = _Decoder(log_columns, tally)
     damaged = dict(found.errors)
     rows, groups, numbers, blocks = [], [], [], []
@@ -100,7 +105,7 @@ def group_records(
 
 
 def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str, Any]:
-    """Return the row of a damaged record: the part of it that is damaged, and the reason."""
+    """Return the result row of a damaged record, with the damaged part and the reason."""
     return {
         "kind": DecodedKind.BAD_RECORD, "group": group, "part": part, "text": why,
         "log_partition": raw.partition, "log_offset": raw.offset,
@@ -109,7 +114,7 @@ def bad_row(raw: RawRecord, part: str, why: str, group: str | None) -> dict[str,
 
 
 class _Decoder:
-    """Decodes and counts group records; each distinct key is decoded once."""
+    """Decodes and counts the group records of one task; each distinct key is decoded once."""
 
     def __init__(self, log_columns: LogColumns, tally: Tally) -> None:
         self._columns, self._tally = log_columns, tally
@@ -117,7 +122,7 @@ class _Decoder:
         self._by_column = False
 
     def named(self, row: int) -> _Named:
-        """Return record type and group of a row's key, or the error of a damaged key."""
+        """Return the record type and the group in a row's key, or the error of a damaged key."""
         key = self._columns.key[row]
         known = self._known.get(key)
         if known is None:
@@ -136,9 +141,11 @@ class _Decoder:
     def cut(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> Iterator[tuple[str, _Longs]]:
-        """Yield group and rows of each block; add rows with damaged keys to ``damaged``.
+        """Yield the group and the row indices of each block.
 
-        A block has rows of one group and log partition, in log order.
+        Rows with damaged keys are added to ``damaged``.
+
+        A block has records of one group and log partition, in log order.
         """
         by_group: dict[str, list[int]] = {}
         classic = 0
@@ -162,7 +169,10 @@ class _Decoder:
     def decode(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> tuple[list[ClassicColumns], dict[int, DecodedRecord]]:
-        """Return classic records by the column, and all others; add errors to ``damaged``."""
+        """Decode the records of a block and add errors to ``damaged``.
+
+        Return classic group records as columns, and all other records by row.
+        """
         columns: list[ClassicColumns] = []
         others = rows.tolist()
         if self._by_column:
@@ -206,12 +216,12 @@ _ARRAYS = (
 def pack_block(
     rows: _Longs, columns: Sequence[ClassicColumns], others: Mapping[int, DecodedRecord]
 ) -> bytes:
-    """Return a block as bytes.
+    """Pack the decoded records of a block into bytes.
 
     Args:
-        rows: int64[n], ascending: the row of each record of the block, whose index here is the
-            record's number in the block.
-        columns: classic records by row; those of other rows are left out.
+        rows: row of each record of the block, ascending (int64[n]); its index here is the record's
+            index in the block.
+        columns: decoded classic group records; those of other rows are left out.
         others: row -> record that the schema engine decoded.
     """
     # Plain values for a worker of the same job: marshal keeps tuples and bytes, and is quickest.
@@ -224,16 +234,19 @@ def pack_block(
 
 
 class BlockReader:
-    """Makes the group records of rows, in the order in which blocks were cut."""
+    """Makes group records from the rows of the decode job; it unpacks blocks when needed.
+
+    The rows must be in the order in which the blocks were cut.
+    """
 
     def __init__(self) -> None:
         self._states = ClassicStates()
         self._block: _Block | None = None
 
     def records(self, rows: pa.RecordBatch) -> list[Callable[[], GroupRecord]]:
-        """Return a function for each row of `Kind.GROUP_RECORD` that makes its record.
+        """Return, for each row of `DecodedKind.GROUP_RECORD`, a function that makes its record.
 
-        Call them in order; some may be left out. A block may go on in the next batch.
+        Call the functions in order; some may be left out. A block may continue in the next batch.
         """
         names = ("value", "record", "group", "log_partition", "log_offset", "timestamp_ms")
         made: list[Callable[[], GroupRecord]] = []
@@ -250,11 +263,11 @@ class BlockReader:
 
 
 class _Block:
-    """A block, unpacked when its first record is requested.
+    """A block of decoded group records, which is unpacked when its first record is requested.
 
     Args:
-        raw: as `pack_block` returned it.
-        states: makes states of classic groups, and keeps what it has made for later blocks.
+        raw: the bytes that `pack_block` returned.
+        states: maker of classic groups' states, which caches parts of states for later blocks.
     """
 
     def __init__(self, raw: bytes, states: ClassicStates) -> None:
@@ -271,7 +284,7 @@ class _Block:
             yield from states.of(_unpack(raw))
 
     def record(self, number: int, group: str, place: LogPosition, time_ms: int) -> GroupRecord:
-        """Return a record; its number must not be lower than that of an earlier call."""
+        """Return the record at an index of the block; call it with ascending indices."""
         if self._raw is not None:
             self._next = next(self._classic, None)
         while self._next is not None and self._next[0] < number:
@@ -284,14 +297,14 @@ class _Block:
 
 
 class _Regions(NamedTuple):
-    """Parts of the records' bytes that columns point into, and where they are moved to.
+    """Byte regions of the records that decoded columns point into, and their packed positions.
 
         bytes of the records    ....[member a]......[member b][leader]....
         after the move          [member a][member b][leader]
 
     Attributes:
-        start, end: int64[r], ascending: bytes of the records.
-        moved: int64[r]: first byte of each region once all of them are one after the other.
+        start, end: first byte of each region and the byte after it, ascending (int64[r]).
+        moved: first byte of each region after all regions are packed without gaps (int64[r]).
     """
 
     start: _Longs
@@ -300,11 +313,11 @@ class _Regions(NamedTuple):
 
     @classmethod
     def of(cls, members: _Longs, others: Sequence[_Longs]) -> _Regions:
-        """Return the distinct members' bytes, and strings that are outside of them.
+        """Return the regions of all distinct members, and of strings outside of them.
 
         Args:
-            members: int64[m, 2]: first byte and size of each distinct member.
-            others: the same of strings and payloads.
+            members: first byte and size of each distinct member (int64[m, 2]).
+            others: first byte and size of strings and payloads.
         """
         start, end = _sorted(members)
         places = np.concatenate(others)
@@ -319,27 +332,33 @@ class _Regions(NamedTuple):
         return cls(start, end, np.cumsum(end - start) - (end - start))
 
     def move(self, at: _Longs) -> _Longs:
-        """Return the new positions of bytes; the result means nothing for bytes in no region."""
+        """Return the packed positions of bytes.
+
+        For a byte outside of all regions the result is arbitrary.
+        """
         if not len(self.start):
             return np.zeros_like(at)
         region = np.maximum(np.searchsorted(self.start, at, "right") - 1, 0)
         return self.moved[region] + at - self.start[region]
 
     def cut(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return the bytes of all regions."""
+        """Return the bytes of all regions, packed without gaps."""
         pairs = zip(self.start.tolist(), self.end.tolist(), strict=True)
         return np.concatenate([data[:0], *(data[at:end] for at, end in pairs)])
 
 
 def _sorted(places: _Longs) -> tuple[_Longs, _Longs]:
-    """Return first bytes and ends of the places that are not empty, ascending."""
+    """Return the first bytes and the ends of the non-empty regions, ascending.
+
+    A place is (first byte, size).
+    """
     places = places[places[:, 1] > 0]
     places = places[np.argsort(places[:, 0], kind="stable")]
     return places[:, 0], places.sum(axis=1)
 
 
 def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
-    """Return the columns of the records at these rows as bytes."""
+    """Pack the columns of the classic group records at some rows into bytes."""
     number = np.minimum(np.searchsorted(rows, found.column("row")), len(rows) - 1)
     chosen = rows[number] == found.column("row")
     records = found.records[chosen]
@@ -367,7 +386,7 @@ def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
 
 
 def _unpack(raw: bytes) -> ClassicColumns:
-    """Return packed columns; each record's row is its number in the block."""
+    """Unpack the columns that `_pack` made; each record's row is its index in the block."""
     records, listed, members, whole, texts, *rest, data = (
         np.frombuffer(part, dtype).reshape((-1, width) if width else -1)
         for part, (dtype, width) in zip(_split(raw), _ARRAYS, strict=True)
@@ -384,12 +403,12 @@ def _unpack(raw: bytes) -> ClassicColumns:
 
 
 def _join(parts: Sequence[bytes]) -> bytes:
-    """Return byte strings one after the other, each behind its length."""
+    """Concatenate byte strings, each preceded by its length (8 bytes, little-endian)."""
     return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "little"), part))
 
 
 def _split(raw: bytes) -> Iterator[bytes]:
-    """Yield the byte strings that were joined."""
+    """Yield the byte strings that `_join` concatenated."""
     at = 0
     while at < len(raw):
         end = at + 8 + int.from_bytes(raw[at : at + 8], "little")

@@ -73,12 +73,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GroupInput:
-    """Some rows of one group, in log order.
+    """Decoded rows of one group in log order, as a part of one Spark batch.
 
     Attributes:
-        group: its name.
-        runs: its runs; the ``stretch`` of each says how many of ``records`` stand before it.
-        records: to be taken before the next rows are looked at.
+        group: the group id.
+        runs: runs of offset commits; ``stretch`` is the number of ``records`` before each run.
+        records: iterator of the group records; it must be consumed before the next `GroupInput` is
+            read.
     """
 
     group: str
@@ -89,7 +90,10 @@ class GroupInput:
 def read_group_inputs(
     batches: Iterable[pa.RecordBatch], clocks: Clocks | None = None
 ) -> Iterator[GroupInput]:
-    """Yield each group's rows with corrected times, in pieces where a batch ends within a group."""
+    """Yield the decoded rows of each group, with wrong times corrected.
+
+    A group that spans several batches comes in pieces.
+    """
     reader = BlockReader()
     for batch in batches:
         if batch.num_rows:
@@ -100,7 +104,7 @@ def read_group_inputs(
 
 
 def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
-    """Return group records with wrong times replaced."""
+    """Return the rows of group records with the times of wrong clocks replaced."""
     import pyarrow as pa
 
     at = rows.schema.get_field_index("timestamp_ms")
@@ -114,7 +118,10 @@ def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
 
 
 def _correct_runs(runs: RunColumns, clocks: Clocks) -> None:
-    """Replace wrong times of runs; all commits of such a run get one time."""
+    """Replace, in place, the times of commit runs from wrong clocks.
+
+    All commits of such a run get one time.
+    """
     first, last, minute, gap = (
         runs.table[RUN.index(name)] for name in ("first_ms", "last_ms", "minute_ms", "gap")
     )
@@ -169,7 +176,10 @@ _Pending = tuple[_Key, dict[str, Any], frozenset[tuple[str, int]]]
 
 
 def event_row(event: Event, position: int) -> dict[str, Any]:
-    """Return a row of table ``events``; ``position`` is its order within its record."""
+    """Return a membership event as a row of table ``events``.
+
+    ``position`` is its index among the events of the same record.
+    """
     return {
         "incarnation": event.incarnation, "generation": event.generation,
         "log_partition": event.position.partition, "log_offset": event.position.offset,
@@ -180,7 +190,7 @@ def event_row(event: Event, position: int) -> dict[str, Any]:
 
 
 def interval_row(interval: Interval) -> dict[str, Any]:
-    """Return a row of table ``ownership``."""
+    """Return an ownership interval of a partition as a row of table ``ownership``."""
     names = (
         "incarnation", "topic_id", "topic", "partition", "member", "instance", "role", "from_ms",
         "to_ms", "from_generation", "to_generation",
@@ -189,16 +199,18 @@ def interval_row(interval: Interval) -> dict[str, Any]:
 
 
 def pause_row(pause: Pause) -> dict[str, Any]:
-    """Return a row of table ``pauses``."""
+    """Return a consumption pause of a partition as a row of table ``pauses``."""
     return {**pause._asdict(), "pause_ms": pause.pause_ms}
 
 
 def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
-    """Return a row of table ``rebalances``; its cluster, verdict and duration are added later.
+    """Return a rebalance as a row of table ``rebalances``.
+
+    Its storm, the agreement with its strategy and its duration are added later.
 
     Args:
-        generation: the rebalance.
-        reason: why policies are not simulated on it; None if they are.
+        generation: the group generation that the rebalance created.
+        reason: why policies are not simulated on this rebalance; None if they are.
     """
     state = generation.first
     change = compare_states(generation.previous.last if generation.previous else None, state)
@@ -229,7 +241,7 @@ def rebalance_row(generation: Generation, reason: str | None) -> dict[str, Any]:
 
 
 def member_row(member: MemberState, state: ClassicState) -> dict[str, Any]:
-    """Return a row of table ``members``."""
+    """Return a group member as a row of table ``members``."""
     client = identify_client(member)
     sent = member.subscription
     return {
@@ -254,9 +266,10 @@ def _pairs(pairs: Pairs) -> list[dict[str, Any]]:
 
 
 class RebalanceRows:
-    """Complete rows of table ``rebalances`` by storm and duration, in the order of the log.
+    """Completes rows of table ``rebalances`` with storm and duration, in log order.
 
-    The duration follows from commits around the rebalance, some of which come later in the log.
+    A storm is a series of rebalances in quick succession. The duration follows from offset commits
+    around the rebalance, some of which come later in the log.
     """
 
     def __init__(self) -> None:
@@ -265,7 +278,7 @@ class RebalanceRows:
         self._pauses: dict[_Key, list[Pause]] = {}
 
     def row(self, generation: Generation, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Add a rebalance's row; yield the rows that are complete."""
+        """Add the row of a rebalance; yield the rows that are now complete."""
         key = (generation.incarnation, generation.number)
         window = max((m.session_timeout_ms for m in generation.first.members), default=0)
         counts = row["cause_kind"] not in ("follow-up", "migration")
@@ -276,7 +289,7 @@ class RebalanceRows:
             yield self._complete()
 
     def pause(self, pause: Pause) -> None:
-        """Add a pause of a rebalance whose row may come later."""
+        """Add a consumption pause that a rebalance caused; the rebalance's row may come later."""
         self._pauses.setdefault((pause.incarnation, pause.generation), []).append(pause)
         if len(self._pauses) > 2 * _MOST_PENDING:
             del self._pauses[next(iter(self._pauses))]
@@ -299,27 +312,30 @@ class RebalanceRows:
 
 
 class Listener(Protocol):
-    """Receives a group's rebalances and pauses, to simulate them later."""
+    """Interface of an object that receives a group's rebalances and consumption pauses.
+
+    It stores them for the simulation.
+    """
 
     def generation(self, found: Generation) -> None:
-        """Take a rebalance, in log order."""
+        """Receive the next rebalance, in log order."""
 
     def pause(self, found: Pause) -> None:
-        """Take a pause, some time after its rebalance."""
+        """Receive a consumption pause; it comes some time after its rebalance."""
 
 
 class GroupRows:
-    """Turns one group's records and runs of commits into rows of tables.
+    """Converts one group's records and commit runs to rows of the output tables.
 
     Call `feed` with rows of the decode job in log order, then `finish`. In rows of ``rebalances``
     the columns about agreement stay empty: `jobs.replay.simulations` fills them in.
 
     Args:
-        name: of the group.
-        clusters: the metadata over time.
-        writers: of the tables.
-        around: facts beside the records.
-        listener: receives rebalances and pauses, to simulate them.
+        name: the group id.
+        clusters: the cluster metadata over time.
+        writers: receives the rows of all tables.
+        around: facts from files next to the records.
+        listener: receives rebalances and pauses for the simulation.
     """
 
     def __init__(
@@ -346,19 +362,19 @@ class GroupRows:
 
     @property
     def rates(self) -> dict[tuple[str, int], float]:
-        """Records per second by (topic, partition), from the commits so far."""
+        """Records per second of each (topic, partition), measured from the commits so far."""
         rates = {key: one.per_second for key, one in self._traffic.items()}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
     def feed(self, some: GroupInput) -> None:
-        """Add rows in log order: group records, and runs of commits between them."""
+        """Process the next rows of the group: its records, and the commit runs between them."""
         if len(some.runs):
             self._commits(some.runs, some.records)
         for record in some.records:
             self.record(record)
 
     def finish(self) -> dict[str, Any]:
-        """Write the rows that are still open; return the group's totals."""
+        """Write the rows that are still open; return the group's totals for the summary."""
         self._all(self._history.finish())
         for interval in self._ownership.finish():
             self._write("ownership", interval_row(interval))
@@ -370,7 +386,7 @@ class GroupRows:
         return summary
 
     def totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the group's row of table ``groups`` and its entry in the summary, as of now."""
+        """Return the group's row of table ``groups`` and its summary entry, as counted so far."""
         self._totals.missing(self._history.missing_before, self._history.missing_within)
         self._totals.incarnations = self._history.incarnation
         return {"group": self.name, **self._totals.row()}, self._totals.summary()
@@ -379,7 +395,7 @@ class GroupRows:
         self._writers.add(table, {"group": self.name, **row})
 
     def _commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Add runs, and the records between them."""
+        """Process commit runs together with the group records between them, in log order."""
         self._totals.commit_place(LogPosition(*runs.positions[:, 0].tolist()))
         ends, before = self._ends(runs), 0
         stretches, minutes = self._folding.feed(runs)
@@ -398,7 +414,7 @@ class GroupRows:
 
     @staticmethod
     def _ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return the last positions of each stretch, one a log partition."""
+        """Return, for each stretch, the last log position in each log partition."""
         stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
         out: dict[int, list[LogPosition]] = {}
@@ -415,7 +431,7 @@ class GroupRows:
             self._writers.add_columns("commit_rates", columns, len(minutes))
 
     def record(self, record: GroupRecord) -> None:
-        """Add a group record."""
+        """Process the next group record of the log."""
         self._totals.record(record.kind, record.position, record.timestamp_ms)
         self._all(self._history.feed(record))
 
@@ -442,7 +458,10 @@ class GroupRows:
             self._generation(found)
 
     def _believed(self, found: Pause) -> Pause:
-        """Return a pause without a wrong clock's times, which would make it last for years."""
+        """Return a pause with its end times removed if they are from a wrong clock.
+
+        Such a time would make the pause last for years.
+        """
         if self._span is None:
             return found
         first, last = self._span
@@ -453,7 +472,7 @@ class GroupRows:
         return found._replace(last_ms=before, first_ms=after)
 
     def _events(self, events: Iterable[Event]) -> None:
-        """Write rows of table ``events``, numbered within their record."""
+        """Write rows of table ``events``; events of one record are numbered from 0."""
         for event in events:
             place, position = self._positions
             position = position + 1 if event.position == place else 0
@@ -475,7 +494,10 @@ class GroupRows:
 
 
 def commit_columns(minutes: MinuteColumns, group: str) -> dict[str, pa.Array]:
-    """Return the columns of table ``commit_rates`` for whole minutes, without the run id."""
+    """Return complete minutes of commits as Arrow columns of table ``commit_rates``.
+
+    The column with the run id is not included.
+    """
     import pyarrow as pa
 
     series = minutes.column("series")

@@ -53,7 +53,10 @@ def histories_job(
     around: LogContext | None = None,
     many: bool = False,
 ) -> DataFrame:
-    """Return receipts of files, and for each group its totals and where its history is."""
+    """Rebuild the history of every group in Spark and write its tables; return the lazy data frame.
+
+    Its rows are receipts of files, totals of groups, and where the rebalances were spilled.
+    """
     groups = decoded.where(
         f"kind in ({int(DecodedKind.GROUP_RECORD)}, {int(DecodedKind.COMMIT_RUNS)})"
     )
@@ -63,7 +66,7 @@ def histories_job(
 
 
 def bad_records_job(decoded: DataFrame, *, out: str, run_id: str, tasks: int) -> DataFrame:
-    """Return receipts of table ``bad_records``; nothing is computed yet."""
+    """Write table ``bad_records`` in Spark; return the lazy data frame of file receipts."""
     bad = decoded.where(f"kind = {int(DecodedKind.BAD_RECORD)}")
     ordered = bad.repartition(tasks, "log_partition").sortWithinPartitions(
         "log_partition", "log_offset"
@@ -81,7 +84,7 @@ def _task(
     out: str,
     run_id: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Rebuild, in a worker, the histories of groups whose rows come in order."""
+    """Rebuild, in a Spark worker, the histories of the groups whose sorted rows it gets."""
     if many:
         load_kernels()
     clusters = clusters_of(states.value)
@@ -105,7 +108,7 @@ def _task(
 
 
 class _Group:
-    """One group's tables except ``rebalances``, whose rows go on to the third job."""
+    """Writes the tables of one group, and spills its rebalances for the simulation job."""
 
     def __init__(
         self,
@@ -124,7 +127,9 @@ class _Group:
         self.rows = GroupRows(name, clusters, self, around, self._collector)
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Take a row of a table; those of rebalances wait for the strategies' verdicts.
+        """Write a row of a table; a row of ``rebalances`` goes to the spill file instead.
+
+        The simulation job completes it with the verdicts of strategies.
 
         The row of table ``groups`` waits until nothing of the group can fail any more.
         """
@@ -136,7 +141,7 @@ class _Group:
             self._writers.add(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write whole minutes of commits that overlap the selected times."""
+        """Write minutes of table ``commit_rates`` that overlap the selected times."""
         import pyarrow as pa
 
         if self._selection.from_ms is not None:
@@ -147,7 +152,7 @@ class _Group:
         self._writers.add_columns(table, columns, count)
 
     def _wanted(self, table: str, row: Mapping[str, Any]) -> bool:
-        """Return whether a row is within the selected times."""
+        """Return whether a row of a table is within the selected times."""
         key = (row.get("incarnation", 0), row.get("generation", 0))
         if table == "events":
             self._times.setdefault(key, row["time_ms"])
@@ -159,7 +164,7 @@ class _Group:
         return time_ms is None or self._selection.started(time_ms)
 
     def feed(self, found: GroupInput) -> None:
-        """Add rows of the group; after a failure they are ignored."""
+        """Process the next rows of the group; after a failure of the group they are ignored."""
         if self._failure is None:
             try:
                 self.rows.feed(found)
@@ -169,7 +174,12 @@ class _Group:
                 self._failure = GroupFailure.of(self.rows.name, e)
 
     def finish(self) -> list[tuple[str, str]]:
-        """Write the row of table ``groups``; return the totals, and where the history is."""
+        """Write the row of table ``groups``.
+
+        Return the group's totals and the place of its history.
+
+        Each is a pair of a kind and a JSON text.
+        """
         lines: list[tuple[str, str]] = []
         if self._failure is None:
             try:
@@ -216,7 +226,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Return a task's result: what each line is, and its text."""
+    """Convert a task's results, pairs of a kind and a JSON text, to an Arrow batch."""
     import pyarrow as pa
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
@@ -224,7 +234,7 @@ def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
 
 
 def clusters_of(states: tuple[str, ...]) -> ClusterHistory:
-    """Return the metadata over time, parsed once a worker process."""
+    """Return the cluster metadata over time; each worker process parses it once."""
     return _made_once(states)
 
 

@@ -38,7 +38,10 @@ ShownPartition = tuple[str, int, int]
 
 
 def inferred_states(decoded: DataFrame, tally: Tally) -> tuple[Mapping[str, Any], ...]:
-    """Return one assumed state, older than the first record."""
+    """Infer cluster metadata from assignments and offset commits, for a capture without metadata.
+
+    Return one state that is older than the first record.
+    """
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
     records = decoded.where(f"kind = {int(DecodedKind.GROUP_RECORD)}")
     found = records.mapInArrow(_highest_task, "topic string, highest int")
@@ -55,9 +58,9 @@ def inferred_states(decoded: DataFrame, tally: Tally) -> tuple[Mapping[str, Any]
 def with_earlier_states(
     decoded: DataFrame, tally: Tally, states: tuple[Mapping[str, Any], ...]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Return recorded states, with assumed ones before them where the log begins earlier.
+    """Return the recorded metadata, preceded by inferred states if the log begins earlier.
 
-    A state that the recorder itself dated back (`assumed`) is replaced by what the log shows.
+    `partage capture` may date its first state back (``assumed``); inferred states replace it.
     """
     ordered = sorted(states, key=lambda state: state["ts_ms"])
     dated_back = bool(ordered[0].get("assumed"))
@@ -91,17 +94,17 @@ def states_before(
     committed: Mapping[str, int],
     names: Mapping[str, str],
 ) -> list[Mapping[str, Any]]:
-    """Return assumed states from ``first_ms`` on, up to the first recorded state.
+    """Infer the metadata states from ``first_ms`` to the first recorded state.
 
-    A topic to which members subscribed without a partition of it in any record did not exist.
-    One that no record mentions is as recorded later.
+    A topic did not exist yet if members subscribed to it and no record has a partition of it. A
+    topic that no record mentions is as in the first recorded state.
 
     Args:
-        seen: what records of groups show.
+        seen: partitions that group records show, see `ShownPartition`.
         first_ms: the time of the first state.
         recorded: the first recorded state.
         committed: topic -> the highest partition of its offset commits, at any time.
-        names: topic id -> name, as commits tell.
+        names: topic id -> name, from offset commits.
     """
     ids = {t["id"]: name for name, t in recorded["topics"].items() if t.get("id")}
     by_id = {**names, **ids}
@@ -138,7 +141,10 @@ def _count_of(topic: Mapping[str, Any]) -> int:
 def _assumed(
     recorded: Mapping[str, Any], counts: Mapping[str, int], ts_ms: int, names: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return a state with these partition counts, and replicas and racks as recorded later."""
+    """Return a metadata state with these partition counts.
+
+    Replicas and racks are those of the recorded state.
+    """
     ids = {name: topic_id for topic_id, name in sorted(names.items())}
     plain = state_of({name: n for name, n in counts.items() if n > 0}, ts_ms, ids)
     topics = {}
@@ -155,7 +161,9 @@ def _assumed(
 def state_of(
     counts: Mapping[str, int], ts_ms: int, ids: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """Return a line of ``cluster.jsonl`` with partition counts, and ids where commits show them.
+    """Return a metadata state, in the form of a line of ``cluster.jsonl``, from partition counts.
+
+    Topic ids are set if they are given.
 
     >>> state_of({"t": 2}, 5)["topics"]["t"]["partitions"][1]
     {'p': 1, 'leader': -1, 'replicas': []}
@@ -171,7 +179,7 @@ def state_of(
 
 
 def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield, in a worker, topics with the highest partition assigned."""
+    """Yield, in a Spark worker, each topic's highest assigned partition."""
     import pyarrow as pa
 
     highest: dict[str, int] = {}
@@ -183,7 +191,10 @@ def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _seen_task(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield, in a worker, the partitions that records before a time show, with the first time."""
+    """Yield, in a Spark worker, the partitions that group records before a time show.
+
+    Each comes with the time of its first record.
+    """
     import pyarrow as pa
 
     first: dict[tuple[str, int], int] = {}
@@ -197,7 +208,7 @@ def _seen_task(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 
 def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
-    """Yield the group records of rows in the order of the decode job."""
+    """Yield the group records of batches of the decode job, in their order."""
     reader = BlockReader()
     for batch in batches:
         for make in reader.records(batch):
@@ -205,7 +216,10 @@ def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
 
 
 def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield topics with the highest partition assigned or claimed; see `ShownPartition` below 0."""
+    """Yield each topic of a group record with the highest partition assigned or claimed.
+
+    Negative numbers mean a topic without a partition, see `ShownPartition`.
+    """
     if record.type in _SUBSCRIBES:
         names = (record.value or {}).get("subscribedTopicNames") or ()
         yield from ((name, _SUBSCRIBED) for name in names)
@@ -228,9 +242,10 @@ def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield topics and the highest partition assigned.
+    """Yield each topic in a record's assignments, with the highest partition assigned.
 
-    Topics are by name in a classic group's record, by id in targets of consumer and share groups.
+    Classic groups' records name the topic; target assignments of consumer and share groups have its
+    id.
     """
     if record.type in _TARGETS:
         for row in (record.value or {}).get("topicPartitions", ()):
@@ -243,7 +258,7 @@ def assigned_counts(record: GroupRecord) -> Iterator[tuple[str, int]]:
 
 
 def _members(record: GroupRecord) -> tuple[MemberState, ...]:
-    """Return the members of a classic group's record."""
+    """Return the members in a classic group's record; none for a tombstone."""
     if record.state is not None:
         return record.state.members
     return () if record.value is None else parse_classic_state(record.value).members

@@ -53,7 +53,7 @@ _BUFFER_ROWS = 20_000
 
 
 def task_name() -> str:
-    """Return a name for files of the current Spark task; "0" outside of Spark."""
+    """Return a file name part that is unique to the current Spark task; "0" outside of Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -62,7 +62,10 @@ def task_name() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A file that a worker wrote: ``path`` is relative to the output folder."""
+    """A file that a worker wrote, with its table and size.
+
+    ``path`` is relative to the output folder.
+    """
 
     table: str
     path: str
@@ -71,23 +74,23 @@ class Receipt:
 
 
 class RowWriter(Protocol):
-    """Takes rows of tables; columns that are not given are null."""
+    """Interface of an object that writes rows of tables; columns that are not given are null."""
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write a row, without its run id."""
+        """Write one row; the column with the run id is filled in."""
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write so many rows from Arrow arrays, without their run id."""
+        """Write ``count`` rows from Arrow arrays; the column with the run id is filled in."""
 
 
 class TableWriters:
-    """Writes rows into Parquet files, one a table, opened with the first row.
+    """Writes rows into Parquet files, one file per table, which is opened with the first row.
 
     Args:
         out: the output folder.
-        run_id: of the run; the column of that name is filled in here.
-        task: a name for the files' author, e.g. the Spark partition.
-        observers: table -> function that is called with rows of the table when they are written.
+        run_id: the id of the run; it fills the column of that name.
+        task: file name part that is unique to the writing task, e.g. the Spark partition.
+        observers: table -> function that is called with the table's rows when they are written.
     """
 
     def __init__(
@@ -118,18 +121,18 @@ class TableWriters:
             writer.close()
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write a row, without its run id; columns that are not given are null."""
+        """Write one row; the run id is filled in, and columns that are not given are null."""
         rows = self._rows.setdefault(table, [])
         rows.append(row)
         if len(rows) >= _BUFFER_ROWS:
             self._flush(table)
 
     def add_table(self, table: str, rows: pa.Table) -> None:
-        """Write many rows of the table's own schema, run id included."""
+        """Write an Arrow table that has the output table's schema, run id included."""
         self._write(table, rows)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write so many rows from Arrow arrays, without their run id."""
+        """Write ``count`` rows from Arrow arrays; the column with the run id is filled in."""
         import pyarrow as pa
 
         wanted, given = schema(table), {"run_id": pa.repeat(pa.scalar(self.run_id), count)}
@@ -141,7 +144,7 @@ class TableWriters:
             self._flush_tables(table)
 
     def finish(self) -> list[Receipt]:
-        """Close the files and return their receipts."""
+        """Write buffered rows, close the files and return their receipts."""
         for table in list(self._rows):
             self._flush(table)
         for table in list(self._tables):
@@ -163,7 +166,7 @@ class TableWriters:
             self._write(table, _table(table, rows, self.run_id))
 
     def _flush_tables(self, table: str) -> None:
-        """Write small tables as one row group."""
+        """Write the buffered Arrow tables of one output table as one row group."""
         import pyarrow as pa
 
         self._write(table, pa.concat_tables(self._tables.pop(table)).combine_chunks())
@@ -199,7 +202,10 @@ def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Tab
 def publish(
     out: Path, run_id: str, receipts: Iterable[Receipt], summary: Mapping[str, Any]
 ) -> None:
-    """Make a run visible: add empty tables, remove files without a receipt, write the manifest."""
+    """Make a run visible to readers by writing its manifest.
+
+    Before that, add empty files for tables without rows, and remove files without a receipt.
+    """
     files = list(receipts)
     with TableWriters(str(out), run_id, "driver") as writers:
         for table in TABLES:
@@ -241,7 +247,7 @@ def _write_atomically(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def discard(out: Path, run_id: str) -> None:
-    """Remove the tables of a run that will not be published."""
+    """Remove all table files of a run that will not be published."""
     for table in TABLES:
         shutil.rmtree(out / "tables" / table / run_id, ignore_errors=True)
 
@@ -251,7 +257,7 @@ _FOLDER = "running"
 
 @contextmanager
 def run_lock(out: Path, run_id: str) -> Iterator[None]:
-    """Hold the lock of a run while it works."""
+    """Hold the lock file of a run while the block runs, so that others see that it is alive."""
     path = out / _FOLDER / f"{run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
@@ -267,7 +273,7 @@ def run_lock(out: Path, run_id: str) -> Iterator[None]:
 
 
 def remove_dead_locks(out: Path) -> list[str]:
-    """Remove the locks of dead processes; return their run ids, published or not."""
+    """Remove the lock files of runs whose process is dead; return the run ids."""
     gone = []
     for path in sorted((out / _FOLDER).glob("*.json")):
         if _is_dead(path):
@@ -277,12 +283,12 @@ def remove_dead_locks(out: Path) -> list[str]:
 
 
 def is_published(out: Path, run_id: str) -> bool:
-    """Return whether a run has a manifest, so that readers may use its tables."""
+    """Return whether a run is complete: it has a manifest, so that readers may use its tables."""
     return (out / "runs" / run_id / "manifest.json").is_file()
 
 
 def _is_dead(path: Path) -> bool:
-    """Return whether the run of a lock file is surely dead."""
+    """Return whether the process that wrote a lock file certainly no longer runs."""
     try:
         with path.open("r+", encoding="utf-8") as file:
             text = file.read()
@@ -299,7 +305,10 @@ def _is_dead(path: Path) -> bool:
 
 
 def _lock(file: IO[Any]) -> bool:
-    """Lock a file; return False if another process holds the lock, or there are no locks."""
+    """Try to lock a file.
+
+    Return False if another process holds the lock or locks are unsupported.
+    """
     try:
         import fcntl
 
@@ -315,7 +324,7 @@ def _own_process() -> dict[str, Any]:
 
 
 def _start_time(pid: object) -> str | None:
-    """Return the start time of a process of this host; None if there is none."""
+    """Return when a process of this host started; None if there is no such process."""
     if not isinstance(pid, int):
         return None
     try:

@@ -67,11 +67,11 @@ RECORD_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some rows of one row group of one file.
+    """A range of rows in one row group of one Parquet file; a worker reads it as a unit.
 
     Attributes:
-        partition: the log partition, where the folder's name says it (``partition=3``) and
-            the file has no such column; else None.
+        partition: the log partition that the folder's name gives (``partition=3``), if the file has
+            no such column; else None.
     """
 
     path: str
@@ -82,10 +82,10 @@ class Slice:
 
 
 def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
-    """Return the number of tasks that read some slices, one after the other.
+    """Return the number of Spark tasks for some slices; a task reads several, one after the other.
 
-    A file of a thousand tiny row groups has a thousand slices; a task each would be a thousand
-    starts of a Python worker's work for nothing.
+    A file with a thousand tiny row groups has a thousand slices. A task for each slice would spend
+    most of its time on starting.
 
     >>> tiny = [Slice("a.parquet", group, 0, 97) for group in range(974)]
     >>> count_tasks(tiny, 2), count_tasks(tiny[:3], 2)
@@ -101,7 +101,7 @@ def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
 
 
 def cut_slices(files: list[Path], *, slice_rows: int | None = None) -> tuple[Slice, ...]:
-    """Check the columns of some files, and return their rows in slices; no record is read.
+    """Check the columns of Parquet files and cut their rows into slices; no record is read.
 
     Raises:
         InvalidCaptureError: a file cannot be read, or a column is missing or of a wrong type.
@@ -133,7 +133,10 @@ def _row_groups(path: Path) -> Iterator[Slice]:
 
 
 def _partition_in(path: Path) -> int | None:
-    """Return the log partition in a partitioned folder's name, as Hive and Spark write it."""
+    """Return the log partition in a folder name such as ``partition=3``, else None.
+
+    Hive and Spark name folders so.
+    """
     for part in path.parent.parts[::-1]:
         name, equals, value = part.partition("=")
         if name == "partition" and equals and value.isascii() and value.isdigit():
@@ -142,12 +145,15 @@ def _partition_in(path: Path) -> int | None:
 
 
 def _current_path(path: Path) -> Path:
-    """Return the present path of a file: a capture that continues merges its parts."""
+    """Return where a file is now.
+
+    A capture that continues merges its files and moves the old ones aside.
+    """
     return aside(path) if not path.exists() and aside(path).exists() else path
 
 
 def open_parquet(path: Path, columns: Mapping[str, str]) -> Any:
-    """Open a Parquet file and check its columns."""
+    """Open a Parquet file and check that it has the columns with these types."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -177,7 +183,10 @@ _WORDS = {"int": "an integer", "binary": "binary", "bool": "bool", "text": "a st
 
 
 def is_of_type(found: Any, kind: str) -> bool:
-    """Return whether an Arrow type is an integer (of any width), binary, bool or text."""
+    """Return whether an Arrow type is of a kind: "int" (any width), "binary", "bool" or text.
+
+    A dictionary type counts as the type of its values.
+    """
     from pyarrow import types
 
     if types.is_dictionary(found):
@@ -194,16 +203,16 @@ def is_of_type(found: Any, kind: str) -> bool:
 def read_slice(
     piece: Slice, *, batch_rows: int = BATCH_ROWS, coded: bool = False
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a slice, some at a time, with the five columns as int64 and binary.
+    """Yield tables with the records of a slice; the numbers are int64, key and value binary.
 
     Args:
-        piece: where they are.
-        batch_rows: as many at a time at most.
-        coded: keys as a dictionary, as the file mostly has them: few differ.
+        piece: the slice to read.
+        batch_rows: the most rows of a table.
+        coded: whether to return keys as an Arrow dictionary; few keys are distinct, and files
+            mostly store them so.
 
     Raises:
-        InvalidCaptureError: the file cannot be read there (damaged pages), or has a partition
-            that is no int32.
+        InvalidCaptureError: the file is damaged there, or a partition number does not fit int32.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -235,10 +244,10 @@ def read_slice(
 
 
 def widen(table: pa.Table) -> pa.Table:
-    """Return the five columns as int64 and binary; keys may stay a dictionary.
+    """Cast the five record columns to int64 and binary; keys may stay an Arrow dictionary.
 
     Raises:
-        pyarrow.ArrowInvalid: a partition is no int32.
+        pyarrow.ArrowInvalid: a partition number does not fit int32.
     """
     import pyarrow as pa
 
@@ -255,7 +264,7 @@ _DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value 
 
 
 def record_rows(spark: SparkSession, capture: Capture) -> DataFrame:
-    """Return the five columns of a capture's records as Spark's rows, in any order."""
+    """Return a capture's records as a Spark data frame of five columns, in any order."""
     if capture.table is not None:
         return capture.table.rows(spark)
     tasks = count_tasks(capture.slices, spark.sparkContext.defaultParallelism)
@@ -264,13 +273,10 @@ def record_rows(spark: SparkSession, capture: Capture) -> DataFrame:
 
 
 def sorted_records(spark: SparkSession, capture: Capture) -> DataFrame:
-    """Return the same rows, each log partition sorted in one piece.
+    """Return a capture's records as a Spark data frame, sorted by offset within each log partition.
 
-    Commits are reduced where they are read. If the files of a capture have a log partition's
-    records in any order, as after Spark's own `repartition`, they are sorted before.
-
-    Commits are reduced where they are read. Where the files of a capture have a log partition's
-    records in any order, as after Spark's own `repartition`, they have to be put in order before.
+    Each log partition is in one Spark partition. Sorting is needed if the files have the records in
+    another order, as after Spark's own `repartition`: the decode job expects the order of the log.
     """
     rows = record_rows(spark, capture)
     tasks = max(4, 2 * spark.sparkContext.defaultParallelism)
@@ -285,7 +291,9 @@ def _read(slices: tuple[Slice, ...], numbers: Iterable[pa.RecordBatch]) -> Itera
 
 
 def overlapping_partitions(tally: Tally) -> list[int]:
-    """Return the log partitions whose batches overlap: only there a record can be twice.
+    """Return the log partitions in which the offset ranges of two batches overlap.
+
+    Only there a record can occur twice.
 
     >>> from partage.jobs.replay.tally import Tally
     >>> tally = Tally()
@@ -308,10 +316,13 @@ def overlapping_partitions(tally: Tally) -> list[int]:
 
 
 def expect_no_duplicates(spark: SparkSession, capture: Capture, tally: Tally) -> None:
-    """Raise if two records have one log position; positions are read again where ranges overlap.
+    """Check that no two records have the same log position.
+
+    Positions are read again only for log partitions whose batches overlap.
 
     Raises:
-        InvalidCaptureError: some have; says which one, and whether both are the same.
+        InvalidCaptureError: two records have one position; the message names it, and says whether
+            they are equal.
     """
     partitions = overlapping_partitions(tally)
     if not partitions:
@@ -344,7 +355,7 @@ def expect_no_duplicates(spark: SparkSession, capture: Capture, tally: Tally) ->
 
 
 def _hashed_positions(spark: SparkSession, capture: Capture) -> DataFrame:
-    """Return each record's position, and a hash of its key and value."""
+    """Return the partition and the offset of each record, and a hash of its key and value."""
     rows = record_rows(spark, capture)
     return rows.selectExpr("partition", "offset", "xxhash64(key, value) as content")
 
@@ -354,7 +365,7 @@ _LATEST_MS = 8_640_000_000_000_000
 
 
 class RawRecord(NamedTuple):
-    """A record as read."""
+    """One record of the log as it was read, before decoding."""
 
     partition: int | None
     offset: int | None
@@ -364,9 +375,9 @@ class RawRecord(NamedTuple):
 
 
 class LogColumns(NamedTuple):
-    """Columns of rows with a position and a time, sorted by (partition, offset).
+    """The columns of records that have a position and a time, sorted by (partition, offset).
 
-    ``cells`` are key and value as Arrow has them, of which rows can be taken.
+    ``cells`` are key and value as Arrow arrays, from which single rows can be taken.
     """
 
     partition: NDArray[np.int64]
@@ -377,13 +388,16 @@ class LogColumns(NamedTuple):
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
     def raw(self, row: int) -> RawRecord:
-        """Return one record as it was read."""
+        """Return the record in one row, before decoding."""
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
 
 
 def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]]]:
-    """Return rows in log order; and, with the reason, those without a position or a time."""
+    """Return the records in log order, and those without a position or a credible time.
+
+    The latter come with the reason.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
@@ -410,7 +424,7 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
 
 
 def _split_by_time(table: pa.Table) -> tuple[pa.Table, list[tuple[RawRecord, str]]]:
-    """Set apart rows with an impossible time, whose differences would overflow."""
+    """Separate the rows whose time is impossible; differences of such times would overflow."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -429,13 +443,13 @@ def _raw(row: dict[str, Any]) -> RawRecord:
 
 
 def in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Return whether rows are sorted by two columns, as those of a log mostly are."""
+    """Return whether rows are sorted by two columns; those of a log mostly are."""
     up, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
 
 
 def _coded(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
-    """Return keys as a wire column, dictionary-encoded if they are."""
+    """Convert Arrow keys to a column for the decoder, dictionary-encoded if they are."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(cells.type) or not len(cells):
@@ -449,7 +463,7 @@ def _coded(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
 
 
 def binary_column(cells: pa.ChunkedArray) -> BinaryColumn:
-    """Return binary cells as a wire column: a view of Arrow's buffers."""
+    """Convert Arrow binary values to a column for the decoder, as a view of Arrow's buffers."""
     if not len(cells):
         return BinaryColumn.of([])
     whole = cells.combine_chunks()

@@ -72,7 +72,7 @@ def replay(
     kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Replay a recorded cluster's groups under other policies, and publish tables.
+    """Replay the recorded rebalances of consumer groups under other policies and publish tables.
 
     Args:
         capture: the folder of a capture, Parquet files, a table that Spark reads, or a running
@@ -81,25 +81,26 @@ def replay(
         policies: names, strategies or policies; None (and no ``strategies``) takes
             `simulation.policies.DEFAULT_POLICIES`.
         strategies: more policies, each the preferred protocol of a strategy.
-        selection: groups and times that the tables are about.
-        raw_commits: write table ``commits`` too, a row for each commit that took effect.
-        spark: a session of yours, which stays open; None starts one in this process.
-        master: Spark's master for a session of ours; None for ``local[*]``.
+        selection: groups and times that the tables cover.
+        raw_commits: whether to write table ``commits`` too, with a row for each commit that took
+            effect.
+        spark: a running session, which stays open; None starts one in this process.
+        master: Spark's master for a session that is started here; None for ``local[*]``.
         conf: more settings of Spark.
         kafka: properties of the client for ``kafka://``, by Kafka's names.
         progress: called with (stage, done, total), from other threads too.
 
     Returns:
-        What is in ``summary.json``.
+        The content of ``summary.json``.
 
     Raises:
-        InvalidCaptureError: the capture cannot be used; says which file and column.
-        InvalidConfigError: the output folder cannot be made, or not be written; or a policy
-            or a setting of Spark is no such.
+        InvalidCaptureError: the capture cannot be used; the message names file and column.
+        InvalidConfigError: the output folder cannot be created or written, or a policy or a Spark
+            setting is unknown.
         UnknownStrategyError: the registry has no such strategy.
         MissingExtraError, MissingJavaError: Spark cannot be started.
         SparkFailedError: one of Spark's processes was killed.
-        AccountingError: the run does not add up; nothing is published.
+        AccountingError: the counts of records do not add up; nothing is published.
     """
     expect_local(out, "out")
     _expect_arrow()
@@ -129,7 +130,9 @@ def replay(
 
 
 def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
-    """Lock the run; remove what dead runs left now, and what this run leaves when it ends.
+    """Lock the run's folder, and remove the files that dead runs left behind.
+
+    The run's own temporary files are removed when it ends.
 
     The lock is taken before the session starts, so that it is released after the session's end:
     until then tasks may still write.
@@ -143,7 +146,7 @@ def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
 
 
 def _publish(done: JobResults, head: dict[str, Any], run: ReplayRun, stages: Stages) -> Summary:
-    """Publish the run; return its summary."""
+    """Publish the tables and the summary of the run; return the summary."""
     found = summarised(done)
     done.receipts.append(_run_row(run, head, found))
     summary = {**head, "seconds": dict(stages.seconds), **found}
@@ -152,7 +155,7 @@ def _publish(done: JobResults, head: dict[str, Any], run: ReplayRun, stages: Sta
 
 
 def _clear_up(run: ReplayRun, kind: object, *_: object) -> None:
-    """Remove the spill files of a run, and all that a failed run has written."""
+    """Remove the spill files of a run, and everything that a failed run has written."""
     if kind is None:
         remove_spill_files(run.out, run.id)
     else:
@@ -168,7 +171,10 @@ def _parse_policies(
     policies: Sequence[str | Policy | Strategy] | None,
     strategies: Sequence[str | Strategy] | None,
 ) -> tuple[Policy, ...]:
-    """Return the policies; a misspelt name is an error before anything heavy starts."""
+    """Return the requested policies, or the default ones; an unknown name raises an error here.
+
+    That is before Spark starts.
+    """
     if policies is None and strategies is None:
         return default_policies()
     asked = [Policy.of(one) for one in [*(policies or ()), *(strategies or ())]]
@@ -219,7 +225,7 @@ def _run_header(source: Capture, run: ReplayRun, spark_version: str) -> dict[str
 
 
 def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
-    """Write the row of table ``runs``; return its receipt."""
+    """Write the run's row of table ``runs``; return the receipt of its file."""
     accounting = summary["accounting"]
     with TableWriters(str(run.out), run.id, "driver") as writers:
         writers.add("runs", {
@@ -251,18 +257,19 @@ class ReplayRun:
 
 @dataclass
 class JobResults:
-    """The results of the jobs.
+    """The results of all Spark jobs of one run, collected on the driver.
 
     Attributes:
-        capture: the input.
+        capture: the input of the run.
         states: the cluster metadata that was used.
-        inferred: whether it was inferred from assignments and commits.
-        tally: of the records.
-        receipts: files that were written.
-        groups: a line of JSON for each group (`GroupTotals.summary`).
+        inferred: whether the metadata was inferred from assignments and commits.
+        tally: counts of the decoded records.
+        receipts: the files that workers wrote.
+        groups: JSON text of each group's totals (`GroupTotals.summary`).
         lives: totals of the simulations.
         failed: group -> the exception that ended its replay.
-        session_timeout_ms: the broker's, for members that send none; None if it is not known.
+        session_timeout_ms: the broker's session timeout, for members that send none; None if not
+            known.
     """
 
     capture: Capture
@@ -277,11 +284,11 @@ class JobResults:
 
 
 def run_jobs(spark: SparkSession, source: Capture, run: ReplayRun, stages: Stages) -> JobResults:
-    """Run all jobs of a run, one after the other.
+    """Run the Spark jobs of a run one after the other: decode, histories, simulations.
 
     Raises:
-        InvalidCaptureError: records are there twice.
-        InvalidConfigError: no group is called as the selection says.
+        InvalidCaptureError: a record occurs twice.
+        InvalidConfigError: no group matches the selection.
     """
     done = JobResults(source)
     tasks = max(4, _TASKS_A_CORE * spark.sparkContext.defaultParallelism)
@@ -325,11 +332,10 @@ def run_jobs(spark: SparkSession, source: Capture, run: ReplayRun, stages: Stage
 def _decode(
     spark: SparkSession, source: Capture, run: ReplayRun, done: JobResults, held: ExitStack
 ) -> DataFrame:
-    """Return the decoded rows, cached as long as ``held`` lasts, and add their tallies.
+    """Run the decode job and return its rows, which Spark caches until ``held`` closes.
 
-    Records that files have in another order than the log are sorted, and decoded once more.
-
-    Records that files have in another order than the log are sorted, and decoded once more.
+    The tallies are added to ``done``. If files have the records in another order than the log, the
+    records are sorted and decoded once more.
     """
     raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
     decoded = decode_job(spark, source, run.selection, raw=raw).persist()
@@ -346,7 +352,10 @@ def _decode(
 
 
 def _expect_groups(done: JobResults, selection: Selection) -> None:
-    """Raise if no group matches the patterns: a misspelt one must not give an empty result."""
+    """Check that some group matches the selection's patterns.
+
+    Otherwise one is probably misspelt.
+    """
     if selection.groups and not done.groups:
         when = "" if selection.to_ms is None else " before --to"
         what = f"no group of the capture{when} is called so"
@@ -354,7 +363,7 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
 
 
 def _add_tallies(decoded: DataFrame, done: JobResults) -> None:
-    """Add the tallies of all slices, and the files of table ``commits``."""
+    """Add the tallies of all slices, and the files of table ``commits``, to the results."""
     counts = decoded.where(f"kind in ({int(DecodedKind.TALLY)}, {int(DecodedKind.RECEIPT)})")
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
     # of so many thousand records is a few kilobytes.
@@ -379,7 +388,7 @@ def _simulate(
 
 
 def _receive(job: DataFrame, done: JobResults) -> list[SpilledHistory]:
-    """Add what tasks returned (files, totals); return where the histories are."""
+    """Add a job's files and totals to the results; return where groups' histories were spilled."""
     kept = []
     for row in job.collect():
         if row.what == "file":

@@ -21,15 +21,15 @@ _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Selection:
-    """Groups and times; both ends of the time may be open.
+    """The groups and the time span that a run's tables cover.
 
-    Every record is decoded and accounted for all the same. Of a chosen group, what happened
-    before ``from_ms`` is read, since a history has to begin somewhere, but is in no table.
+    All records are decoded and counted, whatever the selection. The history of a selected group is
+    rebuilt from its first record on, but tables have only rows from ``from_ms`` on.
 
     Attributes:
-        groups: patterns of group ids as a shell has them (``orders-*``); empty takes all.
-        from_ms: first millisecond, None from the beginning.
-        to_ms: the millisecond after the last one, None to the end.
+        groups: shell patterns of group ids (``orders-*``); empty selects all groups.
+        from_ms: first millisecond of the span; None for the beginning of the log.
+        to_ms: end of the span, exclusive; None for the end of the log.
 
     >>> chosen = Selection(("orders-*",), from_ms=1_000)
     >>> chosen.group("orders-1"), chosen.group("payments"), chosen.within(999)
@@ -51,33 +51,32 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """True if nothing is left out."""
+        """Whether all groups and all times are selected."""
         return not self.groups and self.from_ms is None and self.to_ms is None
 
     def group(self, name: str) -> bool:
-        """Return whether a group is selected."""
+        """Return whether a group's id matches one of the patterns."""
         return not self.groups or self._pattern.match(name) is not None
 
     def within(self, time_ms: int) -> bool:
-        """Return whether a time is selected."""
+        """Return whether a time is within the span."""
         return self.started(time_ms) and not self.over(time_ms)
 
     def started(self, time_ms: int) -> bool:
-        """Return whether a time is not before the span."""
+        """Return whether a time is at or after the start of the span."""
         return self.from_ms is None or time_ms >= self.from_ms
 
     def over(self, time_ms: int) -> bool:
-        """Return whether a time is after the span."""
+        """Return whether a time is at or after the end of the span."""
         return self.to_ms is not None and time_ms >= self.to_ms
 
     def commits(
         self, pairs: Sequence[tuple[str, str]], pair: NDArray[np.int32], time_ms: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Return which commits, by pair of group and topic and by time, are selected; None for all.
+        """Return a mask of the offset commits that are selected; None if all are.
 
-        A pause begins with the last commit before a rebalance: those before ``from_ms`` stay.
-
-        A pause begins with the last commit before a rebalance: those before ``from_ms`` stay.
+        ``pair`` is each commit's index into ``pairs`` of group and topic. Commits before
+        ``from_ms`` stay, because a pause begins with the last commit before a rebalance.
         """
         if not self.groups and self.to_ms is None:
             return None
@@ -86,7 +85,7 @@ class Selection:
         return wanted[pair] & (time_ms < high)
 
     def as_json(self) -> dict[str, object]:
-        """Return the settings for the summary; empty if everything is selected."""
+        """Return the selection as a dict for the summary; empty if everything is selected."""
         found = {"groups": list(self.groups), "from_ms": self.from_ms, "to_ms": self.to_ms}
         return {name: value for name, value in found.items() if value not in (None, [])}
 
@@ -95,10 +94,10 @@ EVERYTHING = Selection()
 
 
 def parse_time(text: str, setting: str) -> int:
-    """Return the milliseconds of an ISO time (UTC where it has no offset), or epoch milliseconds.
+    """Parse an ISO time (UTC if it has no offset) or epoch milliseconds; return milliseconds.
 
     Raises:
-        InvalidConfigError: it is neither.
+        InvalidConfigError: the text is neither.
 
     >>> parse_time("2026-11-21T12:00", "--from"), parse_time("1795208590312", "--from")
     (1795262400000, 1795208590312)

@@ -52,7 +52,10 @@ def simulations_job(
     out: str,
     run_id: str,
 ) -> DataFrame:
-    """Return receipts of files, and totals of the simulations; nothing is computed yet."""
+    """Simulate policies on the rebuilt histories in Spark and write tables; return the data frame.
+
+    It is lazy; its rows are receipts of files, and totals of the simulations.
+    """
     count = len(work.value)
     run = partial(_task, (work, states), tuple(policies), selection, (out, run_id))
     return spark.range(0, count, 1, max(1, count)).mapInArrow(run, RECEIPT_DDL)
@@ -65,7 +68,7 @@ def _task(
     where: tuple[str, str],
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Simulate, in a worker, the units of some tasks."""
+    """Simulate, in a Spark worker, the work units of some tasks."""
     work, states = shared
     clusters = clusters_of(states.value)
     chosen = [Policy.of(one) for one in policies]
@@ -97,7 +100,10 @@ def _simulate_unit(
     selection: Selection,
     out: tuple[TableWriters, SimulationTotals],
 ) -> None:
-    """Write the rows of rebalances and replays of a unit, and add to the totals."""
+    """Simulate one work unit and write its rows of tables ``rebalances`` and ``replays``.
+
+    Its totals are added as well.
+    """
     writers, totals = out
     group = unit.history.group
     context = unit.history.context(clusters)
@@ -132,14 +138,20 @@ def _simulate_unit(
 
 
 class _SpanFilter:
-    """Keys of the rebalances within the selected times, noted while the history is read."""
+    """Container of the rebalance keys that are within the selected times.
+
+    Keys before the span are noted while the history passes through `those`.
+    """
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
         self._not: dict[tuple[int, int], None] = {}
 
     def those(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
-        """Yield all rebalances; note the newest ones before the span."""
+        """Yield all rebalances unchanged, and note the keys of those before the selected times.
+
+        Only the newest keys are stored, which bounds memory.
+        """
         for rebalance in rebalances:
             if not self._selection.started(rebalance.generation.timestamp_ms):
                 self._not[rebalance.generation.incarnation, rebalance.generation.number] = None
@@ -154,10 +166,10 @@ class _SpanFilter:
 def _verdict_columns(
     rebalance: RecordedRebalance, found: Verdict, context: SimulationContext
 ) -> dict[str, Any]:
-    """Return the columns of ``rebalances`` that strategies and costs fill in.
+    """Return the columns of ``rebalances`` about agreement with the group's own strategy and costs.
 
-    The duration of a rebalance is the one that the simulation uses. For rebalances that cannot be
-    simulated the history has written it already, by the same rule.
+    The duration of a rebalance is the one that the simulation uses. If a rebalance cannot be
+    simulated, the histories job has computed it by the same rule.
     """
     said: dict[str, Any] = {
         "agrees": found.agrees,
@@ -180,13 +192,14 @@ _SHARES = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """A piece of work that depends on no other.
+    """A part of the simulation work that is independent of all other parts.
 
     Attributes:
-        history: the group.
-        chunks: indices of its chunks whose rebalances are simulated one by one; may be empty.
+        history: where the history of the group is.
+        chunks: indices of the history's chunks whose rebalances are simulated one by one; may be
+            empty.
         policies: indices of the policies that are simulated over the whole history; may be empty.
-        cost: rebalances times policies, to weigh units.
+        cost: number of rebalances times policies, to balance tasks.
     """
 
     history: SpilledHistory
@@ -196,12 +209,12 @@ class WorkUnit:
 
     @property
     def whole(self) -> bool:
-        """True if the unit has all rebalances and all policies of its group."""
+        """Whether the unit has all rebalances and all policies of its group."""
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
 
 
 def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:
-    """Return all units; the most expensive first."""
+    """Divide the simulations of all groups into independent units, the most expensive first."""
     total = sum(one.rebalances for one in groups)
     share = max(_ORDINARY, total // (_SHARES * cores))
     made: list[WorkUnit] = []
@@ -217,7 +230,7 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
 
 
 def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
-    """Cut the rebalances of a large group into units of some chunks."""
+    """Divide the rebalances of a large group into units of consecutive chunks."""
     made, chunks, count = [], [], 0
     for i, (_, _, rebalances) in enumerate(one.chunks):
         chunks.append(i)
@@ -229,7 +242,9 @@ def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]
 
 
 def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
-    """Pack units into tasks by cost, each into the lightest task; the most expensive task first.
+    """Distribute units over Spark tasks, each into the task with the lowest cost so far.
+
+    The most expensive task comes first.
 
     >>> from dataclasses import replace
     >>> history = SpilledHistory("g", "", (0, 0), ())

@@ -64,12 +64,12 @@ def spill_folder(out: str | Path, run_id: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SpilledHistory:
-    """Where a group's history is in a spill file.
+    """The place of one group's history in a spill file, where the simulation job reads it.
 
     Attributes:
-        path: of the file.
-        world: first byte and length of what its rebalances share.
-        chunks: first byte, length, and rebalances of each.
+        path: path of the spill file.
+        world: first byte and length of the data that all rebalances of the group share.
+        chunks: first byte, length, and number of rebalances of each chunk.
     """
 
     group: str
@@ -84,17 +84,17 @@ class SpilledHistory:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> SpilledHistory:
-        """Return the history from its fields, as JSON has them."""
+        """Return the history from a dict of its fields, as read from JSON."""
         chunks = tuple((c[0], c[1], c[2]) for c in value["chunks"])
         return cls(value["group"], value["path"], tuple(value["world"]), chunks)
 
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
-        """Yield its rebalances in order, or those of some chunks."""
+        """Read and yield the group's rebalances in order, or only those of some chunks."""
         for i in range(len(self.chunks)) if chunks is None else chunks:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
 
     def context(self, clusters: ClusterHistory) -> SimulationContext:
-        """Return what all of its rebalances share."""
+        """Return the data that all simulations of the group share: metadata, rates and a judge."""
         evidence, usual_ms = _read(self.path, *self.world)
         weights = weights_of(evidence.rates, clusters.index)
         return SimulationContext(clusters, CachedJudge(), evidence, usual_ms, weights)
@@ -107,7 +107,7 @@ def _read(path: str, first: int, length: int) -> Any:
 
 
 class SpillWriter:
-    """Writes the histories of one task's groups, one after the other."""
+    """Writes the histories of one task's groups into a spill file, one after the other."""
 
     def __init__(self, out: str, run_id: str, task: str) -> None:
         folder = spill_folder(out, run_id)
@@ -135,12 +135,12 @@ class SpillWriter:
             self._chunk()
 
     def keep(self, group: str, evidence: CommitEvidence, usual_ms: Bounds | None) -> SpilledHistory:
-        """Finish the current group; return where its history is.
+        """Finish the current group's history; return its place in the file.
 
         Args:
-            group: its name.
-            evidence: rates and intervals; pauses are with the rebalances.
-            usual_ms: how long its rebalances take as a rule.
+            group: the group id.
+            evidence: commit rates and commit intervals; pauses are stored with the rebalances.
+            usual_ms: median bounds of the duration of the group's rebalances.
         """
         if self._pending:
             self._chunk()
@@ -150,7 +150,7 @@ class SpillWriter:
         return SpilledHistory(group, str(self._path), world, chunks)
 
     def drop(self) -> None:
-        """Discard the current group; its part of the file stays unread."""
+        """Discard the current group's history; its bytes in the file are never read."""
         self._pending, self._chunks = [], []
 
     def _chunk(self) -> None:
@@ -163,7 +163,7 @@ class SpillWriter:
 
 
 def remove_spill_files(out: str | Path, run_id: str) -> None:
-    """Remove a run's spill files."""
+    """Remove the folder of a run's spill files, if it exists."""
     shutil.rmtree(spill_folder(out, run_id), ignore_errors=True)
 
 
@@ -173,12 +173,12 @@ _Key = tuple[int, int]
 
 
 class RebalanceCollector:
-    """Collects a group's rebalances with their pauses and rows, and spills complete ones.
+    """Collects a group's rebalances with their pauses and table rows, and spills complete ones.
 
     Args:
-        clusters: the metadata over time.
+        clusters: the cluster metadata over time.
         timeout_ms: the broker's session timeout, for members that send none; None if not known.
-        keeper: the spill file.
+        keeper: writer of the spill file.
     """
 
     def __init__(
@@ -195,12 +195,12 @@ class RebalanceCollector:
         self._low, self._high = array("d"), array("d")
 
     def generation(self, found: Generation) -> None:
-        """Take a rebalance, in log order."""
+        """Add the next rebalance, in log order."""
         self._rebalances.extend(self._maker.feed(found))
         self._tell()
 
     def pause(self, found: Pause) -> None:
-        """Take a pause; one of a rebalance that is already written is ignored."""
+        """Add a consumption pause; one whose rebalance is already spilled is ignored."""
         if found.resolution_ms is not None:
             self._intervals[found.topic, found.partition] = found.resolution_ms
         key = (found.incarnation, found.generation)
@@ -208,12 +208,12 @@ class RebalanceCollector:
             self._pauses.setdefault(key, []).append(found)
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """Take a row of table ``rebalances``, in log order."""
+        """Add the next row of table ``rebalances``, in log order."""
         self._rows.append(dict(row))
         self._tell()
 
     def finish(self, group: str, rates: Rates) -> SpilledHistory:
-        """Write what is left; return where the history is."""
+        """Spill the remaining rebalances; return the place of the group's history."""
         self._rebalances.extend(self._maker.finish())
         self._tell()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))

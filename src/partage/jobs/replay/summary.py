@@ -31,7 +31,9 @@ Summary = dict[str, Any]
 
 
 def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> dict[str, Any]:
-    """Return the counts of records: read = decoded + bad, and each bad one has a row.
+    """Check that every record read is either decoded or has a row of ``bad_records``.
+
+    Return the counts.
 
     Args:
         records: number of records by the files' own metadata; None if unknown.
@@ -64,7 +66,7 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
 
 
 def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return which share of the history, and which times of it, the log still contains."""
+    """Return which share of the generations, and which times, the log still contains."""
     tally = done.tally
     before = sum(g["missing_before"] for g in groups)
     within = sum(g["missing_within"] for g in groups)
@@ -93,14 +95,14 @@ def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 def _recorded_from(done: JobResults) -> int | None:
-    """Return when the recorded metadata begins, where the log begins earlier; else None."""
+    """Return when the recorded metadata begins, if the log begins earlier; else None."""
     known = [s["ts_ms"] for s in done.states if not s.get("assumed")]
     assumed = not done.inferred and any(s.get("assumed") for s in done.states)
     return min(known) if assumed and known else None
 
 
 def _transactions(capture: Capture) -> str:
-    """Return whether the outcome and time of transactional commits are known."""
+    """Return "known" if the outcomes of transactional commits are known, else the reason."""
     if capture.batches is not None:
         return "known"
     if str(capture.folder).startswith("kafka://"):
@@ -113,7 +115,10 @@ INFERRED = "inferred: partition counts from assignments and commits, racks unkno
 
 
 def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
-    """Return first and last offset and records by log partition, and whether slices overlap."""
+    """Return the first and last offset and the number of records of each log partition.
+
+    The entry also says whether slices overlap.
+    """
     out: dict[str, dict[str, Any]] = {}
     for p, ranges in sorted(tally.ranges.items()):
         ranges.sort()
@@ -128,10 +133,12 @@ def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
 
 
 def agreement(totals: SimulationTotals) -> dict[str, Any]:
-    """Return how many recorded assignments equal their strategy's: by strategy, dialect, protocol.
+    """Return how many recorded assignments equal those of their strategy.
 
-    ``counted`` and ``agreed`` include exact strategies in groups of Java clients and assignments by
-    the coordinator. Assignments by leaders with other clients are compared by dialect.
+    The counts are by strategy, by dialect (a client library's variant) and by protocol.
+
+    ``counted`` and ``agreed`` include exact strategies in groups of Java clients, and assignments
+    by the coordinator. Assignments by leaders with other client libraries are compared by dialect.
     """
     by: dict[str, dict[str, dict[str, int]]] = {"by_strategy": {}, "by_dialect": {}, "others": {}}
     protocols: dict[str, dict[str, int]] = {}
@@ -156,7 +163,10 @@ def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -
 
 
 def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
-    """Return the metrics of each policy and simulation over all groups; the log's row first."""
+    """Return the metrics of each policy and kind of simulation, summed over all groups.
+
+    The row of the recorded assignments comes first.
+    """
     rows = []
     for key, of_key in totals.policies().items():
         policy, _, reading = key.rpartition("|")
@@ -167,13 +177,13 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
 
 
 def strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return the cumulative metrics by policy, and chosen strategies that Partage lacks."""
+    """Return the cumulative metrics of each policy, and the strategies that Partage lacks."""
     run = {r["policy"]: r for r in policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)}
     return {"run": run, "not_yet": dict(sorted(totals.not_yet.items()))}
 
 
 def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the recorded and inferred rebalances by kind of cause; the most frequent first."""
+    """Return the number of recorded and inferred rebalances by cause, the most frequent first."""
     totals: dict[str, dict[str, int]] = {}
     for g in groups:
         for kind, sources in g["causes"].items():
@@ -182,7 +192,7 @@ def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def summarised(done: JobResults) -> Summary:
-    """Everything but the run's own times and versions."""
+    """Return the summary of a run, except its times and versions."""
     accounting = account(done.capture.records, done.tally, done.receipts)
     known = sorted((json.loads(g) for g in done.groups), key=lambda g: g["group"])
     rows = dict.fromkeys(TABLES, 0) | {"runs": 1}

@@ -34,13 +34,15 @@ _Ints = NDArray[np.int64]
 
 
 class Strand(NamedTuple):
-    """Consecutive records of a log partition without a leap of their times.
+    """Consecutive records of a log partition whose times have no leap between them.
+
+    Strands are used to find records whose broker had a wrong clock.
 
     Attributes:
-        offset: of the first one.
-        first_ms, last_ms: times of the first and the last one.
+        offset: offset of the first record.
+        first_ms, last_ms: times of the first and the last record.
         low_ms, high_ms: the lowest and the highest time.
-        records: how many they are.
+        records: number of records.
     """
 
     offset: int
@@ -52,7 +54,7 @@ class Strand(NamedTuple):
 
 
 def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
-    """Return the strands (`Strand`) of some records of one log partition, in log order.
+    """Cut the records of one log partition into strands at leaps of time; return them in log order.
 
     >>> [one.records for one in find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))]
     [2, 1, 1]
@@ -74,13 +76,15 @@ def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
 
 @dataclass(frozen=True)
 class Clocks:
-    """The positions in the log whose time is not believed; small, and sent to every worker.
+    """The log positions whose timestamps are from a wrong clock, and the times to use instead.
+
+    It is small and is sent to every worker.
 
     Attributes:
-        wrong: log partition -> (first offset, the offset behind the last one, the time that is
-            taken instead) of each wrong strand, in order.
-        misdated: records of wrong strands.
-        span: the lowest and the highest time that is believed; None without records.
+        wrong: log partition -> (first offset, offset after the last record, replacement time in ms)
+            of each wrong strand, in order.
+        misdated: number of records in wrong strands.
+        span: the lowest and the highest correct time; None without records.
     """
 
     wrong: Mapping[int, tuple[tuple[int, int, int], ...]] = field(default_factory=dict)
@@ -88,7 +92,7 @@ class Clocks:
     span: tuple[int, int] | None = None
 
     def correct(self, partition: _Ints, offset: _Ints, *times: _Ints) -> NDArray[np.bool_]:
-        """Replace wrong times in place; return which positions were changed.
+        """Replace times of wrong clocks in place; return a mask of the positions that were changed.
 
         >>> times = np.array([5, 10**12, 6])
         >>> Clocks({0: ((8, 9, 5),)}).correct(np.zeros(3, int), np.arange(7, 10), times).tolist()
@@ -112,9 +116,12 @@ class Clocks:
 
 
 def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
-    """Join the strands that all workers found, in any order, and decide which times are believed.
+    """Decide which strands have times of a wrong clock, from the strands of all workers.
 
-    A wrong time is replaced by that of the record before (for the first ones, after).
+    The strands may come in any order.
+
+    A wrong time is replaced by that of the last correct record before it, or else the first after
+    it.
 
     >>> found = find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))
     >>> find_wrong_clocks({7: found}).wrong
@@ -134,7 +141,10 @@ def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
 
 
 def _join(ordered: list[Strand]) -> list[Strand]:
-    """Return strands with those joined that a file's end cut, and no leap."""
+    """Merge neighbouring strands without a leap of time between them.
+
+    A file's end had separated them.
+    """
     out: list[Strand] = []
     for one in ordered:
         if out and abs(one.first_ms - out[-1].last_ms) <= _LEAP_MS:
@@ -149,11 +159,9 @@ def _join(ordered: list[Strand]) -> list[Strand]:
 
 
 def _believed(some: list[Strand]) -> list[bool]:
-    """Return the longest subsequence, by records, with non-decreasing times: the believed strands.
+    """Return which strands have correct times: the longest subsequence with non-decreasing times.
 
-    On ties, the one that ends last.
-
-    Of as many, those that go on to the end.
+    Its length is the number of records. On ties, the subsequence that ends last is taken.
     """
     low, high, records = (
         np.array([getattr(one, name) for one in some], np.int64)
@@ -179,7 +187,7 @@ _LATEST = (1 << 63) - 1 - _LEAP_MS
 
 
 def _ranges(some: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
-    """Yield first and last position of each wrong strand, and the time that replaces its times."""
+    """Yield the first offset, the end offset and the replacement time of each wrong strand."""
     instead = next(one.first_ms for one, good in zip(some, kept, strict=True) if good)
     for i, (one, good) in enumerate(zip(some, kept, strict=True)):
         if good:
@@ -199,7 +207,9 @@ MOST_PARTITIONS = 1_000_000
 
 
 class Tally:
-    """Counts of some records, or of all: types, damage, offsets, times.
+    """Counts of decoded and damaged records, with their types, offsets and times.
+
+    A tally covers one slice, or all records after the slices are added up.
 
     >>> a = Tally()
     >>> a.types["GROUP_METADATA v3"] += 2
@@ -229,16 +239,16 @@ class Tally:
 
     @property
     def decoded(self) -> int:
-        """Records that could be decoded."""
+        """Number of records that could be decoded."""
         return sum(self.types.values())
 
     def type(self, number: int, name: str, version: int | None, records: int = 1) -> None:
-        """Count decoded records of a type; version None is a tombstone."""
+        """Count decoded records of one type and value version; None counts as a tombstone."""
         what = "tombstone" if version is None else f"v{version}"
         self.types[f"{number} {name} {what}"] += records
 
     def commit_types(self, number: NDArray[np.int16], version: NDArray[np.int16]) -> None:
-        """Count offset commits by key and value version."""
+        """Count offset commits by the versions of their key and value."""
         if not len(number):
             return
         width = int(version.max()) - TOMBSTONE + 1
@@ -249,7 +259,7 @@ class Tally:
             self.type(key, RECORD_TYPES[key], known, int(counted[place]))
 
     def outcomes(self, outcome: NDArray[np.int8]) -> None:
-        """Count offset commits by their transaction's outcome."""
+        """Count offset commits by the outcome of their transaction."""
         counted = np.bincount(outcome, minlength=len(Outcome))
         for one in Outcome:
             if counted[one]:
@@ -261,7 +271,7 @@ class Tally:
 
     @classmethod
     def of_json(cls, text: str) -> Tally:
-        """Return the tally that `to_json` wrote."""
+        """Restore a tally from the JSON text that `to_json` wrote."""
         made = cls()
         vars(made).update(json.loads(text))
         made.types, made.commits = Counter(made.types), Counter(made.commits)
@@ -271,7 +281,7 @@ class Tally:
         return made
 
     def add(self, other: Tally) -> None:
-        """Add the counts of other records."""
+        """Add the counts of another tally to this one."""
         self.rows += other.rows
         self.bad += other.bad
         self.types += other.types
@@ -287,7 +297,7 @@ class Tally:
             self._day(day, *of)
 
     def times(self, time_ms: NDArray[np.int64]) -> None:
-        """Note the timestamps of some records."""
+        """Update the earliest and latest time, and the counts by day, with some timestamps."""
         if not len(time_ms):
             return
         first, last = int(time_ms.min()), int(time_ms.max())
@@ -309,11 +319,11 @@ class Tally:
             del self.days[min(self.days, key=lambda one: self.days[one][0])]
 
     def span(self) -> tuple[int | None, int | None, int]:
-        """Return first and last time of most records, and the number of records of other times.
+        """Return the first and last credible time, and the number of records with other times.
 
-        One wrong clock must not make a record of an hour one of fifty years: what lies more than a
-        year apart from the day that has most records is not believed, nor what neighbours in the
-        log contradict.
+        One wrong clock must not stretch an hour of records to fifty years. So times more than a
+        year away from the day with most records are ignored, and times that neighbouring records
+        contradict.
 
         >>> one = Tally()
         >>> one.times(np.array([0, 1_795_208_600_000, 1_795_208_601_000]))
@@ -338,5 +348,5 @@ class Tally:
         return *(inner if inner[0] <= inner[1] else (first, last)), max(outside, clocks.misdated)
 
     def clocks(self) -> Clocks:
-        """Return the log positions whose time is not believed."""
+        """Return the log positions whose timestamps are from a wrong clock."""
         return find_wrong_clocks(self.strands)

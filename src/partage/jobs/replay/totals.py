@@ -31,7 +31,10 @@ _COUNTS = {"counted": 0, "agreed": 0}
 
 
 class GroupTotals:
-    """Counts of one group, added up while its rows are written; their size is bounded."""
+    """Counts of one group for table ``groups`` and the summary, updated while its rows are written.
+
+    Their size is bounded.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -60,15 +63,15 @@ class GroupTotals:
         self._times = [min([*self._times, time_ms]), max([*self._times, time_ms])]
 
     def commit_place(self, place: LogPosition) -> None:
-        """Note the place of a commit, for groups without other records."""
+        """Store the log position of an offset commit, for groups without other records."""
         self._place = self._place or place
 
     def missing(self, before: int, within: int) -> None:
-        """Set the missing generations: before the first record, and between two records."""
+        """Set the number of generations missing before the first record and between records."""
         self._missing = (before, within)
 
     def rebalance(self, row: dict[str, Any]) -> None:
-        """Count a row of table ``rebalances``."""
+        """Count one row of table ``rebalances``."""
         self._rebalances += 1
         self._members_max = max(self._members_max, row["members"])
         self._partitions_max = max(self._partitions_max, row["partitions"])
@@ -82,7 +85,7 @@ class GroupTotals:
         cause[row["cause_source"]] += 1
 
     def row(self) -> dict[str, Any]:
-        """Return the row of table ``groups``, without the group's name."""
+        """Return the group's row of table ``groups``, without its name."""
         status, why = self._status()
         return {
             "kind": "+".join(self._kinds) or OFFSETS_ONLY,
@@ -105,12 +108,12 @@ class GroupTotals:
         }
 
     def _coverage(self) -> float | None:
-        """Return recorded generations divided by known ones; None if none is known."""
+        """Return the share of known generations that the log contains; None if none is known."""
         known = self._rebalances + sum(self._missing)
         return self._rebalances / known if known else None
 
     def _status(self) -> tuple[str, str | None]:
-        """Return the group's status and, if it was not replayed, the reason."""
+        """Return the group's status and, if no rebalance was replayed, the reason."""
         if not self._kinds:
             return OFFSETS_ONLY, None
         if self._replayed:
@@ -133,15 +136,17 @@ class GroupTotals:
 
 
 class SimulationTotals:
-    """Totals of a task's simulations; the driver merges those of all tasks.
+    """Sums over the simulations of one task; the driver merges those of all tasks.
 
     Attributes:
-        groups: group -> "policy|reading" -> sums of its rows, as `partage.tables.sums` makes them.
-        verdicts: "protocol|kind of verdict" -> strategy -> assignments counted and agreed.
+        groups: group -> "policy|reading" -> sums of its rows, see `partage.tables.sums`. The
+            reading is the kind of simulation.
+        verdicts: "protocol|kind of verdict" -> strategy -> number of assignments compared and
+            equal.
         disagreements: group -> the first recorded assignments that differ from the strategy's.
         failures: group -> the first exceptions that strategies raised.
-        strategies: "policy|reading" -> strategies that it simulated.
-        not_yet: strategy that Partage lacks -> rebalances of groups that chose it.
+        strategies: "policy|reading" -> names of the strategies simulated.
+        not_yet: strategy that Partage lacks -> number of rebalances of groups that chose it.
     """
 
     def __init__(self) -> None:
@@ -153,7 +158,7 @@ class SimulationTotals:
         self.not_yet: dict[str, int] = {}
 
     def add_rows(self, rows: pa.Table) -> None:
-        """Add rows of table ``replays``, when they are written."""
+        """Add the sums of some rows of table ``replays``; called when they are written."""
         from pyarrow import compute as pc
 
         for sums in sum_rows(rows, ["group", "policy", "reading"]):
@@ -173,7 +178,7 @@ class SimulationTotals:
                 self.not_yet[row["strategy"]] = self.not_yet.get(row["strategy"], 0) + 1
 
     def add_verdict(self, group: str, generation: Generation, verdict: Verdict) -> None:
-        """Add the comparison of a recorded assignment with what its own strategy returns."""
+        """Count whether a recorded assignment equals what the group's own strategy returns."""
         if verdict.agrees is None:
             return
         claimed = generation.first.strategy or generation.protocol
@@ -217,7 +222,7 @@ class SimulationTotals:
         return json.dumps(vars(self))
 
     def merge(self, text: str) -> None:
-        """Add the totals of another task, as `to_json` wrote them."""
+        """Add the totals of another task from the JSON text that `to_json` wrote."""
         other = json.loads(text)
         for group, policies in other["groups"].items():
             for key, sums in policies.items():

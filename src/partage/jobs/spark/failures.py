@@ -22,7 +22,7 @@ _AGAIN = "nothing was published; run again"
 
 @contextmanager
 def job_errors(out: Path) -> Iterator[None]:
-    """Translate errors of jobs that read the capture and write tables.
+    """Translate Spark's errors from jobs that read the capture and write tables into Partage's.
 
     Raises:
         InvalidCaptureError: a worker could not read the capture.
@@ -51,7 +51,7 @@ def job_errors(out: Path) -> Iterator[None]:
 
 
 def _raise_known(trace: str, out: Path) -> None:
-    """Raise the error of ours that a worker's traceback contains, if it does."""
+    """Raise the Partage error that a worker's traceback contains, if it contains one."""
     said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", trace)
     if said is not None:
         raise InvalidCaptureError(said[1].strip()) from None
@@ -62,7 +62,7 @@ def _raise_known(trace: str, out: Path) -> None:
 
 
 def java_message(error: Exception) -> str:
-    """Return the first line of the Java exception behind an error of Py4J; "" without one."""
+    """Return the first line of the Java exception behind a Py4J error; "" without one."""
     exception = getattr(error, "java_exception", None)
     if exception is None:
         return ""
@@ -83,7 +83,7 @@ def _text(error: Exception) -> str:
 
 @contextmanager
 def jvm_errors() -> Iterator[None]:
-    """Translate the errors that follow when the session's JVM is killed, closing it included.
+    """Translate errors that follow when the session's JVM was killed, also while closing it.
 
     Raises:
         SparkFailedError: the JVM no longer answers.
@@ -99,7 +99,7 @@ def jvm_errors() -> Iterator[None]:
 
 @contextmanager
 def worker_errors() -> Iterator[None]:
-    """Translate errors of jobs whose result comes back to the driver.
+    """Translate Spark's errors from jobs that return results to the driver into Partage's.
 
     Raises:
         PartageError: the error that a worker raised, with its message.
@@ -121,7 +121,7 @@ def worker_errors() -> Iterator[None]:
 
 
 def _partage_error(trace: str) -> PartageError | None:
-    """Return the error of ours that a traceback ends with, or None."""
+    """Return the Partage error at the end of a worker's traceback, or None."""
     said = re.findall(r"^partage\.errors\.(\w+): (.+)$", trace, re.MULTILINE)
     if not said:
         said = re.findall(r"partage\.errors\.(\w+): (.+)", trace)

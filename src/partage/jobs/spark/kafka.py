@@ -45,13 +45,13 @@ _CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 
 @dataclass(frozen=True)
 class KafkaTable(SparkTable):
-    """The group log of a running cluster, between two offsets of each partition.
+    """The topic ``__consumer_offsets`` of a running cluster, from a start to an end offset.
 
     Attributes:
         bootstrap: ``host:port,...``.
-        properties: of the Kafka client, with secrets; not in the ``repr``.
-        starts, ends: log partition -> first offset, and the one after the last.
-        states: the cluster's present metadata.
+        properties: properties of the Kafka client, which may contain secrets; not in the ``repr``.
+        starts, ends: log partition -> first offset, and the offset after the last record.
+        states: the cluster's current metadata.
     """
 
     bootstrap: str = ""
@@ -61,7 +61,7 @@ class KafkaTable(SparkTable):
     states: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the five columns of its records.
+        """Return the records as a Spark data frame with the five columns of a capture.
 
         Raises:
             InvalidCaptureError: this Spark has no Kafka connector, or the connector fails.
@@ -90,10 +90,10 @@ class KafkaTable(SparkTable):
         )
 
     def expect_all(self, tally: Tally) -> None:
-        """Raise unless everything between the start and end offsets was read.
+        """Check that Spark read everything between the start and end offsets.
 
-        A partition may have fewer records than offsets (compaction, markers, aborted records). Of a
-        partition without any record the first batches are fetched without Spark.
+        A partition may have fewer records than offsets (compaction, markers, aborted records). If
+        Spark read no record of a partition, its first batches are fetched without Spark to confirm.
 
         Raises:
             InvalidCaptureError: a partition came back empty, or has records beyond its end.
@@ -113,7 +113,7 @@ class KafkaTable(SparkTable):
             )
 
     def _has_records(self, partition: int) -> bool:
-        """Return whether a partition's first batches hold a record that was not aborted."""
+        """Return whether a partition's first batches contain a record that was not aborted."""
         settings = connection_settings(Properties(self.properties))
         with ClusterConnection(self.bootstrap, settings) as connection:
             described = connection.metadata([TOPIC]).topics[0]
@@ -131,14 +131,14 @@ def _offsets(by_partition: Mapping[int, int]) -> str:
 
 
 def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> KafkaTable:
-    """Fetch the offsets and metadata of a cluster's group log.
+    """Connect to a cluster and fetch offsets and metadata of its ``__consumer_offsets`` topic.
 
     Args:
         where: ``kafka://host:port[,host:port...]``.
-        properties: of the Kafka client.
+        properties: properties of the Kafka client.
 
     Raises:
-        InvalidCaptureError: a malformed address, or the topic is missing or empty.
+        InvalidCaptureError: the address is malformed, or the topic is missing or empty.
         ClusterUnreachableError: no broker answers.
         NotAuthorizedError: the account may not read the topic.
         MissingExtraError: the extra ``capture`` is not installed.
@@ -166,7 +166,7 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
 def partition_counts(
     servers: str, topics: Sequence[str], kafka: Mapping[str, str]
 ) -> dict[str, tuple[int, ...]] | None:
-    """Return the present partition count of each topic; None if kafka-python is not installed.
+    """Fetch the current partition count of each topic; None if kafka-python is not installed.
 
     Called before Spark starts, so that missing permissions are an error at once.
 
@@ -201,7 +201,9 @@ def partition_counts(
 def topic_records(
     spark: SparkSession, servers: str, topics: str, properties: Mapping[str, str]
 ) -> DataFrame:
-    """Return all records of ordinary topics; ``topics`` as Spark's option ``subscribe`` takes them.
+    """Return all records of data topics as a Spark data frame.
+
+    ``topics`` are separated by commas, as Spark's option ``subscribe`` takes them.
 
     Spark fetches their end offsets with an admin client, its default. A consumer, which internal
     topics need, would also have to be allowed to read Spark's group.

@@ -25,10 +25,10 @@ _JOB_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrupt
 
 
 class Stages:
-    """Names, times and progress of the stages of a run.
+    """Measures the stages of a run and reports their progress.
 
     Attributes:
-        seconds: stage -> its duration, in the order run.
+        seconds: stage -> its duration in seconds, in the order in which stages ran.
         counts: totals known so far: ``records`` decoded, ``rebalances`` found.
     """
 
@@ -38,17 +38,17 @@ class Stages:
         self.counts: dict[str, int] = {}
 
     def counted(self, what: str, number: int) -> None:
-        """Report a total that is now known, as a finished stage of that name."""
+        """Report a total that is now known, in the form of a finished stage."""
         self.counts[what] = number
         self._progress(what, number, number)
 
     def reached(self, name: str, done: int, total: int) -> None:
-        """Report finished parts of a stage whose parts Spark does not count."""
+        """Report the progress of a stage whose parts are not Spark tasks."""
         self._progress(name, done, total)
 
     @contextmanager
     def stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:
-        """Time a stage; with ``spark``, report the tasks of the jobs that start in it."""
+        """Measure the duration of the block; with ``spark``, report the tasks of its Spark jobs."""
         began = monotonic()
         self._progress(name, 0, 0)
         over = Event()
@@ -88,7 +88,7 @@ class Stages:
 
 
 def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
-    """Return finished tasks and all tasks of a job group."""
+    """Return the number of finished tasks and of all tasks of a Spark job group."""
     tracker = spark.sparkContext.statusTracker()
     done = total = 0
     for job in tracker.getJobIdsForGroup(group):

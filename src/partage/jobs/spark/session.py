@@ -68,16 +68,16 @@ def session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Yield a session with our settings; stop it at the end if it was started here.
+    """Yield a Spark session with Partage's settings; stop it at the end if it was started here.
 
     Args:
-        given: the user's own; without it the active one is used, or one is started.
-        brief: Java has little to compile: its second compiler would take longer than it saves
-            (measured: 9 instead of 19 seconds of CPU time for the sample, 13 instead of 24
+        given: the user's own session; without it the active one is used, or one is started.
+        brief: whether the job is short. Java's second compiler is then off, as it takes longer than
+            it saves (measured: 9 instead of 19 seconds of CPU time for the sample, 13 instead of 24
             for 10 M records in files).
-        master: Spark's master, ``local[*]`` (this process) by default. Executors elsewhere get
-            this very Partage sent.
-        conf: more settings of Spark; they override ours.
+        master: Spark's master, ``local[*]`` (this process) by default. Executors on other nodes are
+            sent this version of Partage.
+        conf: more settings of Spark; they override Partage's.
 
     Raises:
         MissingExtraError: PySpark is not installed.
@@ -103,7 +103,7 @@ def session(
 
 
 def _expect_classic(spark: SparkSession) -> None:
-    """Raise for Spark Connect: progress, job groups and broadcasts need the session's own JVM."""
+    """Check that the session is not Spark Connect: it needs progress, job groups and broadcasts."""
     try:
         spark.sparkContext  # noqa: B018 - Spark Connect raises here
     except Exception as e:
@@ -120,7 +120,7 @@ def _expect_master(spark: SparkSession, master: str | None) -> None:
 
 @contextmanager
 def _settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
-    """Apply our settings of queries, overridden by the user's, for the time of a run."""
+    """Apply Partage's settings of Spark SQL, overridden by the user's, while the block runs."""
     wanted = SQL_SETTINGS | {k: v for k, v in asked.items() if k.startswith("spark.sql.")}
     wanted = {k: v for k, v in wanted.items() if spark.conf.isModifiable(k)}
     before = {name: spark.conf.get(name, None) for name in wanted}
@@ -138,7 +138,7 @@ def _settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Start a session of ours, and stop it at the end."""
+    """Start a Spark session, yield it and stop it at the end."""
     from pyspark.sql import SparkSession
 
     expect_reachable(master)
@@ -162,7 +162,7 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
 
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of this process for the time of a session."""
+    """Set environment variables of this process while the block runs."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -176,9 +176,9 @@ def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkContext:
-    """Return a new context whose JVM writes its messages to a file.
+    """Start a Spark context whose JVM writes its messages to a file.
 
-    What Spark and its workers print (greetings, broken pipes when a session ends) only matters if
+    What Spark and its workers print (greetings, broken pipes when a session ends) matters only if
     Spark does not start.
     """
     from py4j.protocol import Py4JError
@@ -219,12 +219,14 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
 
 
 def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageError:
-    """Return the error of a session that does not start, without secrets: Java repeats settings.
+    """Return the error for a session that does not start, with secrets removed from its message.
+
+    Java repeats settings in its messages.
 
     Args:
-        reason: what Java or PySpark said.
+        reason: the message of Java or PySpark.
         master: Spark's master.
-        asked: settings of the user.
+        asked: the user's Spark settings.
     """
     why = hide(reason, secrets_in(asked))[:300]
     if asked or master != DEFAULT_MASTER:
@@ -258,7 +260,7 @@ def _kill_launching_jvm(error: BaseException) -> None:
 
 
 def _expect_java() -> None:
-    """Raise, with one sentence in place of a stack trace, if there is no usable Java."""
+    """Check that there is a usable Java; the error message is one sentence, not a stack trace."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     install = f"install Java {JAVA_NEEDED} (a JRE is enough) and put it on the PATH or in JAVA_HOME"
@@ -282,13 +284,13 @@ _SECONDS = 5.0
 
 
 def expect_reachable(master: str) -> None:
-    """Raise unless a host of a standalone master accepts connections; other masters pass.
+    """Check that a host of a standalone Spark master accepts connections; other masters pass.
 
     Args:
         master: as Spark takes it; ``spark://HOST:PORT[,HOST:PORT...]`` is checked.
 
     Raises:
-        InvalidConfigError: an address is malformed, or no host of them can be reached.
+        InvalidConfigError: an address is malformed, or none of the hosts can be reached.
     """
     match = _STANDALONE.fullmatch(master)
     if match is None:

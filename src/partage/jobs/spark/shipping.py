@@ -28,7 +28,7 @@ _LEFT_OUT = ("sample", "report", "cli")
 
 
 def ship_package(context: SparkContext) -> bool:
-    """Send this Partage to executors in other processes; return whether there are any.
+    """Send the Partage package to executors in other processes; return whether there are any.
 
     Nodes need Python with numpy, pyarrow and numba (the extra ``spark``), and both the capture and
     the output folder under the same path. Partage itself is sent, so that all nodes run one
@@ -42,7 +42,10 @@ def ship_package(context: SparkContext) -> bool:
 
 @lru_cache(maxsize=1)
 def _archive() -> Path:
-    """Return the package as a file that stays until this process ends: executors fetch it late."""
+    """Write the package to a zip file that exists until this process ends, and return its path.
+
+    Executors fetch it late.
+    """
     folder = Path(tempfile.mkdtemp(prefix="partage-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return _zip_package(folder / "partage-shipped.zip")
@@ -69,7 +72,10 @@ def _zip_package(path: Path) -> Path:
 
 
 def load_kernels() -> None:
-    """Load the kernels of both jobs; the first worker of a node compiles them, the others wait."""
+    """Load the compiled kernels of the decode and histories jobs.
+
+    The first worker of a node compiles them, the others wait for it.
+    """
     from partage.history.commit_kernels import (
         close_minutes,
         fold_minutes,
@@ -92,7 +98,7 @@ def load_kernels() -> None:
 
 
 def freeze_imports() -> None:
-    """Exempt all loaded modules from garbage collection, once, and again when Numba is loaded.
+    """Exempt all loaded modules from garbage collection; repeat it once Numba is loaded.
 
     PySpark's workers collect garbage after each task, which takes 0.1 s once Numba is loaded.
     """
@@ -107,7 +113,7 @@ def _freeze(_numba: bool) -> None:  # noqa: FBT001 - the argument is the cache's
 
 @contextmanager
 def _node_lock() -> Iterator[None]:
-    """Hold a lock of this node and user, if the system has file locks."""
+    """Hold a lock of this user on this node while the block runs, if the system has file locks."""
     path = Path(tempfile.gettempdir()) / f"partage-kernels-{os.getuid()}.lock"
     with contextlib.ExitStack() as held:
         with contextlib.suppress(ImportError, OSError):

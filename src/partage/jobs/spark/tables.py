@@ -28,12 +28,12 @@ _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 
 @dataclass(frozen=True)
 class SparkTable:
-    """A table by its path, address or name.
+    """A table of records that only Spark can read, given by its path, address or name.
 
     Attributes:
-        name: as given.
-        format: delta, iceberg, parquet; or "" for a name in the catalog.
-        paths: the files or folders to read, where they are not all of ``name``.
+        name: the path, address or name as given.
+        format: delta, iceberg or parquet; "" for a name in Spark's catalog.
+        paths: the files or folders to read, if they are not all of ``name``.
     """
 
     name: str
@@ -41,7 +41,7 @@ class SparkTable:
     paths: tuple[str, ...] = ()
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the five columns of its records.
+        """Return the records as a Spark data frame with the five columns of a capture.
 
         Raises:
             InvalidCaptureError: Spark cannot read it, or a column is missing or of a wrong type.
@@ -69,11 +69,11 @@ class SparkTable:
         return found.selectExpr(*(f"cast({n} as {_TYPES[n]}) as {n}" for n in _COLUMNS))
 
     def expect_all(self, tally: Tally) -> None:
-        """Accept what was read: a table has what Spark returns."""
+        """Do nothing: a table has exactly the rows that Spark returns."""
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of what an error says, or its class where it says nothing."""
+    """Return the first line of an error's message, or its class name if the message is empty."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if line), type(error).__name__)
 
@@ -95,7 +95,9 @@ def is_address(text: str) -> bool:
 
 
 def spark_table(source: str | Path) -> SparkTable | None:
-    """Return the table that only Spark reads; None for Parquet files, and for a missing path.
+    """Return the table if only Spark can read the source.
+
+    Return None for local Parquet files, and for a missing path.
 
     >>> spark_table("lake.kafka.offsets"), spark_table("s3a://lake/offsets").format
     (SparkTable(name='lake.kafka.offsets', format='', paths=()), 'parquet')
