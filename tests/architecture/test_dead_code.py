@@ -19,6 +19,7 @@ CALLED_FROM_OUTSIDE = {
     "handle_error": "http.server, for a client that disconnects",
     "log_message": "http.server, for its log",
     "process_request_thread": "http.server, in the thread of a request",
+    "list_commands": "typer, for help",
     "collect": "prometheus_client, for a registry",
 }
 

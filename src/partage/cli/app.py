@@ -1,35 +1,143 @@
-"""All subcommands in one place."""
+"""All subcommands in one place: a command's module is imported when the command runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from partage.cli.assign import assign
-from partage.cli.audit import audit
-from partage.cli.capture import capture
-from partage.cli.check import check
-from partage.cli.command_errors import guarded
-from partage.cli.compare import compare
-from partage.cli.decode import decode
-from partage.cli.diff import diff
-from partage.cli.groups import groups
-from partage.cli.keys import keys
-from partage.cli.owner import owner
-from partage.cli.place import place
-from partage.cli.reassign import reassign
-from partage.cli.replay import demo, replay
-from partage.cli.report import report
-from partage.cli.strategies import strategies
-from partage.cli.streams import streams
+__all__ = ["COMMANDS", "app"]
 
-__all__ = ["app"]
+#: By command: the module in `partage.cli` that has a function of this name, and the summary in
+#: ``partage --help``. To print that help, no command is imported: this saves a quarter of its time.
+COMMANDS = {
+    "demo": (
+        "replay",
+        "Replay the recorded history of a real Kafka cluster on Spark, and open the report.",
+    ),
+    "capture": ("capture", "Record a cluster's groups: what `partage replay` reads."),
+    "groups": (
+        "groups",
+        "Show the owners of each partition, their lag, and what each strategy would do.",
+    ),
+    "replay": (
+        "replay",
+        "Replay a recorded cluster: the causes of rebalances, their costs, and how to avoid them.",
+    ),
+    "report": (
+        "report",
+        "Show a replayed run: which groups lost most, why, what to change, how far to trust it.",
+    ),
+    "diff": (
+        "diff",
+        "Compare two replays: unread time, rebalances and moves per hour, with a verdict.",
+    ),
+    "check": ("check", "Check each group of a replayed run against limits."),
+    "owner": ("owner", "Show the owners of partitions at an instant, from table `ownership`."),
+    "assign": ("assign", "Assign partitions to members: the plan of a strategy."),
+    "compare": ("compare", "Compare strategies on the same problem, side by side."),
+    "decode": ("decode", "Decode a log of `__consumer_offsets`: one JSON line a record."),
+    "strategies": (
+        "strategies",
+        "List the strategies, with the Kafka class that each one equals and the settings it has.",
+    ),
+    "keys": (
+        "keys",
+        "Show how keys spread over partitions, what a change of the count moves, and who agrees.",
+    ),
+    "audit": (
+        "audit",
+        "Find the partitioner that wrote each topic, and check the joins between topics.",
+    ),
+    "streams": (
+        "streams",
+        "Simulate a Streams application over time: the gain from standbys, warm-ups and settings.",
+    ),
+    "place": (
+        "place",
+        "Print where Kafka puts the replicas of a new topic, or of partitions that a topic gets.",
+    ),
+    "reassign": (
+        "reassign",
+        "Move replicas: balance, add, drain or replace brokers; change factor, racks or leaders.",
+    ),
+}
+#: Settings of the command line and of each command.
+_SETTINGS: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_enable": False}
+
+
+class _ImportedCommands(Mapping[str, Any]):
+    """The commands by name; each one is imported at its first use."""
+
+    def __init__(self) -> None:
+        self._imported: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._imported:
+            self._imported[name] = _import_command(name)
+        return self._imported[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Group(TyperGroup):
+    """The command ``partage``; it prints its help without an import of the subcommands."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = _ImportedCommands()
+        self._prints_help = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, in the order of the help."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a subcommand; while help is printed, one with a name and a summary only."""
+        if self._prints_help:
+            return TyperCommand(name=cmd_name, help=COMMANDS[cmd_name][1])
+        return super().get_command(ctx, cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help of the whole command line."""
+        self._prints_help = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._prints_help = False
+
+
+def _import_command(name: str) -> Any:
+    """Import a command's module and return the command as Typer runs it.
+
+    Raises:
+        KeyError: no command has this name.
+    """
+    from partage.cli.command_errors import guarded
+
+    found = getattr(import_module(f"partage.cli.{COMMANDS[name][0]}"), name)
+    group = typer.Typer(add_completion=False, **_SETTINGS)
+    # With a callback even a single command is one of a group, under its name.
+    group.callback()(lambda: None)
+    if isinstance(found, typer.Typer):
+        group.add_typer(found, name=name)
+    else:
+        group.command(name)(guarded(found))
+    return typer.main.get_command(group).commands[name]  # type: ignore[attr-defined]  # a group
+
 
 app = typer.Typer(
+    cls=_Group,
     no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
+    **_SETTINGS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
@@ -58,25 +166,3 @@ def _partage(
     audit found broken joins, or a run exceeds a limit, 4 a replay was published without the groups
     that failed, 5 the log has too little for a decision.
     """
-
-
-for _command in (
-    demo,
-    capture,
-    groups,
-    replay,
-    report,
-    diff,
-    check,
-    owner,
-    assign,
-    compare,
-    decode,
-    strategies,
-    keys,
-    audit,
-    streams,
-    place,
-):
-    app.command()(guarded(_command))
-app.add_typer(reassign, name="reassign")
