@@ -23,9 +23,10 @@ Int32Array = NDArray[np.int32]
 
 
 def alternating(brokers: Sequence[Broker]) -> list[int]:
-    """Return positions in ``brokers``: one of each rack in turn, racks by name, brokers by id.
+    """Return the broker positions in rack-alternated order: one broker of each rack in turn.
 
-    Kafka's ``getRackAlternatedBrokerList``.
+    Racks are sorted by name, and brokers within a rack by id. Equals Kafka's
+    ``AdminUtils.getRackAlternatedBrokerList``.
 
     >>> racks = ["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]
     >>> alternating([Broker(i, rack) for i, rack in enumerate(racks)])
@@ -43,7 +44,11 @@ def alternating(brokers: Sequence[Broker]) -> list[int]:
 def _starts(
     count: int, start: int, shift: int, first: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return int64[rows] twice: the leader's position in the list, and the followers' shift."""
+    """Return the list position of each partition's leader, and the shift of its followers.
+
+    Both are int64[rows]. The shift grows by one each time the leaders have gone around the broker
+    list.
+    """
     number = first + np.arange(rows, dtype=np.int64)
     # The shift grows at every multiple of the brokers except partition 0.
     later = number // count - (max(first, 1) - 1) // count
@@ -53,7 +58,10 @@ def _starts(
 def place_along(
     ids: Int32Array, start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
-    """Return the rack-unaware placement: int32[partitions, factor], broker ids, leaders first."""
+    """Return the replicas of each partition by the rack-unaware rule of ``AdminUtils``.
+
+    The result is int32[partitions, factor] with broker ids, the preferred leader first.
+    """
     count = len(ids)
     lead, behind = _starts(count, start, shift, first, partitions)
     out = np.empty((partitions, factor), np.int32)
@@ -67,9 +75,12 @@ def _over_racks(
     line: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
     factor: int,
 ) -> Int32Array:  # fmt: skip
-    """Return int32[n, factor], replicas for leaders at these positions with these shifts.
+    """Return the replicas on distinct racks, given the leaders' positions and followers' shifts.
 
-    All partitions test their next broker at once; those that cannot use it test the next one.
+    The result is int32[n, factor] with broker ids.
+
+    All partitions test their next candidate broker at once. Those that cannot use it test the next
+    one in the following pass.
     """
     count, racks, rows = len(line), int(rack.max()) + 1, len(lead)
     at = np.empty((rows, factor), np.int64)
@@ -95,7 +106,7 @@ def _over_racks(
 
 
 def all_have_racks(brokers: Sequence[Broker]) -> None:
-    """Raise InvalidPlacementError where some brokers have no rack."""
+    """Check that every broker has a rack; raise InvalidPlacementError otherwise."""
     if any(b.rack is None for b in brokers):
         lacking = [str(b.id) for b in brokers if b.rack is None]
         raise InvalidPlacementError(
@@ -109,9 +120,10 @@ def all_have_racks(brokers: Sequence[Broker]) -> None:
 def place_over_racks(
     brokers: Sequence[Broker], start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
-    """Return the rack-aware placement: int32[partitions, factor], broker ids, leaders first.
+    """Return the replicas of each partition by the rack-aware rule of ``AdminUtils``.
 
-    All brokers have racks.
+    The result is int32[partitions, factor] with broker ids, the preferred leader first. All brokers
+    must have racks.
     """
     line = alternating(brokers)
     number: dict[str | None, int] = {}

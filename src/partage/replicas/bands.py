@@ -26,14 +26,15 @@ TOLERANCE: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """Limits that every plan keeps, whatever the command.
+    """User limits that every reassignment plan respects, and the tolerances that define balance.
 
     Attributes:
         pinned: topics whose replicas stay on their brokers; they count for balance.
-        excluded: topics that are neither moved nor counted.
-        tolerance: the fraction of its share by which a broker may differ and still be balanced,
-            by kind: replicas, leaders, bytes, load. The prefix "rack-" or "disk-" means a rack or
-            a disk. With 0 the band is the share rounded down and up. `TOLERANCE` has the defaults.
+        excluded: topics whose replicas are neither moved nor counted for balance.
+        tolerance: the fraction of its fair share by which a broker may differ and still be
+            balanced, by kind: replicas, leaders, bytes, load. The prefix "rack-" or "disk-" means a
+            rack or a disk. With 0 the band is the share rounded down and up. `TOLERANCE` has the
+            defaults.
     """
 
     pinned: Collection[str] = ()
@@ -41,10 +42,12 @@ class PlanLimits:
     tolerance: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, kind: str) -> float:
-        """Return the tolerance of a kind.
+        """Return the balance tolerance of a kind such as "bytes" or "rack-leaders".
+
+        It is the user's value, or the default in `TOLERANCE`.
 
         Raises:
-            InvalidConfigError: the tolerance is no fraction from 0.
+            InvalidConfigError: the tolerance is negative or not a usable fraction.
         """
         value = float(self.tolerance.get(kind, TOLERANCE[kind]))
         if not 0 <= value < 1e6:
@@ -54,12 +57,17 @@ class PlanLimits:
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """The bands of a cluster for given replication factors.
+    """Builder of the balance bands, the ranges of load that count as even.
+
+    Each broker, and each rack if there are several, has a band around its fair share of replicas,
+    bytes, load and leaders.
 
     Attributes:
         cluster: the cluster before the reassignment.
         limits: the tolerances.
-        factor: int64[P]; counted: bool[P]; alive: bool[B], see `ReplicaTask`.
+        factor: int64[P], new replication factor of each partition.
+        counted: bool[P], partitions that count for balance.
+        alive: bool[B], brokers that may hold replicas after the reassignment.
     """
 
     cluster: ReplicaCluster
@@ -70,18 +78,25 @@ class Bands:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """int64[racks], the brokers of each rack that may hold replicas."""
+        """Number of brokers in each rack that may hold replicas in the end (int64[racks])."""
         racks = int(self.cluster.rack.max(initial=0)) + 1
         return np.bincount(self.cluster.rack[self.alive], minlength=racks).astype(np.int64)
 
     @property
     def zones(self) -> int:
-        """The number of racks with bands: 0 if brokers have no rack, or all have the same."""
+        """Number of racks with bands.
+
+        It is 0 if no broker has a rack, or if all are in the same rack.
+        """
         known = any(b.rack is not None for b in self.cluster.brokers)
         return len(self.sizes) if known and len(self.sizes) > 1 else 0
 
     def weight(self) -> NDArray[np.int64]:
-        """Return int64[4, P], the weight of a replica in each of `KINDS`."""
+        """Return the weight of one replica of each partition, by kind of load.
+
+        The result is int64[4, P] with a row for each of `KINDS`: disk capacity, replicas, bytes,
+        load. A kind without data has zeros, and excluded topics weigh 0 except for capacity.
+        """
         cluster, counted = self.cluster, self.counted.astype(np.int64)
         weight = np.zeros((len(KINDS), cluster.partitions), np.int64)
         weight[1] = counted
@@ -95,7 +110,11 @@ class Bands:
         return weight
 
     def held(self, weight: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return int64[4, B + Z] twice, the ends of the bands of brokers and racks."""
+        """Return the lower and upper limits of what balanced brokers and racks hold.
+
+        Both are int64[4, B + Z], with a row for each of `KINDS`: B brokers, then Z racks with
+        bands. The first row limits brokers by their disk capacity.
+        """
         cluster, sizes, zones = self.cluster, self.sizes, self.zones
         brokers = len(cluster.brokers)
         low = np.zeros((len(KINDS), brokers + zones), np.int64)
@@ -115,7 +134,10 @@ class Bands:
         return low, high
 
     def led(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return int64[B + Z] twice, the lower and upper ends of the bands of leaders."""
+        """Return the lower and upper limits of the preferred leaders of balanced brokers and racks.
+
+        Both are int64[B + Z]: B brokers, then Z racks with bands.
+        """
         cluster = self.cluster
         leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)
         count = int((self.counted & (self.factor > 0)).sum())
@@ -128,7 +150,10 @@ class Bands:
 
 
 def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]) -> Disks | None:
-    """Return the disks of brokers whose replicas all have a known disk; None if there are none.
+    """Return the disks between which a plan may balance, None if there are none.
+
+    These are the disks of brokers with at least two log directories whose replicas all have a known
+    directory.
 
     Args:
         cluster: the cluster before the reassignment.
@@ -158,9 +183,9 @@ def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_
 def _band(
     share: NDArray[np.float64], tolerance: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return int64[n] twice, the band around each share in whole numbers.
+    """Return the band around each fair share as whole numbers: lower and upper ends, int64[n] each.
 
-    A share that differs from a whole number by rounding only counts as whole.
+    A share that differs from a whole number only by floating-point rounding counts as whole.
     """
     low = np.floor(share * (1 - min(tolerance, 1.0)) + 1e-6)
     high = np.ceil(share * (1 + tolerance) - 1e-6)

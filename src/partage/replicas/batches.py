@@ -15,7 +15,7 @@ __all__ = ["batches", "changed"]
 
 
 def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return int64[n], the partitions whose list of replicas changes, also in its order alone."""
+    """Return the partitions whose replica list changes, even if only in its order (int64[n])."""
     cluster = task.cluster
     same = task.factor == cluster.factor
     out = ~same
@@ -30,19 +30,20 @@ def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
-    """Return the partitions to change, in batches that are executed one after another.
+    """Split the changed partitions into batches that are executed one after another.
 
-    While a batch runs, a broker holds both the new and the old replicas. Each batch leaves room
-    for both.
+    While a batch runs, a broker holds both the new and the old replicas. Each batch leaves enough
+    free space for both.
 
     Args:
-        moves: of the plan.
-        most: the most replicas copied in a batch, between brokers or disks; None for no limit but
-            room.
+        moves: the replica copies of the plan.
+        most: the maximum number of replicas copied in a batch, between brokers or disks; None if
+            only free space limits it.
 
     Raises:
         InvalidConfigError: a partition needs more moves than a batch may have.
-        NoFeasiblePlanError: every move left waits for the room of another ("capacity").
+        NoFeasiblePlanError: every remaining move waits for space that another one would free
+            ("capacity").
     """
     if most is not None and most < 1:
         raise InvalidConfigError("max-moves", "must be at least 1", most)
@@ -79,7 +80,7 @@ def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
 
 
 def _counted(to_do: list[int], count: NDArray[np.int64], most: int | None) -> Iterator[list[int]]:
-    """Yield batches of at most ``most`` copies; room does not matter."""
+    """Yield batches of at most ``most`` replica copies, without regard to free space."""
     batch: list[int] = []
     moved = 0
     for p in to_do:
@@ -99,7 +100,10 @@ def _one_batch(
     free: list[int | None],
     into: dict[int, list[tuple[int, int]]],
 ) -> tuple[list[int], list[int]]:
-    """Return the partitions of the next batch and the others, and take its room off ``free``."""
+    """Return the partitions of the next batch, and those left over for later batches.
+
+    The space that the batch needs is subtracted from ``free``.
+    """
     batch: list[int] = []
     waiting: list[int] = []
     moved = 0
@@ -119,7 +123,7 @@ def _one_batch(
 
 
 def _room(moves: ReplicaMoves) -> list[int | None]:
-    """Return the free bytes of each broker, then of each disk; None where the room is unknown."""
+    """Return the free bytes of each broker, then of each disk; None if the capacity is unknown."""
     cluster, disks = moves.task.cluster, moves.task.disks
     rooms, places = cluster.capacity, cluster.replica
     used = np.zeros(len(rooms), np.int64)
@@ -139,9 +143,10 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return for each partition the (place, bytes) that receive, and those that release.
+    """Return, by partition, where its moves need space and where they free it.
 
-    Places are brokers, then disks.
+    Both map a partition to (location, bytes) pairs. A location is the number of a broker, or the
+    number of brokers plus the number of a disk.
     """
     into: dict[int, list[tuple[int, int]]] = {}
     out: dict[int, list[tuple[int, int]]] = {}

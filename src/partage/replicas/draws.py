@@ -18,17 +18,22 @@ _MULTIPLIER = 0x5DEECE66D
 
 
 class LookaheadDraws(Protocol):
-    """A generator whose next numbers can be read before they are consumed."""
+    """Random number generator whose next numbers can be read before they are consumed."""
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """Return int64[>= count], the next results of Java's ``next(31)``."""
+        """Return at least the next ``count`` results of Java's ``Random.next(31)``.
+
+        They are not consumed (int64).
+        """
 
     def skip(self, count: int) -> None:
-        """Consume so many numbers."""
+        """Consume the next ``count`` numbers, so that `ahead` starts after them."""
 
 
 def _states(state: int, count: int) -> NDArray[np.uint64]:
-    """Return uint64[count], the generator's next states; each pass doubles how many are known.
+    """Return the next ``count`` states of the linear congruential generator (uint64[count]).
+
+    Each pass doubles the number of known states.
 
     Arithmetic wraps at 2^64. The mask makes that harmless, since only the low 48 bits count.
     """
@@ -45,7 +50,7 @@ def _states(state: int, count: int) -> NDArray[np.uint64]:
 
 
 class JavaDraws:
-    """``java.util.Random`` with a seed.
+    """Random numbers of ``java.util.Random`` with a given seed, readable ahead of use.
 
     >>> draws = JavaDraws(0)
     >>> next_int(draws, 100), next_int(draws, 100)
@@ -56,12 +61,15 @@ class JavaDraws:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """Return int64[count], the next results of Java's ``next(31)``."""
+        """Return the next ``count`` results of Java's ``Random.next(31)`` (int64).
+
+        They are not consumed.
+        """
         drawn: NDArray[np.int64] = (_states(self._state, count) >> np.uint64(17)).astype(np.int64)
         return drawn
 
     def skip(self, count: int) -> None:
-        """Consume so many numbers."""
+        """Consume the next ``count`` numbers, in O(log count) steps."""
         # x -> a x + c, so many times over, by repeated squaring.
         a, c, power, more = 1, 0, _MULTIPLIER, 0xB
         while count:
@@ -73,7 +81,10 @@ class JavaDraws:
 
 
 def next_int(draws: LookaheadDraws, bound: int) -> int:
-    """Return ``Random.nextInt(bound)``: a number from 0 to below ``bound``, which is at least 1."""
+    """Return a random number from 0 to ``bound`` - 1, as ``java.util.Random.nextInt(bound)``.
+
+    The bound is at least 1. Draws that Java rejects are consumed as well.
+    """
     while True:
         bits = int(draws.ahead(1)[0])
         draws.skip(1)

@@ -20,14 +20,15 @@ def reassignment(
     directory: np.ndarray[Any, np.dtype[np.int32]] | None,
     partitions: Iterable[int],
 ) -> dict[str, Any]:
-    """Return the JSON for ``kafka-reassign-partitions --execute --reassignment-json-file``.
+    """Return the reassignment JSON of a plan, the input of ``kafka-reassign-partitions --execute``.
 
     Args:
-        task: the task of the plan.
-        replica: int32, brokers' positions by ``task.start``, preferred leader first.
-        directory: int32, position of each replica's directory on its broker, -1 for any; None
-            leaves ``log_dirs`` out.
-        partitions: the partitions to write.
+        task: the reassignment that the plan solves.
+        replica: int32, positions of the brokers of all new replicas, preferred leader first;
+            those of partition p begin at ``task.start[p]``.
+        directory: int32, position of each replica's log directory on its broker, -1 for any;
+            None leaves ``log_dirs`` out.
+        partitions: indices of the partitions to write.
     """
     cluster = task.cluster
     rows = []
@@ -43,7 +44,7 @@ def reassignment(
 def rollback(
     cluster: ReplicaCluster, partitions: Iterable[int], *, directories: bool
 ) -> dict[str, Any]:
-    """Return the JSON that restores the current replicas of some partitions."""
+    """Return the reassignment JSON that restores the current replicas of some partitions."""
     rows = []
     for p in partitions:
         slots = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
@@ -57,9 +58,12 @@ def rollback(
 def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]]) -> list[int]:
     """Return the partitions whose current leader is not the plan's preferred leader.
 
+    Partitions without a leader and excluded topics are left out.
+
     Args:
-        task: the task of the plan.
-        replica: int32, brokers' positions by ``task.start``, preferred leader first.
+        task: the reassignment that the plan solves.
+        replica: int32, positions of the brokers of all new replicas, preferred leader first;
+            those of partition p begin at ``task.start[p]``.
     """
     there = np.flatnonzero((task.factor > 0) & task.counted & (task.cluster.leader >= 0))
     other = replica[task.start[there]] != task.cluster.leader[there]
@@ -67,7 +71,7 @@ def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]
 
 
 def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
-    """Return the JSON for ``kafka-leader-election --path-to-json-file``."""
+    """Return the JSON that names partitions for ``kafka-leader-election --path-to-json-file``."""
     return {
         "partitions": [
             {"topic": cluster.topics[cluster.topic[p]], "partition": int(cluster.number[p])}
@@ -77,7 +81,9 @@ def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, An
 
 
 def topic_assignment(topic: str, rows: Iterable[Iterable[int]], first: int = 0) -> dict[str, Any]:
-    """Return a topic's placement as a reassignment's JSON.
+    """Return the placement of one topic's new partitions as reassignment JSON.
+
+    Row i of ``rows`` has the broker ids of partition ``first`` + i.
 
     >>> topic_assignment("t", [[1, 2]])["partitions"]
     [{'topic': 't', 'partition': 0, 'replicas': [1, 2]}]

@@ -16,11 +16,12 @@ __all__ = ["ReplicaMoves", "Within", "directories"]
 
 @dataclass(frozen=True, eq=False)
 class ReplicaMoves:
-    """The copies that a plan makes between brokers, one row for each new replica.
+    """Replica copies between brokers that a plan requires, one row for each new replica.
 
     Attributes:
-        task: the reassignment; replica: int32, the plan.
-        disk: int32, the plan's disks; None if no disks are known.
+        task: the reassignment that the plan solves.
+        replica: int32, the plan: the broker position of each new replica.
+        disk: int32, the plan's disk of each new replica; None if no disks are known.
     """
 
     task: ReplicaTask
@@ -29,14 +30,17 @@ class ReplicaMoves:
 
     @cached_property
     def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Partition and broker as one number, of the new replicas and of the old ones."""
+        """Sort keys of the new and of the old replicas.
+
+        A key is partition * number of brokers + broker.
+        """
         task, brokers = self.task, len(self.task.cluster.brokers)
         new, old = task.owner * brokers, task.old_owner * brokers
         return new + self.replica, old + task.cluster.replica
 
     @cached_property
     def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """Partition, receiving broker and releasing broker of each copy."""
+        """Partition, receiving broker and releasing broker of each copy, as three arrays."""
         task, brokers = self.task, len(self.task.cluster.brokers)
         owner, (key, old) = task.owner, self._keys
         new = np.flatnonzero(~among(key, old))
@@ -53,28 +57,28 @@ class ReplicaMoves:
 
     @property
     def partition(self) -> NDArray[np.int64]:
-        """int64[n], the partition of each copy."""
+        """Partition of each copy (int64[n])."""
         return self._rows[0]
 
     @property
     def target(self) -> NDArray[np.int32]:
-        """int32[n], the broker that receives the replica."""
+        """Broker that receives each copy (int32[n], broker positions)."""
         return self._rows[1]
 
     @property
     def source(self) -> NDArray[np.int32]:
-        """int32[n], the broker that releases a replica for it; -1 where a replica is added."""
+        """Broker that gives up a replica for each copy, -1 for an added replica (int32[n])."""
         return self._rows[2]
 
     @cached_property
     def bytes(self) -> NDArray[np.int64]:
-        """int64[n], the bytes of each copy; 0 where sizes are unknown."""
+        """Size of each copy in bytes; 0 if sizes are unknown (int64[n])."""
         size = self.task.cluster.size
         return np.zeros(len(self.partition), np.int64) if size is None else size[self.partition]
 
     @cached_property
     def within(self) -> Within:
-        """The copies between the disks of one broker."""
+        """Copies between two disks of the same broker."""
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
         if disks is None or self.disk is None:
@@ -92,7 +96,10 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """int64 each: partition, releasing disk and receiving disk (-1 for none), bytes."""
+        """Copies that fill or free a known disk: partition, releasing disk, receiving disk, bytes.
+
+        These are four int64 arrays. A disk is -1 if it is unknown or there is none.
+        """
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:
             return (np.zeros(0, np.int64),) * 4
@@ -111,11 +118,13 @@ class ReplicaMoves:
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Copies between the disks of one broker, one row each.
+    """Copies between two disks of the same broker, one row each.
 
     Attributes:
-        partition: int64[n]; broker: int32[n]; source, target: int64[n], positions of the
-            disks on their broker; bytes: int64[n], 0 where sizes are unknown.
+        partition: int64[n], the partition of each copy.
+        broker: int32[n], position of its broker.
+        source, target: int64[n], positions of the two disks on that broker.
+        bytes: int64[n], size of each copy; 0 if sizes are unknown.
     """
 
     partition: NDArray[np.int64]
@@ -126,10 +135,10 @@ class Within:
 
 
 def directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
-    """Return int32, the position of each replica's directory on its broker, -1 for any.
+    """Return the log directory of each new replica: its position on the broker, -1 for any (int32).
 
-    A broker whose directories are not all known gets -1, because the emptiest one is unknown.
-    None if no broker has known directories.
+    A broker whose directories are not all known gets -1: the emptiest directory is unknown. The
+    result is None if no broker has known directories.
     """
     disks = moves.task.disks
     if disks is None or moves.disk is None:

@@ -39,7 +39,9 @@ def place(
     first_partition: int = 0,
     seed: int = 0,
 ) -> Int32Array:
-    """Return the broker ids of the replicas of each partition, the preferred leader first.
+    """Return the broker ids of each partition's replicas as Kafka places them in a new topic.
+
+    The preferred leader is first.
 
     ``striped``, the default, is the KRaft controller's ``StripedReplicaPlacer`` of 4.3.1.
     ``rack-aware`` and ``rack-unaware`` are ``AdminUtils.assignReplicasToBrokers`` of 3.9.1, with
@@ -48,15 +50,15 @@ def place(
     Args:
         brokers: in Kafka's order, which without racks is the order that counts.
         partitions: the number of partitions.
-        replication_factor: replicas of each.
+        replication_factor: number of replicas of each partition.
         strategy: see above.
         start_index: position of the first leader, Kafka's ``fixedStartIndex``, for the
             strategies of 3.9. Without it (or below zero, as Kafka has it) a draw decides.
-        start_shift: distance of the followers. Without it the start index, as in Kafka, or the
-            next draw if that is not given either.
+        start_shift: distance from the leader to its first follower in the broker list. Without it
+            the start index, as in Kafka, or the next draw if that is not given either.
         first_partition: number of the first partition, Kafka's ``startPartitionId``; the striped
             placer ignores it, and rejects the two above.
-        seed: of ``java.util.Random``.
+        seed: the seed of ``java.util.Random``.
 
     Returns:
         int32[partitions, replication_factor].
@@ -97,7 +99,10 @@ def _as_admin_utils(  # noqa: PLR0917 - AdminUtils' own arguments
     brokers: list[Broker], start: int, shift: int, first: int, partitions: int, factor: int,
     *, aware: bool,
 ) -> Int32Array:  # fmt: skip
-    """Return the placement of ``AdminUtils`` for given start index and shift."""
+    """Return the placement by ``AdminUtils`` for a given start index and shift.
+
+    Racks count if ``aware``.
+    """
     racks = len({b.rack for b in brokers})
     if aware and racks > 1:
         all_have_racks(brokers)
@@ -109,7 +114,10 @@ def _as_admin_utils(  # noqa: PLR0917 - AdminUtils' own arguments
 
 
 def _draws_its_own(**given: int | None) -> None:
-    """Raise InvalidConfigError for a start that only the strategies of 3.9 take."""
+    """Check that no start index or shift is given, which only the strategies of Kafka 3.9 use.
+
+    Raises InvalidConfigError otherwise.
+    """
     for name, value in given.items():
         if value is not None:
             what = (
@@ -120,7 +128,7 @@ def _draws_its_own(**given: int | None) -> None:
 
 
 class StripedPlacer:
-    """A ``StripedReplicaPlacer`` with its generator, for several topics one after another.
+    """KRaft's ``StripedReplicaPlacer`` with its random generator, for several topics in sequence.
 
     >>> placer = StripedPlacer([Broker(0), Broker(1), Broker(2)], seed=4)
     >>> placer.place(2, 2).shape, placer.place(1, 3).shape
@@ -134,7 +142,10 @@ class StripedPlacer:
         self._draws = JavaDraws(seed) if draws is None else draws
 
     def place(self, partitions: int, replication_factor: int) -> Int32Array:
-        """Return int32[partitions, replication_factor]; see `partage.replicas.place`."""
+        """Return the replicas of the next topic: int32[partitions, replication_factor], broker ids.
+
+        `partage.replicas.place` does the same for a single topic.
+        """
         # The class returns an empty placement for 0; only the controller rejects that.
         if partitions < 0:
             raise InvalidPlacementError(
@@ -153,14 +164,14 @@ def extend(
     strategy: Strategy = "striped",
     seed: int = 0,
 ) -> Int32Array:
-    """Return the replicas of partitions that are added to a topic, as Kafka places them.
+    """Return the replicas of partitions that are added to an existing topic, as Kafka places them.
 
     The strategies of AdminUtils take start index and shift from the position of partition 0's first
     replica among the brokers by id. The striped placer ignores the existing partitions.
 
     Args:
         brokers: the brokers of the cluster.
-        existing: replicas of the topic's partitions 0, 1, ...
+        existing: broker ids of the replicas of the topic's partitions 0, 1, ...
         partitions: the number of partitions to add.
         strategy: see `place`.
         seed: see `place`.
@@ -196,8 +207,9 @@ def extend(
 def default_directory(broker: Broker) -> str:
     """Return the directory id that the controller records for a new replica on a broker.
 
-    That is the broker's only directory. A broker with several chooses later
-    (``DirectoryId.UNASSIGNED``); one that registered none is migrating to KIP-858 (``MIGRATING``).
+    It is the id of the broker's only log directory. A broker with several directories chooses later
+    (``DirectoryId.UNASSIGNED``). A broker that registered none is migrating to KIP-858
+    (``MIGRATING``).
 
     >>> default_directory(Broker(1, directories=("x", "y")))
     'AAAAAAAAAAAAAAAAAAAAAA'
@@ -208,7 +220,10 @@ def default_directory(broker: Broker) -> str:
 
 
 def _checked(brokers: Iterable[Broker]) -> list[Broker]:
-    """Return the brokers as a list; raise our errors for wrong types and repeated ids."""
+    """Check that the brokers have correct types and distinct ids, and return them as a list.
+
+    Raises InvalidProblemError otherwise.
+    """
     listed = list(brokers)
     seen: set[int] = set()
     for i, one in enumerate(listed):
@@ -226,7 +241,7 @@ def _checked(brokers: Iterable[Broker]) -> list[Broker]:
 
 
 def _int32(name: str, value: object) -> None:
-    """Raise InvalidConfigError if the value is no int32."""
+    """Check that the value is an int of 32 bits; raise InvalidConfigError otherwise."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InvalidConfigError(name, "must be an int", value)
     if not -_INT32 <= value < _INT32:
@@ -234,7 +249,7 @@ def _int32(name: str, value: object) -> None:
 
 
 def _allowed(brokers: Sequence[Broker], partitions: int, factor: int) -> None:
-    """Raise the errors of AdminUtils, in its order."""
+    """Check the arguments as ``AdminUtils`` does, and raise its errors in the same order."""
     if partitions <= 0:
         raise InvalidPlacementError(
             f"number of partitions must be larger than 0, got {partitions}",
@@ -254,7 +269,10 @@ def _allowed(brokers: Sequence[Broker], partitions: int, factor: int) -> None:
 
 
 def _not_too_many(partitions: int, factor: int, brokers: int) -> None:
-    """Raise InvalidConfigError beyond `_MOST_REPLICAS`."""
+    """Check that the placement has at most `_MOST_REPLICAS` replicas.
+
+    Raises InvalidConfigError otherwise.
+    """
     if partitions * min(factor, brokers) > _MOST_REPLICAS:
         what = f"{partitions} partitions x {factor} replicas; at most {_MOST_REPLICAS:,} in one go"
         raise InvalidConfigError("partitions", what, partitions)
@@ -263,7 +281,10 @@ def _not_too_many(partitions: int, factor: int, brokers: int) -> None:
 def _start(
     brokers: int, index: int | None, shift: int | None, draws: LookaheadDraws
 ) -> tuple[int, int]:
-    """Return start index and shift: given, or drawn in this order."""
+    """Return the start index and the shift: the given values, or else random draws in this order.
+
+    A negative value counts as not given.
+    """
     for name, value in (("start_index", index), ("start_shift", shift)):
         if value is not None:
             _int32(name, value)
@@ -276,7 +297,10 @@ def _start(
 
 
 def _fits(brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int) -> None:
-    """Raise InvalidConfigError where Java's int would overflow: the result would be arbitrary."""
+    """Check that Java's int arithmetic does not overflow, which would make the result arbitrary.
+
+    Raises InvalidConfigError otherwise.
+    """
     last = first + partitions - 1
     largest = max(last + start, (shift[0] + last // brokers + 1) * shift[1] + brokers * brokers)
     if largest >= _INT32:

@@ -40,13 +40,14 @@ def cluster_from_json(
     gone: Collection[int] = (),
     excluded: Collection[str] = (),
 ) -> ReplicaCluster:
-    """Return the cluster that a JSON object describes.
+    """Return the `ReplicaCluster` that a JSON object describes, after checking every field.
 
     Args:
-        given: ``brokers`` and ``topics`` as in ``cluster.jsonl``, see above.
-        log_dirs: sizes and directories, of `sizes_from_log_dirs`; before those in ``given``.
+        given: object with ``brokers`` and ``topics`` as in a line of ``cluster.jsonl``.
+        log_dirs: sizes and directories from `sizes_from_log_dirs`; they override those in
+            ``given``.
         gone: brokers that may be missing from ``brokers`` although they hold replicas.
-        excluded: topics that take no part; their malformed or moving partitions are skipped.
+        excluded: topics that are not reassigned; their malformed or moving partitions are skipped.
 
     Raises:
         InvalidProblemError: a field is wrong, a replica is on an unknown broker or twice on one,
@@ -67,7 +68,7 @@ def cluster_from_json(
 
 
 def _holds_any(topics: Mapping[str, Any], broker: int) -> bool:
-    """Return whether some well-formed partition lists a replica on this broker."""
+    """Return whether any well-formed partition has a replica on this broker."""
     for topic in topics.values():
         rows = topic.get("partitions") if isinstance(topic, Mapping) else None
         for row in rows if isinstance(rows, list) else ():
@@ -78,7 +79,10 @@ def _holds_any(topics: Mapping[str, Any], broker: int) -> bool:
 
 
 def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int, str]]]:
-    """Return sizes and directories of replicas from ``kafka-log-dirs.sh --describe``'s JSON line.
+    """Return the size and directory of each replica, as ``kafka-log-dirs --describe`` reports them.
+
+    The result maps (topic, partition) to broker id -> (bytes, directory). The input is the JSON
+    line of the tool's output.
 
     Raises:
         InvalidProblemError: a field is wrong; the error has the path and the value.
@@ -112,7 +116,7 @@ def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int
 
 
 class _Brokers:
-    """The listed brokers, and those that may be missing."""
+    """Parser of the broker list; it adds departed brokers that still hold replicas."""
 
     def __init__(self, given: object, gone: Collection[int]) -> None:
         self.listed: list[Broker] = []
@@ -165,7 +169,7 @@ class _Brokers:
 
 
 class _Rows:
-    """Columns of the partitions, appended row by row."""
+    """Parser of the topics; it collects one row of columns for each partition."""
 
     def __init__(self, brokers: _Brokers, log_dirs: LogDirs, excluded: frozenset[str]) -> None:
         self.brokers, self.log_dirs, self.excluded = brokers, log_dirs, excluded
@@ -180,7 +184,7 @@ class _Rows:
         self.folder: list[str | None] = []
 
     def take(self, name: str, value: object) -> None:
-        """Append the partitions of a topic."""
+        """Parse the partitions of one topic and append their rows."""
         path = f"topics.{name}"
         self.topics.append(name)
         seen: set[int] = set()
@@ -202,7 +206,7 @@ class _Rows:
                     raise
 
     def _partition(self, name: str, number: int, row: Mapping[str, Any], where: str) -> None:
-        """Append one partition; ``where`` is its path."""
+        """Parse one partition and append its row; ``where`` is its JSON path for error messages."""
         _not_moving(name, number, row)
         ids = _list(row.get("replicas"), f"{where}.replicas")
         held = self.log_dirs.get((name, number), {})
@@ -246,7 +250,7 @@ class _Rows:
         self.load.append(rate)
 
     def cluster(self) -> ReplicaCluster:
-        """Return the cluster of all rows."""
+        """Return the `ReplicaCluster` with all parsed partitions."""
         start = np.zeros(len(self.count) + 1, np.int64)
         np.cumsum(self.count, out=start[1:])
         brokers = self.brokers
@@ -271,16 +275,16 @@ class _Rows:
 
 
 def _leader(value: object, ids: Sequence[int], replica: Sequence[int], path: str) -> int:
-    """Return the position of the leader's broker; -1 where the partition has no leader.
+    """Return the position of the broker that leads the partition; -1 if it has no leader.
 
     Args:
         value: the id of a broker among ``ids``, or null or -1, which both mean none.
         ids: broker ids of the replicas.
-        replica: their positions, in the same order.
-        path: of the value.
+        replica: positions of these brokers, in the same order.
+        path: JSON path of the value.
 
     Raises:
-        InvalidProblemError: the leader is no replica. Kafka elects leaders among replicas only.
+        InvalidProblemError: the leader is not one of the replicas, which Kafka never elects.
     """
     if value is None or (value == -1 and not isinstance(value, bool)):
         return -1
@@ -291,7 +295,10 @@ def _leader(value: object, ids: Sequence[int], replica: Sequence[int], path: str
 
 
 def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
-    """Raise InvalidProblemError if the partition is being reassigned."""
+    """Check that no reassignment of the partition is in progress.
+
+    Raises InvalidProblemError otherwise.
+    """
     if row.get("adding") or row.get("removing"):
         what = (
             "a reassignment of it is in progress: wait for it, or cancel it "
@@ -301,10 +308,10 @@ def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
 
 
 def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.int64] | None:
-    """Return int64[P] of one figure, None if no partition has it.
+    """Return one quantity (size or load) of all partitions as int64[P]; None if none has it.
 
     Raises:
-        InvalidProblemError: only some partitions have it (the others would weigh nothing), or the
+        InvalidProblemError: only some partitions have it (the others would count as 0), or the
             sum is too large.
     """
     lacks = [i for i, value in enumerate(values) if value is None]
@@ -324,14 +331,14 @@ def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.i
 
 
 def _mapping(value: object, path: str) -> Mapping[str, Any]:
-    """Return the value if it is an object; raise InvalidProblemError otherwise."""
+    """Check that the value is a JSON object and return it; raise InvalidProblemError otherwise."""
     if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
 
 
 def _only(given: Mapping[str, Any], known: frozenset[str], path: str) -> None:
-    """Raise InvalidProblemError for a field that is not known."""
+    """Check that an object has only known fields; raise InvalidProblemError otherwise."""
     unknown = sorted(set(given) - known)
     if unknown:
         what = f"unknown field; known are {', '.join(sorted(known))}"
@@ -339,14 +346,17 @@ def _only(given: Mapping[str, Any], known: frozenset[str], path: str) -> None:
 
 
 def _list(value: object, path: str) -> Sequence[Any]:
-    """Return the value if it is a list; raise InvalidProblemError otherwise."""
+    """Check that the value is a list and return it; raise InvalidProblemError otherwise."""
     if not isinstance(value, (list, tuple)):
         raise InvalidProblemError("must be a list", path=path, value=value)
     return value
 
 
 def _int(value: object, path: str, below: int) -> int:
-    """Return the value if it is a whole number in range; raise InvalidProblemError otherwise."""
+    """Check that the value is an int from 0 to ``below`` - 1 and return it.
+
+    Raises InvalidProblemError otherwise.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
         raise InvalidProblemError(
             f"must be a whole number from 0 below {below}", path=path, value=value
@@ -355,7 +365,10 @@ def _int(value: object, path: str, below: int) -> int:
 
 
 def _rate(value: object, path: str) -> int:
-    """Return bytes a second as a whole number; raise InvalidProblemError for other values."""
+    """Check that the value is a number of bytes per second and return it rounded to an int.
+
+    Raises InvalidProblemError otherwise.
+    """
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))

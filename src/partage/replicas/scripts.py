@@ -46,12 +46,12 @@ tool kafka-leader-election.sh --election-type preferred --path-to-json-file elec
 
 
 def scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
-    """Return the texts of ``execute.sh`` and ``rollback.sh``, by file name.
+    """Return the shell scripts ``execute.sh`` and ``rollback.sh`` of a plan: file name -> text.
 
     Args:
-        throttle: bytes a second of each broker, between brokers and between disks; None for no
-            limit.
-        elect: whether the scripts end with an election of preferred leaders.
+        throttle: bytes per second that each broker may copy, between brokers and between disks;
+            None for no limit.
+        elect: whether the scripts end with a preferred leader election.
 
     >>> "--throttle 5" in scripts(5, elect=False)["execute.sh"]
     True

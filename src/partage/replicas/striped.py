@@ -31,7 +31,9 @@ _SPARE = 64
 def place_in_stripes(
     brokers: Sequence[Broker], draws: LookaheadDraws, partitions: int, factor: int
 ) -> Int32Array:
-    """Return int32[partitions, factor], broker ids, the preferred leader first.
+    """Return the replicas of each partition as KRaft's ``StripedReplicaPlacer`` places them.
+
+    The result is int32[partitions, factor] with broker ids, the preferred leader first.
 
     Raises:
         InvalidPlacementError: the factor is not positive, all brokers are fenced, or there
@@ -54,7 +56,11 @@ def place_in_stripes(
 
 
 class _Rings:
-    """Racks in hash order; ring 2r has rack r's unfenced brokers, ring 2r + 1 its fenced ones."""
+    """Brokers of each rack as two rings that are walked in turn: unfenced and fenced brokers.
+
+    Racks are in Java's hash order. Ring 2r has the unfenced brokers of rack r, ring 2r + 1 its
+    fenced ones.
+    """
 
     def __init__(self, brokers: Sequence[Broker], draws: LookaheadDraws) -> None:
         # A missing rack is Optional.empty(), which hashes to 0 and sorts first.
@@ -80,7 +86,10 @@ class _Rings:
         self.rack_offset = next_int(draws, len(racks)) if racks else 0
 
     def place(self, draws: LookaheadDraws, partitions: int, factor: int) -> Int32Array:
-        """Return int32[partitions, factor], broker ids; see `place_in_stripes`."""
+        """Return the replicas of each partition as int32[partitions, factor] with broker ids.
+
+        The arguments are those of `place_in_stripes`.
+        """
         size = len(self.broker) + len(self.names)
         shuffles = max(partitions - 1, 0) // self.unfenced if self.unfenced > 1 else 0
         wanted = shuffles * size + _SPARE
@@ -108,10 +117,13 @@ class _Rings:
 
 
 def _draws_of_a_shuffle(start: NDArray[np.int64], racks: int) -> int:
-    """Return the draws of one shuffle: n - 1 for the list of racks and for each ring of n."""
+    """Return the number of random draws that one shuffle of all lists uses.
+
+    It is n - 1 for a list of n items: the list of racks, and each ring.
+    """
     return max(racks - 1, 0) + int(np.maximum(np.diff(start) - 1, 0).sum())
 
 
 def _rack_key(rack: str | None) -> tuple[bool, bytes]:
-    """Return the sort key of a rack: a missing rack first, then Java's string order."""
+    """Return the sort key of a rack: a missing rack comes first, then Java's string order."""
     return rack is not None, string_order_key(rack or "")

@@ -30,16 +30,17 @@ def stripes(
     raw: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
-    """Return all rows at once, or None where only `steps` is exact.
+    """Return the replicas of all partitions with array operations, None if only `steps` is exact.
 
     Args:
-        start: int64[2 racks + 1], rings in ``broker``: each rack's unfenced, then its fenced ones.
-        broker: int32, ids of all brokers by ring.
+        start: int64[2 racks + 1], where each ring begins in ``broker``: for each rack the ring of
+            unfenced brokers, then the ring of fenced ones.
+        broker: int32, ids of all brokers, ring by ring.
         names: int64[racks], racks in order of their names.
-        offset: int64[2 racks], where each ring begins.
-        rack_offset: place in ``names`` of the first partition's first rack.
-        raw: int64, the next draws, at least those of all shuffles.
-        shape: partitions, replicas of each.
+        offset: int64[2 racks], position within each ring of its first broker to use.
+        rack_offset: position in ``names`` of the first partition's first rack.
+        raw: int64, the next random draws, at least as many as all shuffles need.
+        shape: number of partitions, and replicas of each.
 
     Returns:
         int32[shape]; None where an unfenced ring can run dry in a row, where a ring may stay unused
@@ -68,14 +69,18 @@ def stripes(
 
 
 def _rings_in_turn(sizes: Ints) -> list[int]:
-    """Return the sizes of rings in the order of shuffles: a rack's fenced ring comes first."""
+    """Return the sizes of the rings in the order in which a shuffle visits them.
+
+    The fenced ring of a rack comes before its unfenced ring.
+    """
     return [int(sizes[ring ^ 1]) for ring in range(len(sizes))]
 
 
 def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
-    """Return int64[count, sum of lists], the old position of each new one, for every shuffle.
+    """Return, for every shuffle, the old position of the item at each new position.
 
-    None where Java rejects a draw (one in millions): all later draws are shifted then.
+    The result is int64[count, sum of list lengths]. It is None if Java rejects a draw (one in
+    millions), which would shift all later draws.
     """
     bounds = np.concatenate([np.arange(size, 1, -1) for size in lists]).astype(np.int64)
     drawn = raw[: count * len(bounds)].reshape(count, len(bounds))
@@ -97,7 +102,10 @@ def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
 
 
 def _permutations(places: Ints, size: int) -> Ints:
-    """Return int64[n, size], permutations by ``Collections.shuffle`` with these swap positions."""
+    """Return the permutations that ``Collections.shuffle`` makes with these swap positions.
+
+    The result is int64[n, size].
+    """
     out = np.repeat(np.arange(size)[:, None], len(places), axis=1)
     each = np.arange(len(places))
     for i, last in enumerate(range(size - 1, 0, -1)):
@@ -112,7 +120,11 @@ def _permutations(places: Ints, size: int) -> Ints:
 def _rows(
     whole: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
-    """Return the brokers by block (``whole`` has its lists), epoch and replica."""
+    """Return the brokers of all partitions as int32[partitions, replicas].
+
+    A block is the run of partitions (epochs) between two shuffles; ``whole`` has the shuffled lists
+    of each block.
+    """
     (rows, factor), (rack_offset, length) = shape, turn
     blocks, racks = len(whole), len(offset)
     order = whole[:, :racks]
@@ -134,10 +146,10 @@ def _rows(
 
 
 def _asked_within(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
-    """Return int64[epochs], how many rows of the block used the rack of replica j by then.
+    """Return how often the partitions of a block have used the rack of replica j, up to each epoch.
 
-    Each row begins one rack later. So earlier rows used this rack for replica j + 1, j + 2, and so
-    on, once in each round over the racks.
+    The result is int64[epochs]. Each partition begins one rack later. So earlier partitions used
+    this rack for replica j + 1, j + 2, and so on, once in each round over the racks.
     """
     if factor >= racks:
         return epoch + 1
@@ -148,9 +160,10 @@ def _asked_within(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
 
 
 def _asked_before(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
-    """Return int64[blocks, racks], how many rows of earlier blocks used each rack.
+    """Return how many partitions of earlier blocks used each rack (int64[blocks, racks]).
 
-    One less for the racks of the very first row: their rings do not advance for it.
+    The count is one less for the racks of the first partition, because their rings do not advance
+    for it.
     """
     blocks, racks = order.shape
     replicas = np.minimum(factor, racks)
@@ -170,7 +183,10 @@ def _asked_before(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
 
 @piece
 def _bounded(raw: Any, used: int, bound: int) -> int:
-    """Return the position in ``raw`` of the first draw that ``bound`` accepts, -1 for none."""
+    """Return the index of the first draw that Java's ``nextInt(bound)`` accepts, -1 for none.
+
+    The search starts at ``used``.
+    """
     if bound & (bound - 1) == 0:
         return used if used < len(raw) else -1
     while used < len(raw) and raw[used] - raw[used] % bound + bound - 1 >= 2147483648:
@@ -180,9 +196,9 @@ def _bounded(raw: Any, used: int, bound: int) -> int:
 
 @piece
 def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
-    """Shuffle ``items[begin:end]`` as ``Collections.shuffle``.
+    """Shuffle ``items[begin:end]`` in place as Java's ``Collections.shuffle``.
 
-    Return the number of draws used by then, -1 if there are too few.
+    Returns the number of draws used so far, -1 if there are too few.
     """
     for size in range(end - begin, 1, -1):
         used = _bounded(raw, used, size)
@@ -200,7 +216,7 @@ def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
 
 @piece
 def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
-    """Return the position of the ring's next broker in this epoch, -1 if none is left."""
+    """Return the position of the ring's next broker in this epoch, -1 if all were used."""
     size = start[ring + 1] - start[ring]
     if size == 0:
         return -1
@@ -224,7 +240,9 @@ def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
 def steps(
     start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
 ) -> int:
-    """Place partition by partition into ``out``; return the draws used, -1 if there are too few.
+    """Place partition by partition into ``out``, exact in all cases.
+
+    Returns the number of draws used, -1 if there are too few.
 
     ``state`` has the epoch, index and offset of each ring, ``names`` the racks in order. `stripes`
     describes the other arguments.

@@ -17,10 +17,10 @@ _COLUMNS = ("replicas", "leaders", "bytes", "load")
 
 
 def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str, Any]]:
-    """Return a row for each broker: replicas, leaders, bytes and load before and after, its bands.
+    """Return one row for each broker: replicas, leaders, bytes and load before and after the plan.
 
-    Leaders before are the current ones, leaders after the preferred ones. Excluded topics do not
-    count.
+    A row also has the balance bands (the range of each figure that counts as even). Leaders before
+    are the current ones, leaders after the preferred ones. Excluded topics do not count.
     """
     before = _held(task, task.cluster.start, task.cluster.factor, task.cluster.led)
     after = _held(task, task.start, task.factor, replica)
@@ -39,7 +39,10 @@ def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str,
 
 
 def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return the lower and upper ends of the bands, by column."""
+    """Return the limits of the balance bands by column: replicas, leaders, bytes, load.
+
+    The limits are lower and upper ends of brokers, then racks.
+    """
     return {
         "replicas": (task.low[1], task.high[1]),
         "leaders": (task.lead_low, task.lead_high),
@@ -49,9 +52,10 @@ def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[n
 
 
 def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each rack: the sums over its brokers from `broker_rows`, and its bands.
+    """Return one row for each rack: sums over its brokers before and after, and its balance bands.
 
-    Without racks, or with a single one, rows have no bands.
+    The sums are over the rows of `broker_rows`. Without racks, or with a single one, rows have no
+    bands.
     """
     out: dict[str | None, dict[str, Any]] = {}
     for row in rows:
@@ -73,14 +77,15 @@ def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
-    """Return a row for each log directory of brokers that have several: bytes before and after.
+    """Return one row for each log directory of brokers with several: bytes before and after.
 
-    Without sizes it has replicas instead of bytes. Its band follows what its broker holds after the
-    plan. Brokers with a replica in an unknown directory are left out.
+    Without sizes it counts replicas instead. The balance band of a directory depends on what its
+    broker holds after the plan. Brokers with a replica in an unknown directory are left out.
 
     Args:
-        moves: the plan's copies.
-        directory: of each new replica, from `directories`; None if no broker has several.
+        moves: the replica copies of the plan.
+        directory: log directory of each new replica, from `directories`; None if no broker has
+            several.
     """
     if directory is None:
         return []
@@ -114,7 +119,10 @@ def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[
 
 
 def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
-    """Return the band of each (broker, disk on it): bytes, or replicas without sizes."""
+    """Return the balance band of each disk, by (broker, disk on it), in bytes.
+
+    Without sizes, the bands count replicas.
+    """
     task, disks = moves.task, moves.task.disks
     if disks is None:
         return {}
@@ -129,9 +137,9 @@ def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
 
 
 def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
-    """Return a row for each copied replica: receiving and releasing broker, bytes.
+    """Return one row for each copied replica: topic, partition, source, target, bytes.
 
-    A copy between the disks of a broker has that broker twice, and two directories.
+    A copy between two disks of a broker has that broker twice, and two directories.
     """
     cluster, within = moves.task.cluster, moves.within
     sized = cluster.size is not None
@@ -166,7 +174,10 @@ def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 
 
 def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
-    """Return the replicas and bytes copied from rack to rack; leaders send the copies."""
+    """Return the replicas and bytes that are copied from each rack to each other rack.
+
+    Followers copy from the leader, so its rack is the source.
+    """
     cluster = moves.task.cluster
     senders = _senders(moves)
     sums: dict[tuple[str | None, str | None], list[int]] = {}
@@ -186,11 +197,11 @@ def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 def batch_rows(
     moves: ReplicaMoves, batches: Sequence[Sequence[int]], throttle: int | None
 ) -> list[dict[str, Any]]:
-    """Return a row for each batch: partitions, replicas copied, bytes, seconds at the throttle.
+    """Return one row for each batch: partitions, replicas copied, bytes, seconds at the throttle.
 
-    Kafka's throttle limits what each broker sends and what it receives, separately. So a batch
-    takes as long as its busiest broker. Copies between the disks of a broker have a throttle of
-    their own and do not count.
+    Kafka's throttle limits separately what each broker sends and what it receives. So a batch takes
+    as long as its busiest broker. Copies between the disks of a broker have a throttle of their own
+    and do not count.
     """
     brokers = len(moves.task.cluster.brokers)
     of_batch = np.full(moves.task.cluster.partitions, -1, np.int64)
@@ -217,9 +228,9 @@ def batch_rows(
 
 
 def _senders(moves: ReplicaMoves) -> NDArray[np.int64]:
-    """Return int64[n], the broker that sends each new replica.
+    """Return the broker from which each new replica is copied (int64[n], broker positions).
 
-    That is the leader, or the first replica of a partition without a leader.
+    It is the leader, or the first replica of a partition without a leader.
     """
     cluster = moves.task.cluster
     p = moves.partition
@@ -230,7 +241,7 @@ def _senders(moves: ReplicaMoves) -> NDArray[np.int64]:
 
 
 def _known(task: ReplicaTask) -> list[str]:
-    """Return the columns whose figures are known."""
+    """Return the report columns whose data is known: bytes and load may be missing."""
     missing = {
         "bytes": task.cluster.size is None,
         "load": task.cluster.load is None,
@@ -244,7 +255,10 @@ def _held(
     factor: NDArray[np.int64],
     replica: NDArray[np.int32],
 ) -> dict[str, NDArray[np.int64]]:
-    """Return int64[B] by column: what brokers hold and lead in a placement."""
+    """Return the replicas, bytes, load and leaders of each broker in a placement.
+
+    The result maps each column to int64[B].
+    """
     brokers = len(task.cluster.brokers)
     owner = np.repeat(np.arange(len(factor)), factor)
     out = {}

@@ -19,7 +19,10 @@ __all__ = [
 
 
 def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task that balances the cluster; every replica may move to any broker."""
+    """Return the reassignment task that balances the cluster.
+
+    Every replica may move to any broker.
+    """
     builder = _TaskBuilder(cluster, limits)
     builder.between_disks = True
     return builder.task()
@@ -28,7 +31,10 @@ def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 def add_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the task that balances the cluster by moving replicas to new brokers only."""
+    """Return the reassignment task that balances the cluster by moving replicas to new brokers.
+
+    Other brokers receive no replicas.
+    """
     builder = _TaskBuilder(cluster, limits)
     new = builder.brokers(ids, "add-broker")
     builder.take_replicas(new, "add-broker")
@@ -40,7 +46,7 @@ def add_brokers(
 def drain_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the task that empties these brokers and moves nothing else."""
+    """Return the reassignment task that moves all replicas off some brokers, and nothing else."""
     builder = _TaskBuilder(cluster, limits)
     builder.drain(builder.brokers(ids, "drain-broker"))
     return builder.task()
@@ -49,7 +55,10 @@ def drain_brokers(
 def replace_broker(
     cluster: ReplicaCluster, old: int, new: int, limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the task in which a new broker takes each replica of an old one, in its position."""
+    """Return the reassignment task in which a new broker takes over each replica of an old one.
+
+    The new replica has the same position in the replica list.
+    """
     builder = _TaskBuilder(cluster, limits)
     (gone,), (successor,) = builder.brokers([old], "replace-broker"), builder.brokers([new], "by")
     if gone == successor:
@@ -68,9 +77,9 @@ def change_factor(
     topics: Collection[str] | None = None,
     limits: PlanLimits | None = None,
 ) -> ReplicaTask:
-    """Return the task that changes the replication factor of some topics.
+    """Return the reassignment task that changes the replication factor of some topics.
 
-    Without names these are all topics that are not excluded.
+    Without names, it changes all topics that are not excluded.
 
     Raises:
         InvalidConfigError: the factor is not positive, or a topic does not exist.
@@ -96,7 +105,7 @@ def change_factor(
 
 
 def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task that moves only replicas that break the rack rule."""
+    """Return the reassignment task that moves only replicas that break the rack rule."""
     builder = _TaskBuilder(cluster, limits)
     builder.closed[:] = True
     builder.lead_free[:] = False
@@ -104,7 +113,10 @@ def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task that balances preferred leaders by reordering replicas; no data moves."""
+    """Return the task that balances preferred leaders by reordering replica lists.
+
+    No data moves.
+    """
     builder = _TaskBuilder(cluster, limits)
     builder.fate[:] = STAY
     builder.receives[:] = False
@@ -112,7 +124,7 @@ def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> 
 
 
 class _TaskBuilder:
-    """A task under construction; every replica may move unless a command restricts it."""
+    """Builder of a `ReplicaTask`: every replica may move unless a command restricts it."""
 
     def __init__(self, cluster: ReplicaCluster, limits: PlanLimits | None) -> None:
         self.cluster, self.limits = cluster, limits or PlanLimits()
@@ -128,7 +140,7 @@ class _TaskBuilder:
         self.between_disks = False
 
     def of_topics(self, names: Collection[str], what: str) -> NDArray[np.bool_]:
-        """Return bool[P], the partitions of these topics.
+        """Return a mask of the partitions of these topics (bool[P]).
 
         Raises:
             InvalidConfigError: a topic does not exist.
@@ -140,7 +152,7 @@ class _TaskBuilder:
         return np.isin(self.cluster.topic, [known[name] for name in names])
 
     def brokers(self, ids: Iterable[int], what: str) -> list[int]:
-        """Return the positions of brokers.
+        """Check the ids of brokers that a command names and return their positions.
 
         Raises:
             InvalidConfigError: a broker is unknown or named twice, or none is named.
@@ -159,14 +171,17 @@ class _TaskBuilder:
         return out
 
     def take_replicas(self, receivers: list[int], what: str) -> None:
-        """Raise InvalidConfigError for a fenced broker: copies to it would never join the ISR."""
+        """Check that the receiving brokers are not fenced: copies to them would never join the ISR.
+
+        Raises InvalidConfigError otherwise.
+        """
         for b in receivers:
             if self.cluster.brokers[b].fenced:
                 why = "the broker is fenced or gone: it cannot take replicas"
                 raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
 
     def drain(self, gone: list[int]) -> None:
-        """Let all replicas on these brokers leave, and all others stay.
+        """Require that all replicas on these brokers leave and that all others stay.
 
         Raises:
             NoFeasiblePlanError: a pinned replica is on them, or no other broker is left.
@@ -191,10 +206,10 @@ class _TaskBuilder:
         self.lead_free = (cluster.factor > 0) & leaves[first] if len(leaves) else self.lead_free
 
     def task(self) -> ReplicaTask:
-        """Return the finished task.
+        """Return the finished task after checking that it can be solved.
 
         Raises:
-            NoFeasiblePlanError: a partition is to have more replicas than brokers are left.
+            NoFeasiblePlanError: a partition needs more replicas than brokers are left.
             InvalidProblemError: a broker has a capacity while partitions have no sizes.
         """
         cluster = self.cluster
@@ -221,7 +236,10 @@ class _TaskBuilder:
         )  # fmt: skip
 
     def _room_can_be_checked(self) -> None:
-        """Raise InvalidProblemError if a capacity cannot be checked for want of sizes."""
+        """Check that partitions have sizes if any broker or disk has a capacity.
+
+        Raises InvalidProblemError otherwise.
+        """
         cluster = self.cluster
         rooms = [room for disks in cluster.directories for _, room in disks]
         limited = (cluster.capacity >= 0).any() or any(room >= 0 for room in rooms)
@@ -230,7 +248,10 @@ class _TaskBuilder:
             raise InvalidProblemError(what, path="size", value=None)
 
     def _enough_brokers(self) -> None:
-        """Raise NoFeasiblePlanError if a replication factor exceeds the brokers left."""
+        """Check that no replication factor exceeds the number of remaining brokers.
+
+        Raises NoFeasiblePlanError otherwise.
+        """
         alive = int(self.alive.sum())
         short = np.flatnonzero(self.factor > alive)
         if len(short):
