@@ -67,7 +67,7 @@ class ReplicaMoves:
 
     @property
     def source(self) -> NDArray[np.int32]:
-        """Broker that gives up a replica for each copy, -1 for an added replica (int32[n])."""
+        """Broker that releases a replica for each copy, -1 for an added replica (int32[n])."""
         return self._rows[2]
 
     @cached_property
