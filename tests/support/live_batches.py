@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from pyarrow import parquet
-from tests.support.recordings import SESSION_MS, json_lines, recording
+import pyarrow as pa
+from pyarrow import compute, parquet
+from tests.support.recordings import SESSION_MS, Recording, json_lines, recording
 
 from partage.history.live_groups import LiveGroups
 from partage.history.live_log import LogBatch
@@ -22,51 +23,48 @@ _NAMES = (
 
 
 @cache
-def log_batches(name: str) -> list[LogBatch]:
+def some_groups(name: str, groups: tuple[str, ...]) -> Recording:
+    """A recording as if only these groups had been in the cluster; read anew, in part."""
+    whole = recording(name)
+    log = parquet.read_table(whole.capture / "consumer_offsets.parquet")
+    coded = compute.dictionary_encode(log["key"].combine_chunks())
+    names = [decode_key(key)[1] for key in coded.dictionary.to_pylist()]
+    wanted = pa.array([one.get("groupId", one.get("group")) in groups for one in names])
+    found = Recording(whole.folder, whole.capture)
+    log = log.filter(wanted.take(coded.indices))
+    found.__dict__["_log"] = log.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    return found
+
+
+@cache
+def log_batches(found: Recording) -> list[LogBatch]:
     """The batches of a recording by time, those of a log partition in its order."""
-    folder = recording(name).capture
-    log = parquet.read_table(folder / "consumer_offsets.parquet")
-    log = log.sort_by([("partition", "descending"), ("offset", "descending")])
     names = ("partition", "offset", "timestamp_ms", "key", "value")
     records: dict[int, list[LogRecord]] = defaultdict(list)
-    for partition, *cells in zip(*(log[one].to_pylist() for one in names), strict=True):
+    for partition, *cells in zip(*(found._log[one].to_pylist() for one in names), strict=True):
         records[partition].append(LogRecord(*cells))
-    rows = parquet.read_table(folder / "batches.parquet").to_pylist()
-    found: list[tuple[int, int, LogBatch]] = []
+    for some in records.values():
+        some.reverse()
+    rows = parquet.read_table(found.capture / "batches.parquet").to_pylist()
+    batches: list[tuple[int, int, LogBatch]] = []
     newest: dict[int, int] = defaultdict(int)
     for row in sorted(rows, key=lambda r: (r["partition"], r["base_offset"])):
         p, mine = row["partition"], []
         while records[p] and records[p][-1].offset <= row["last_offset"]:
             mine.append(records[p].pop())
         newest[p] = max(newest[p], row["max_timestamp_ms"])
-        found.append((newest[p], len(found), LogBatch(p, *(row[one] for one in _NAMES), mine)))
-    return [batch for _, _, batch in sorted(found, key=lambda one: one[:2])]
+        batch = LogBatch(p, *(row[one] for one in _NAMES), mine)
+        batches.append((newest[p], len(batches), batch))
+    return [batch for _, _, batch in sorted(batches, key=lambda one: one[:2])]
 
 
-@cache
-def batches_of(name: str, groups: tuple[str, ...]) -> list[LogBatch]:
-    """The batches of a recording with the records of some groups only."""
-    wanted: dict[bytes, bool] = {}
-
-    def is_wanted(key: bytes) -> bool:
-        if key not in wanted:
-            names = decode_key(key)[1]
-            wanted[key] = names.get("groupId", names.get("group")) in groups
-        return wanted[key]
-
-    return [
-        batch._replace(records=[one for one in batch.records if is_wanted(one.key)])
-        for batch in log_batches(name)
-    ]
-
-
-def follow(name: str, batches: Sequence[LogBatch]) -> tuple[LiveGroups, list[Any]]:
+def follow(found: Recording, batches: Sequence[LogBatch]) -> tuple[LiveGroups, list[Any]]:
     """The groups after these batches of a recording, fed one by one, and all events.
 
     The clock is that of the batches; the metadata comes as it was observed.
     """
     live, events, now = LiveGroups(SESSION_MS), [], 0
-    states = json_lines(recording(name).capture, "cluster.jsonl")[::-1]
+    states = json_lines(found.capture, "cluster.jsonl")[::-1]
     for batch in batches:
         now = max(now, batch.max_timestamp_ms)
         while states and states[-1]["ts_ms"] <= now:

@@ -129,6 +129,10 @@ class GroupHistory:
         """Return the id of the member that reads a partition by its records; None without one."""
         return self._unread.state.owner.get((topic, partition))
 
+    def is_stopped(self, topic: str, partition: int) -> bool:
+        """Return whether a partition had a reader before and has none, by its records."""
+        return (topic, partition) in self._unread.state.stopped
+
     def committed(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return the newest committed offset and its time, by topic and partition."""
         return {

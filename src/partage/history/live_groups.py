@@ -7,7 +7,8 @@ times are those of a replay of the same capture, with these exceptions:
 
 * A replay corrects times of wrong clocks, and infers metadata of the time before the capture.
 * If a broker's clock is ahead, metadata of its future is not known yet.
-* A static member that restarts after its rebalance has settled adds to the replay's unread time.
+* Unread time that static members add after a rebalance has settled is reported when the next
+  one begins.
 * In a compacted log a member's metadata may follow its target; a replay inserts it afterwards.
 """
 
@@ -102,10 +103,12 @@ class RebalanceSettled:
         generation: the rebalance with its final causes.
         how: ``consumed``: all partitions are consumed again. ``superseded``: another rebalance,
             or the group's end. ``timeout``: `SETTLE_MS` have passed. ``stopped``: the capture ends.
+            ``revised``: static members that restarted since have added unread time.
         time_ms: time of the record or commit that ended it, or of the clock.
         unread: estimated unread time; None if generations before it are missing.
         waiting: partitions without a commit since the rebalance.
         fresh: as in `RebalanceOpened`.
+        reported: unread partition-seconds that an earlier event of this rebalance has reported.
     """
 
     group: str
@@ -115,6 +118,7 @@ class RebalanceSettled:
     unread: UnreadEstimate | None
     waiting: int
     fresh: bool
+    reported: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as plain values."""
@@ -193,12 +197,14 @@ class _OpenRebalance:
     Attributes:
         waiting: partitions that stopped or had no owner, with the id of their new owner.
         silent: those of them without any commit so far: a new owner is enough.
+        assigned: all partitions of the rebalance.
         deadline_ms: time of the clock at which the wait ends.
     """
 
     generation: Generation
     waiting: dict[_Pair, str]
     silent: set[_Pair]
+    assigned: frozenset[_Pair]
     deadline_ms: int
     fresh: bool
 
@@ -217,6 +223,7 @@ class WatchedGroup:
         self.opened: Generation | None = None
         self._previous: Generation | None = None
         self._open: _OpenRebalance | None = None
+        self._settled: RebalanceSettled | None = None
         self._storms: StormTracker[None] = StormTracker()
         #: When to report that the group was deleted, unless a record shows that it was migrated.
         self._ended_ms: int | None = None
@@ -285,6 +292,8 @@ class WatchedGroup:
             if isinstance(item, Generation):
                 if self._open is not None and item.position == self._open.generation.position:
                     yield self._settle("superseded", time_ms, item.unread)
+                else:
+                    yield from self._revise(item, time_ms)
                 self._previous = replace(item, previous=None)
             elif isinstance(item, LifecycleEvent):
                 for one in derive_events(item):
@@ -319,7 +328,9 @@ class WatchedGroup:
             waiting = {}  # nothing is committed by offset, or nothing stopped
         committed = self.history.committed()
         silent = {pair for pair in waiting if pair not in committed}
-        self._open = _OpenRebalance(found, waiting, silent, now_ms + SETTLE_MS, fresh)
+        self._open = _OpenRebalance(
+            found, waiting, silent, frozenset(new), now_ms + SETTLE_MS, fresh
+        )
         storm = self._storms.is_ongoing(found.timestamp_ms)
         return RebalanceOpened(self.name, found, moved, storm, fresh)
 
@@ -332,17 +343,34 @@ class WatchedGroup:
             return reader is not None
         return reader == self._open.waiting[pair]
 
+    def _revise(self, found: Generation, time_ms: int) -> Iterator[WatchEvent]:
+        """Yield the unread time of a rebalance again if it has grown since it settled."""
+        done = self._settled
+        if done is None or done.generation.position != found.position:
+            return
+        if found.unread is not None and found.unread != done.unread:
+            reported = 0.0 if done.unread is None else done.unread.best
+            yield replace(
+                done, how="revised", time_ms=time_ms, unread=found.unread, waiting=0,
+                reported=reported,
+            )  # fmt: skip
+
     def _check(self, time_ms: int) -> Iterator[WatchEvent]:
-        if self._open is not None and not self._open.waiting:
+        """Yield the end of a rebalance if all its partitions are consumed again."""
+        one = self._open
+        if one is None or one.waiting:
+            return
+        if not any(self.history.is_stopped(*pair) for pair in one.assigned):
             yield self._settle("consumed", time_ms, self.history.unread())
 
     def _settle(self, how: str, time_ms: int, unread: UnreadEstimate | None) -> RebalanceSettled:
         if self._open is None:
             raise RuntimeError("no rebalance is open")
         done, self._open = self._open, None
-        return RebalanceSettled(
+        self._settled = RebalanceSettled(
             self.name, done.generation, how, time_ms, unread, len(done.waiting), done.fresh
         )
+        return self._settled
 
 
 class _Held(NamedTuple):

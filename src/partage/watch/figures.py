@@ -163,9 +163,9 @@ class WatchFigures:
             self._opened(event)
         elif isinstance(event, RebalanceSettled):
             if event.fresh and event.unread is not None:
-                self._of(event.group).unread += event.unread.best
-                self._count("partage_group_unread_partition_seconds", event.group,
-                            event.unread.best)  # fmt: skip
+                added = max(0.0, event.unread.best - event.reported)
+                self._of(event.group).unread += added
+                self._count("partage_group_unread_partition_seconds", event.group, added)
         elif event.event.event == "deleted":
             self._groups.pop(event.group, None)
 

@@ -36,7 +36,7 @@ def run(tmp_path: Path, sink: EventSink | None, **more) -> threading.Event:
         watcher.start(writer)
         for state in json_lines(recording("seed-11").capture, "cluster.jsonl"):
             watcher.state(state)
-        for number, batch in enumerate(log_batches("seed-11")[:SOME]):
+        for number, batch in enumerate(log_batches(recording("seed-11"))[:SOME]):
             watcher.batch(batch)
             if number % 50 == 49:
                 watcher.progress()
@@ -52,7 +52,7 @@ def test_events_are_written_as_json_lines(tmp_path) -> None:
     assert first == {"event": "earlier"}  # a torn line is removed
     wanted = [
         one.group
-        for one in follow("seed-11", log_batches("seed-11")[:SOME])[1]
+        for one in follow(recording("seed-11"), log_batches(recording("seed-11"))[:SOME])[1]
         if isinstance(one, RebalanceOpened)
     ]
     opened = [one for one in events if one["event"] == "opened"]
@@ -74,7 +74,7 @@ def test_what_precedes_the_first_end_of_the_log_is_no_event(tmp_path) -> None:
         CaptureWriter(tmp_path / "out", observer=watcher) as writer,
     ):
         watcher.start(writer)
-        for batch in log_batches("seed-11")[:SOME]:
+        for batch in log_batches(recording("seed-11"))[:SOME]:
             watcher.end(batch.partition, 1 << 40)
             watcher.batch(batch)
         watcher.progress()
