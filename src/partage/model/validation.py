@@ -28,9 +28,9 @@ __all__ = [
 #: Longer lists are not cached, because an unused list would occupy memory.
 _MAX_CACHED_NAMES = 100_000
 
-#: The last validated list and its tuple. One variable is read and written at a time, so a
-#: race between threads only validates a list again.
-_last: tuple[list[str], tuple[str, ...]] = ([], ())
+#: The last validated list, its tuple, and the last other tuple that was equal to it. One variable
+#: is read and written at a time, so a race between threads only validates a list again.
+_last: tuple[list[str], tuple[str, ...], object] = ([], (), None)
 
 
 def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
@@ -47,8 +47,8 @@ def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
     (('a', 'b'), True)
     """
     global _last  # noqa: PLW0603 - a cache; the result does not depend on it
-    known, shared = _last
-    if topics is shared:
+    known, shared, equal = _last
+    if topics is shared or topics is equal:
         return shared
     if type(topics) is list:
         # `_equal` inlined: it saves a call for each of thousands of members.
@@ -62,6 +62,8 @@ def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
         raise InvalidProblemError("must be a list of names", path=path, value=topics)
     names = topics if type(topics) is list else list(topics)
     if names is not topics and _equal(names, known):
+        if type(topics) is tuple:
+            _last = (known, shared, topics)
         return shared
     # The cache only holds lists of strings, so an equal list is valid, too.
     if not set(map(type, names)) <= {str}:
@@ -69,7 +71,7 @@ def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
             expect_text(topic, f"members.{member_id}.topics[{i}]")
     made = topics if type(topics) is tuple else tuple(names)
     if len(made) <= _MAX_CACHED_NAMES:
-        _last = (list(made), made)
+        _last = (list(made), made, None)
     return made
 
 

@@ -124,12 +124,23 @@ def _find_pairs(
     return name, after, read_to
 
 
+class _Numbers(dict[bytes, int]):
+    """Numbers of byte strings, in order of first use."""
+
+    def __missing__(self, key: bytes) -> int:
+        number = self[key] = len(self)
+        return number
+
+
 def _number_names(data: bytes, begin: Ints, end: Ints) -> tuple[tuple[str, ...], Int32s]:
     """Return the distinct names, and the position of each pair's name among them."""
-    raw = list(map(data.__getitem__, map(slice, begin.tolist(), end.tolist())))
+    numbers = _Numbers()
+    raw = map(data.__getitem__, map(slice, begin.tolist(), end.tolist()))
+    number = np.fromiter(map(numbers.__getitem__, raw), np.int32, len(begin))
     names: dict[str, int] = {}
-    number = {one: names.setdefault(decode_utf8(one), len(names)) for one in dict.fromkeys(raw)}
-    return tuple(names), np.fromiter(map(number.__getitem__, raw), np.int32, len(raw))
+    # Malformed names may decode to the same text.
+    place = [names.setdefault(decode_utf8(one), len(names)) for one in numbers]
+    return tuple(names), np.array(place, np.int32)[number]
 
 
 def encode_assignments(
@@ -230,10 +241,24 @@ def _runs(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _join_pieces(source: Bytes, start: Ints, size: Ints) -> bytes:
-    """Return ``source[start[i] : start[i] + size[i]]`` of all i, one after the other."""
+    """Return ``source[start[i] : start[i] + size[i]]`` of all i, one after the other.
+
+    Pieces of one size are copied together, as items of a type of that size.
+    """
     end = np.cumsum(size)
-    total = int(size.sum())
-    offset = np.int32 if max(total, len(source)) < 2**31 else np.int64
-    at = np.arange(total, dtype=offset)
-    at += np.repeat((start - (end - size)).astype(offset), size)
-    return source[at].tobytes()
+    out = np.empty(int(size.sum()), np.uint8)
+    narrow = size.astype(np.uint16) if int(size.max(initial=0)) < 2**16 else size
+    order = np.argsort(narrow, kind="stable")
+    first, count = _runs(size[order])
+    for a, n in zip(first.tolist(), count.tolist(), strict=True):
+        same = order[a : a + n]
+        width = int(size[same[0]])
+        if width:
+            _items(out, width)[end[same] - width] = _items(source, width)[start[same]]
+    return out.tobytes()
+
+
+def _items(data: Bytes, width: int) -> NDArray[np.void]:
+    """Return the items of so many bytes that begin at each byte."""
+    items: NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
+    return items
