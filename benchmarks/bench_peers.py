@@ -80,6 +80,8 @@ def line_of(who, said, figures, same):
         ("built_nanos", "from a Group"),
         ("built_cpu_nanos", "CPU"),
         ("reading_nanos", "reading"),
+        ("plain_nanos", "without compiled kernels"),
+        ("plain_cpu_nanos", "CPU"),
         ("first_nanos", "first"),
         ("separate_nanos", "separate lists"),
         ("dict_nanos", "to dicts"),

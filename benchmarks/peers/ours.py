@@ -1,4 +1,7 @@
-"""Ours on one problem, from names to the int32 plan; see README.md for arguments and answer."""
+"""Ours on one problem, from names to the int32 plan; see README.md for arguments and answer.
+
+With ``wire`` in the problem: from the bytes of all subscriptions to the bytes of all assignments.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import json
 import sys
 
 from clock import arguments, peak, timed, write
-from problems import cluster_of, lists_of, sent_by
+from problems import GENERATION, cluster_of, joined_of, lists_of, sent_by, view_of
 
 import partage as pg
+from partage.clients.shared import Consumer
 from partage.groups.registry import find
 from partage.kernels import warm_up
 from partage.model import Problem
@@ -19,6 +23,36 @@ ONCE = (1, 1, 0.0, 0.0)
 def main():
     """Time it, write the plan, print the answer."""
     spec, path, limits = arguments()
+    answer, plan = wire(spec, limits) if spec.get("wire") else names_to_plan(spec, limits)
+    settled = plan.settled()
+    write(settled.owner.tolist(), path)
+    answer["given"] = int((settled.owner >= 0).sum())
+    answer["numba"] = "numba" in sys.modules
+    answer["version"] = f"partage {pg.__version__}"
+    print(json.dumps(answer))
+
+
+def wire(spec, limits):
+    """Return the answer and the plan of a leader, from bytes to bytes."""
+    joined, view = joined_of(spec), view_of(spec)
+
+    def lead():
+        return Consumer(find(spec["strategy"])).assign(joined, view, generation=GENERATION + 1)
+
+    answer = {}
+    # The first run makes the view's cluster, as after new metadata.
+    answer["first_nanos"], _ = timed(lead, ONCE)
+    answer["plain_cpu_nanos"] = []
+    answer["plain_nanos"], _ = timed(lead, limits, answer["plain_cpu_nanos"])
+    warm_up().join()
+    answer["cpu_nanos"] = []
+    answer["nanos"], led = timed(lead, limits, answer["cpu_nanos"])
+    answer["peak"] = peak()
+    return answer, led.plan
+
+
+def names_to_plan(spec, limits):
+    """Return the answer and the plan, from lists of names."""
     strategy, cluster = find(spec["strategy"]), cluster_of(spec)
     ids, sent = [one["id"] for one in spec["members"]], sent_by(spec)
     if spec["strategy"] == "sticky":
@@ -48,12 +82,7 @@ def main():
     separate = lists_of(spec, separate=True)
     answer["separate_nanos"], _ = timed(lambda: plan(grouped(separate)), fewer)
     answer["dict_nanos"], _ = timed(made.to_dict, fewer)
-    settled = made.settled()
-    write(settled.owner.tolist(), path)
-    answer["given"] = int((settled.owner >= 0).sum())
-    answer["numba"] = "numba" in sys.modules
-    answer["version"] = f"partage {pg.__version__}"
-    print(json.dumps(answer))
+    return answer, made
 
 
 if __name__ == "__main__":

@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import partage as pg
+from partage.clients.shared import ClusterView, Joined
 from partage.groups.server.spec import derived_id
 from partage.model import Broker, Claims, Index
+from partage.wire.consumer_protocol import encode_subscription
+from partage.wire.member_extras import Extras, with_extras
 from partage.wire.sticky_userdata import encode_sticky_user_data
 
 Spec = dict[str, Any]
@@ -36,11 +39,12 @@ class Row:
     clients: bool = False
     always: bool = False
     separate: bool = False
+    wire: bool = False
 
     def problem(self) -> Spec:
         """The problem in JSON's terms, claims included."""
         spec: Spec = self.make(self.strategy)
-        return {**spec, "strategy": self.strategy, "separate": self.separate}
+        return {**spec, "strategy": self.strategy, "separate": self.separate, "wire": self.wire}
 
 
 def names_of(prefix: str, count: int) -> list[str]:
@@ -198,8 +202,37 @@ def group_of(spec: Spec, *, claims: bool = True) -> pg.Group:
     )
 
 
+def joined_of(spec: Spec) -> list[Joined]:
+    """The members with the bytes that they send; `optimal` sends its claims as an EAGER member."""
+    cooperative = spec["strategy"] == "cooperative-sticky"
+    out = []
+    for one, names, more in zip(
+        spec["members"], lists_of(spec, separate=False), sent_by(spec), strict=True
+    ):
+        owned = list(more.get("owned", ()))
+        generation, data = more.get("generation", -1), more.get("user_data")
+        if cooperative:
+            data = generation.to_bytes(4, "big", signed=True)
+        elif spec["strategy"] == "optimal":
+            data = with_extras(None, Extras(tuple(owned), generation))
+        sent = encode_subscription(
+            names, user_data=data, owned=owned if cooperative else (), generation=generation,
+            rack=more["rack"],
+        )  # fmt: skip
+        out.append(Joined(one["id"], sent))
+    return out
+
+
+def view_of(spec: Spec) -> ClusterView:
+    """The metadata of a leader."""
+    return ClusterView({name: {p: [1] for p in range(n)} for name, n, _ in spec["topics"]})
+
+
 U1 = (2000, 2000, 500)
+LARGE = (500, 400, 500)
 MEDIUM = (100, 100, 100)
+#: Goals from bytes to bytes, in seconds, with compiled kernels.
+WIRE = (("10,000 x 100", MEDIUM, 0.006), ("200,000 x 500", LARGE, 0.15), ("U1", U1, 0.6))
 
 
 def main_rows() -> list[Row]:
@@ -233,7 +266,14 @@ def main_rows() -> list[Row]:
         Row("U1 racks", u1(racks=3), "sticky", 0.5, go=None),
         Row("10,000 x 100 fresh", lambda _: grid(*MEDIUM), "sticky", 0.0015, **small),
         Row("10,000 x 100 one leaves", lambda s: leaves(*MEDIUM, s), "sticky", 0.002, **small),
-    ]
+        *(
+            Row(f"{name} wire, one leaves", partial(leaves, *size), strategy, goal,
+                java=None, go="sticky" if strategy == "optimal" else "", always=size is MEDIUM,
+                wire=True)
+            for name, size, goal in WIRE
+            for strategy in ("sticky", "cooperative-sticky", "optimal")
+        ),
+    ]  # fmt: skip
 
 
 class Cell(NamedTuple):

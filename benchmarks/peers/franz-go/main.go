@@ -2,7 +2,8 @@
 //
 // Arguments: the problem, where to write the plan, fewest and most runs, seconds after which no
 // more than the fewest are made, seconds after which not even these. Prints one JSON line: nanos of each balance, nanos of reading
-// what the members sent (a ConsumerBalancer is made of wire bytes), and partitions given.
+// what the members sent (a ConsumerBalancer is made of wire bytes), and partitions given. With "wire" in the problem, nanos
+// are those from the bytes of all subscriptions to the bytes of all assignments.
 package main
 
 import (
@@ -31,6 +32,7 @@ type problem struct {
 	Topics        [][]json.RawMessage `json:"topics"` // name, count, id
 	Subscriptions [][]int             `json:"subscriptions"`
 	Members       []member            `json:"members"`
+	Wire          bool                `json:"wire"`
 }
 
 type answer struct {
@@ -153,8 +155,13 @@ func main() {
 		made, err := read.(interface {
 			BalanceOrError(map[string]int32) (kgo.IntoSyncAssignment, error)
 		}).BalanceOrError(counts)
-		said.Nanos = append(said.Nanos, time.Since(start).Nanoseconds())
+		nanos := time.Since(start).Nanoseconds()
 		must(err)
+		if of.Wire {
+			made.IntoSyncAssignment()
+			nanos = time.Since(start).Nanoseconds() + said.ReadingNanos[run]
+		}
+		said.Nanos = append(said.Nanos, nanos)
 		plan = made.(*kgo.BalancePlan).AsMemberIDMap()
 	}
 
