@@ -77,10 +77,10 @@ _Tasks = dict[str, dict[str, frozenset[tuple[str, int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a recorded assignment is what its strategy decides.
+    """Whether a recorded assignment equals what the group's own strategy returns for its input.
 
     Attributes:
-        agrees: None if the strategy cannot be run.
+        agrees: whether both are equal; None if the strategy cannot be run.
         why: the reason of a disagreement, `UNEXPLAINED`, or why the strategy cannot be run.
         judged_by: the strategy or dialect that was run; None if none was.
         counts: whether the verdict is evidence about Partage: the strategy is exact, and the
@@ -99,11 +99,11 @@ class Verdict:
 
 
 def check_agreement(found: Generation, clusters: ClusterHistory) -> Verdict:
-    """Return the verdict on one rebalance.
+    """Compare the recorded assignment of one rebalance with the result of its own strategy.
 
     Args:
         found: a generation of any protocol.
-        clusters: the metadata over time.
+        clusters: the cluster metadata over time.
     """
     state = found.first
     if not state.members:
@@ -128,7 +128,7 @@ def check_agreement(found: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _check_streams(found: Generation, clusters: ClusterHistory) -> Verdict:
-    """Return the verdict on an assignment of tasks by the leader of a Streams application."""
+    """Compare the task assignment of a Streams application's leader with its task assignor."""
     verdict = check_streams_agreement(found, clusters)
     why = verdict.why or (UNEXPLAINED if verdict.agrees is False else None)
     counts = verdict.exact and is_all_java(found.first)
@@ -136,7 +136,7 @@ def _check_streams(found: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _check_migration(found: Generation) -> Verdict:
-    """Return the verdict on an adopted assignment, which must equal the one before."""
+    """Check that the assignment a protocol migration adopted equals the one before it."""
     before = found.previous
     if before is None:
         return Verdict(why="taken over from a group of which the log has nothing")
@@ -155,11 +155,14 @@ def _check_migration(found: Generation) -> Verdict:
 
 
 class _NeverReturnsError(PartageError):
-    """The strategy's class never returns on an input, so no plan of it can be compared."""
+    """Error for an input on which the strategy's class never returns an assignment."""
 
 
 def _check_strategy(found: Generation, strategy: Strategy, clusters: ClusterHistory) -> Verdict:
-    """Return the verdict of one strategy or dialect on a classic generation."""
+    """Compare a classic generation with the result of one strategy or dialect.
+
+    A dialect is a client library's variant of a strategy.
+    """
     released = released_partitions(found.first)
 
     def decide(group: Group, cluster: Cluster) -> _Partitions:
@@ -190,7 +193,10 @@ def _loop_text(strategy: Strategy, loop: EndlessLoop) -> str:
 
 
 def _recorded(state: ClassicState) -> _Partitions:
-    """Return the recorded assignment by names; a member without partitions has an empty entry."""
+    """Return the recorded assignment as member -> topic -> partitions.
+
+    A member without partitions has an empty entry.
+    """
     out: _Partitions = {}
     for member in state.members:
         own = out.setdefault(member.id, {})
@@ -200,7 +206,10 @@ def _recorded(state: ClassicState) -> _Partitions:
 
 
 def _planned(plan: Assignment) -> _Partitions:
-    """Return a plan by names, including partitions that the cluster lacks, like the record."""
+    """Return a strategy's assignment as member -> topic -> partitions.
+
+    Like the record, it includes partitions that the cluster lacks.
+    """
     out = plan.to_dict()
     for lost in plan.unresolved:
         out[lost.member].setdefault(lost.topic, []).append(lost.partition)
@@ -212,12 +221,14 @@ def _explain_assignment(
     clusters: ClusterHistory,
     decide: Callable[[Group, Cluster], _Partitions],
 ) -> str | None:
-    """Return the other input under which the strategy gives the record exactly; None if none.
+    """Search an alternative input for which the strategy returns the recorded assignment exactly.
+
+    Return its description, such as outdated metadata; None if there is none.
 
     Args:
         found: a classic generation.
-        clusters: the metadata over time.
-        decide: runs the strategy and returns its plan by names.
+        clusters: the cluster metadata over time.
+        decide: runs the strategy and returns member -> topic -> partitions.
     """
     state, at = found.first, found.timestamp_ms
     record, sent, now = _recorded(state), recorded_group(state), clusters.at(at)
@@ -246,7 +257,7 @@ def _explain_assignment(
 def _clusters(
     found: Generation, clusters: ClusterHistory, at_ms: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield (description, cluster) of other metadata that leader or coordinator may have had."""
+    """Yield (description, cluster) for other metadata that leader or coordinator may have had."""
     members = found.first.members
     topics = [t for m in members if m.subscription for t in m.subscription.topics]
     highest: dict[str, int] = {}
@@ -259,7 +270,7 @@ def _clusters(
 
 
 def _as_dynamic(state: ClassicState) -> Group:
-    """Return the group without group.instance.ids."""
+    """Return the group with dynamic members: all ``group.instance.id`` values are removed."""
     members = tuple(replace(m, instance=None) for m in state.members)
     return recorded_group(replace(state, members=members))
 
@@ -267,7 +278,7 @@ def _as_dynamic(state: ClassicState) -> Group:
 def _other_claims(
     state: ClassicState, before: ClassicState | None
 ) -> Iterator[tuple[str, ClassicState]]:
-    """Yield (description, state) with other owned partitions, as the leader may remember them."""
+    """Yield (description, state) with other owned partitions that the leader may remember."""
     without = _with_claims(state, {m.id: Subscription(-1) for m in state.members})
     yield "the leader went by no claims at all", without
     if before is None:
@@ -285,7 +296,10 @@ def _other_claims(
 
 
 def _with_claims(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
-    """Return a state with other owned partitions, and without user data, which may repeat them."""
+    """Return a state whose members have other owned partitions.
+
+    User data is removed, because it may repeat the original ones.
+    """
     members = tuple(
         m
         if m.subscription is None or m.id not in claims
@@ -307,7 +321,7 @@ def _with_claims(state: ClassicState, claims: dict[str, Subscription]) -> Classi
 
 
 def _check_target(found: Generation, clusters: ClusterHistory) -> Verdict:
-    """Return the verdict on a target assignment of the coordinator."""
+    """Compare a target assignment of the coordinator with the result of its assignor."""
     name = found.first.strategy or ""
     if all(m.subscription is None for m in found.first.members):
         return Verdict(why="all members joined before the log begins")
@@ -334,10 +348,10 @@ def _check_target(found: Generation, clusters: ClusterHistory) -> Verdict:
 def _decide(
     found: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
 ) -> _Targets | _Tasks | None:
-    """Return the assignor's decision on a cluster; None if the log lacks some of its input.
+    """Run the coordinator's assignor; return None if the log lacks some of its input.
 
-    ``order`` has positions of members in another order than that of joining, which matters
-    inside a bucket of Java's maps.
+    ``order`` has the positions of members in another order than that of joining. The order matters
+    for members in one bucket of a Java HashMap.
 
     Raises:
         PartageError: the assignor is not applicable.
@@ -347,7 +361,7 @@ def _decide(
 
 
 def _has_whole_input(found: Generation, cluster: Cluster) -> bool:
-    """Return whether the known previous targets contain every partition, so that none is missing.
+    """Return whether the known previous targets contain every partition of the subscribed topics.
 
     A log that begins later than the group may lack a member whose target has not changed since.
     """
@@ -368,7 +382,10 @@ def _has_whole_input(found: Generation, cluster: Cluster) -> bool:
 def _explain_target(
     found: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
 ) -> str | None:
-    """Return the other input under which the assignor gives the record exactly; None if none."""
+    """Search an alternative input for which the assignor returns the recorded target exactly.
+
+    Return its description; None if there is none.
+    """
     now = clusters.at(at_ms)
     tried: Iterable[tuple[str, Cluster, tuple[int, ...] | None]] = chain(
         ((words, other, None) for words, other in _clusters(found, clusters, at_ms, "coordinator")),
@@ -402,7 +419,10 @@ def _member_orders(found: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield positions of ids that share a bucket of Java's map, where insertion order matters."""
+    """Yield position pairs of ids in one bucket of a Java HashMap.
+
+    The insertion order matters there.
+    """
     slots = DEFAULT_TABLE
     while len(ids) * 4 > slots * 3:
         slots *= 2
@@ -418,7 +438,10 @@ def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _recorded_targets(found: Generation) -> _Targets:
-    """Return a recorded target assignment by topic id, without topics that have no partition."""
+    """Return the recorded target assignment by member and topic id.
+
+    Topics without partitions are left out.
+    """
     target = found.target.target if found.target is not None else {}
     return {member: _partition_sets(_owned(roles)) for member, roles in target.items()}
 
@@ -426,7 +449,7 @@ def _recorded_targets(found: Generation) -> _Targets:
 def _decide_targets(
     found: Generation, cluster: Cluster, order: tuple[int, ...] | None
 ) -> _Targets | None:
-    """Return the target assignment of Kafka's assignor; None for another assignor."""
+    """Run Kafka's server-side assignor on a recorded input; return None for another assignor."""
     assignor = _ASSIGNORS.get(found.first.strategy or "")
     if assignor is None or found.target is None:
         return None
@@ -456,7 +479,10 @@ def _owned(roles: Roles) -> TopicPartitionNumbers:
 
 
 def _targets(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
-    """Return previous targets over an index, without partitions of topics that it lacks."""
+    """Convert previous targets to dense partition numbers of an index.
+
+    Partitions of topics that the index lacks are left out.
+    """
     number = {i: n for n, i in enumerate(index.ids) if i is not None}
     flat = [pair for target in targets for pair in target]
     set_start = np.zeros(len(targets) + 1, np.int32)
@@ -477,7 +503,7 @@ def _targets(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
 def _mask(
     index: Index, allowed: TopicPartitionNumbers
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return bool[P], true for the allowed partitions."""
+    """Return a mask over all dense partitions that is True for the allowed ones (bool[P])."""
     out = np.zeros(index.partitions, bool)
     number = {i: n for n, i in enumerate(index.ids) if i is not None}
     for topic_id, numbers in allowed:
@@ -491,7 +517,7 @@ def _mask(
 
 
 def _recorded_tasks(found: Generation) -> _Tasks:
-    """Return a recorded target assignment of tasks."""
+    """Return the recorded target assignment of a streams group: tasks by member and role."""
     target = found.target.target if found.target is not None else {}
     return {
         member: {role: _task_set(roles, role) for role in (ACTIVE, STANDBY, WARMUP)}
@@ -502,7 +528,10 @@ def _recorded_tasks(found: Generation) -> _Tasks:
 def _decide_tasks(
     found: Generation, cluster: Cluster, order: tuple[int, ...] | None
 ) -> _Tasks | None:
-    """Return the tasks of Kafka's assignor; None if the log lacks topology or processes."""
+    """Run the coordinator's task assignor for a streams group.
+
+    Return None if the log lacks the topology or the members' processes.
+    """
     target = found.target
     known = target.streams if target is not None else None
     if target is None or known is None or known.topology is None:

@@ -63,12 +63,12 @@ _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 @dataclass(slots=True)
 class CauseState:
-    """State from one rebalance to the next; plain values only.
+    """State that the search for causes carries from one rebalance to the next; plain values only.
 
     Attributes:
-        departures: members that have left.
+        departures: members that left recently.
         topics_position: the cluster state that topic changes were last compared with.
-        alive: times of the members' newest acknowledgements, which they send in heartbeats.
+        alive: member id -> time of its newest acknowledgement, which it sends in a heartbeat.
     """
 
     departures: DepartedMembers = field(default_factory=DepartedMembers)
@@ -77,15 +77,17 @@ class CauseState:
 
 
 class CauseFinder:
-    """The causes of one group's rebalances: ask for each when its record is read, in log order.
+    """Finds the causes of one group's rebalances, in log order.
+
+    Call `find` for each rebalance when its record is read.
 
     Args:
-        clusters: the metadata over time.
-        commits: the commits up to that record.
+        clusters: the cluster metadata over time.
+        commits: the offset commits up to that record.
         session_timeout_ms: the broker's setting, for members that send none of their own; None
             if unknown: it is then estimated from their commit intervals.
         state: the state to resume from.
-        moves: of coordinators, by log partition.
+        moves: moves of group coordinators to other brokers, by log partition.
     """
 
     def __init__(
@@ -103,11 +105,11 @@ class CauseFinder:
         self._faults = BrokerFaults(clusters, {} if moves is None else moves)
 
     def note_alive(self, member: str, time_ms: int) -> None:
-        """Record that a member of the new protocols acknowledged an assignment."""
+        """Store when a member of the new protocols (KIP-848) acknowledged an assignment."""
         self.state.alive[member] = time_ms
 
     def find(self, found: Generation, before: Generation | None) -> tuple[Cause, ...]:
-        """Return the causes of a rebalance by precedence; never empty.
+        """Return the causes of a rebalance, the most important first; there is at least one.
 
         Args:
             found: the rebalance; its state ``last`` is not complete yet.
@@ -133,7 +135,7 @@ class CauseFinder:
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
     def _compared_causes(self, found: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes of a classic generation: its differences from the one before."""
+        """Yield the causes of a classic generation, from its differences to the one before."""
         change = compare_states(before.last, found.first)
         at = found.timestamp_ms
         for m in change.left:
@@ -172,20 +174,26 @@ class CauseFinder:
     def _is_metadata_of_a_fault(
         self, found: Generation, causes: list[Cause], topics: list[Cause]
     ) -> bool:
-        """Return whether the coordinator only saw other racks, because a broker failed."""
+        """Return whether only the racks in the metadata changed, because a broker failed."""
         if found.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
             return False
         return self._fault(found, found.timestamp_ms, SESSION_TIMEOUT_MS) is not None
 
     def _fault(self, found: Generation, at: int, timeout_ms: int) -> str | None:
-        """Return the fault of a broker within a session timeout before a time; None without one."""
+        """Return the last broker fault within a session timeout before a time.
+
+        None if there is none.
+        """
         fault = self._faults.last(
             found.position.partition, at - timeout_ms, at + _METADATA_DELAY_MS
         )
         return None if fault is None else fault[1]
 
     def _recorded_causes(self, found: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes that records of the new protocols state, with departures explained."""
+        """Yield the causes that records of the new protocols state.
+
+        Departures get an explanation.
+        """
         old = {m.id: m for m in before.last.members}
         new = {m.id: m for m in found.first.members}
         left: dict[str | None, Cause] = {}
@@ -214,7 +222,10 @@ class CauseFinder:
                 yield cause
 
     def _join(self, m: MemberState, at: int) -> Cause:
-        """Return a join, or a bounce if the member left within its session timeout."""
+        """Return the cause of a member's joining.
+
+        It is a bounce if the same client left within its session timeout, else a join.
+        """
         departed = self.state.departures.match_rejoin(
             m.id, m.instance, m.client_id, m.client_host, at
         )
@@ -235,7 +246,7 @@ class CauseFinder:
         return Cause(kind, INFERRED, m.id, m.instance, at, words, departed.member)
 
     def _departure(self, m: MemberState, found: Generation, recorded: Cause | None = None) -> Cause:
-        """Return how a member departed, by its last signs of life.
+        """Return why a member departed, from its last commit and heartbeat: it left or was evicted.
 
         A member that leaves sends LeaveGroup at once, and most clients commit before. A dead one
         is evicted a session timeout after its last heartbeat, or commit in a classic group. A
@@ -244,7 +255,7 @@ class CauseFinder:
         Args:
             m: the member that departed.
             found: the rebalance without it.
-            recorded: the departure as a record states it; None in a classic group.
+            recorded: the cause that a record states; None in a classic group.
         """
         at = found.timestamp_ms
         if recorded is not None and recorded.time_ms is not None:
@@ -288,7 +299,7 @@ class CauseFinder:
     def _exceeded_poll(
         self, m: MemberState, found: Generation, began: int, joined_ms: int | None
     ) -> bool:
-        """Return whether a member left because it did not poll for its ``max.poll.interval.ms``.
+        """Return whether a member left because it exceeded its ``max.poll.interval.ms``.
 
         A member without heartbeats is evicted earlier, a session timeout after its last commit.
         A static member does not leave then: it stops its heartbeats, and its session expires.
@@ -297,7 +308,8 @@ class CauseFinder:
             m: the member.
             found: the rebalance without it.
             began: when that rebalance began.
-            joined_ms: when it joined the generation before, which takes a poll; None if unknown.
+            joined_ms: when it joined the generation before, which needs a call of ``poll``; None if
+                unknown.
         """
         timeout, poll = self._least_silence(m), m.rebalance_timeout_ms
         seen, usual = self._last_commit(m), self._usual_interval(m)
@@ -313,14 +325,17 @@ class CauseFinder:
         return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
 
     def _has_no_witness(self, found: Generation) -> bool:
-        """Return whether several members departed and none stayed: the beginning is not known."""
+        """Return whether several members departed and none stayed.
+
+        The begin of the rebalance is then unknown.
+        """
         before = found.previous
         stayed = {m.id for m in found.first.members}
         members = before.last.members if before is not None else ()
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
     def _waited_for(self, m: MemberState, found: Generation) -> bool:
-        """Return whether a rebalance that another member began waited for this one's session.
+        """Return whether another member began the rebalance and it waited for this session timeout.
 
         A rebalance does not wait for a member that has left, but for a dead one until its session
         timeout: it ends then, if no other member is missing.
@@ -335,7 +350,7 @@ class CauseFinder:
         return is_alone and 0 <= over <= self._usual_interval(m) + _SYNC_DELAY_MS
 
     def _proven_leave(self, m: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return the time since a sign of life below which no session timeout can have expired.
+        """Return for how long after a sign of life no session timeout can have expired (ms).
 
         In a classic group each commit restarts the session, in the others heartbeats alone do.
         """
@@ -344,7 +359,10 @@ class CauseFinder:
         return timeout // 2 if m.instance is not None else timeout - timeout // 4
 
     def _alive_ms(self, m: MemberState, found: Generation, recorded: Cause | None) -> int | None:
-        """Return when a member last took part in the group's protocol, as far as records tell."""
+        """Return when a member last took part in the group's protocol.
+
+        None if records do not show it.
+        """
         if recorded is not None:
             return self.state.alive.pop(m.id, None)
         before = found.previous
@@ -353,9 +371,9 @@ class CauseFinder:
         return before.timestamp_ms - _SYNC_DELAY_MS
 
     def _is_outage(self, m: MemberState, found: Generation, began: int) -> bool:
-        """Return whether a group lost all its members at once when its coordinator moved.
+        """Return whether the group lost all its members at once when its coordinator moved.
 
-        A single silent member may as well have died at that moment.
+        A single member may have died by coincidence, so at least two are required.
         """
         before = found.previous
         stayed = {x.owner for x in found.first.members}
@@ -372,7 +390,10 @@ class CauseFinder:
         return all(t is None or t >= fault[0] - _FAILOVER_MS for t in seen)
 
     def _last_commit(self, m: MemberState) -> int | None:
-        """Return the time of the newest commit of a member's partitions; None without one."""
+        """Return the time of the newest offset commit of a member's partitions.
+
+        None without one.
+        """
         times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(m)]
         return max((t for t in times if t is not None), default=None)
 
@@ -382,7 +403,7 @@ class CauseFinder:
         return max((w for w in waits if w is not None), default=0)
 
     def _beginning(self, departed: MemberState, found: Generation) -> int:
-        """Return when a classic group's rebalance began, as far as commits of the others tell.
+        """Return when a classic group's rebalance began, estimated from other members' commits.
 
         Its record is written at its end, which may be minutes after the member left. Remaining
         members commit when they stop: it began no later than when their next commit was due.
@@ -400,7 +421,7 @@ class CauseFinder:
         return min(at, newest + max(waits, default=0))
 
     def _least_silence(self, m: MemberState) -> int:
-        """Return the shortest silence that counts as an expired session timeout."""
+        """Return the session timeout of a member: its own, the broker's, or an estimate (ms)."""
         if m.session_timeout_ms > 0:
             return m.session_timeout_ms
         if self._timeout_ms is not None:
@@ -415,7 +436,7 @@ class CauseFinder:
         return self._timeout_ms if self._timeout_ms is not None else SESSION_TIMEOUT_MS
 
     def _topic_changes(self, found: Generation, before: Generation | None) -> list[Cause]:
-        """Return a cause if subscribed topics appeared, grew, vanished or were recreated."""
+        """Return a cause if subscribed topics were created, deleted, recreated or grew."""
         at = found.timestamp_ms
         position = self._clusters.position_at(at + _METADATA_DELAY_MS)
         start, self.state.topics_position = self.state.topics_position, position
@@ -439,7 +460,9 @@ def _other_changes(change: StateChange, at: int) -> Iterable[Cause]:
 
 
 def is_follow_up(found: Generation, before: Generation | None) -> bool:
-    """Return whether a cooperative group assigned partitions that had no owner (KIP-429).
+    """Return whether this is the second rebalance of a cooperative group (KIP-429).
+
+    It assigns the partitions that members revoked in the first.
 
     Cooperative members keep their partitions while they rejoin and send them as owned. Eager
     members have revoked everything and send none.

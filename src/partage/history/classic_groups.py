@@ -28,7 +28,7 @@ _MOST_REWRITES = 256
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
-    """A group record as input of `ClassicGroup`.
+    """A group record in the form that `ClassicGroup` takes.
 
     Attributes:
         state: a classic group's state; None for its tombstone, and for other record types.
@@ -45,7 +45,9 @@ class ClassicRecord:
 
 @dataclass
 class ClassicGroup:
-    """The history of one classic group: feed its records in log order, then `finish`.
+    """Builds the generations of one classic group from its records in log order.
+
+    Call `feed` for each record, then `finish`.
 
     Attributes:
         missing_before: generations before the first one in the log, removed by compaction.
@@ -54,7 +56,7 @@ class ClassicGroup:
             before the leader had sent the assignment) or were damaged.
 
     Raises:
-        ValueError: a record precedes one that was fed (an error of the caller).
+        ValueError: a record precedes one that was already fed (an error of the caller).
 
     >>> group = ClassicGroup()
     >>> created = ClassicState("", 0, None, None, None, ())
@@ -72,7 +74,10 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def feed(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """Yield what the record completes: a generation is complete once the next one begins."""
+        """Process a record and yield the generations and lifecycle events that are now complete.
+
+        A generation is complete once the next one begins.
+        """
         if self._at is not None and record.position <= self._at:
             if record.position == self._at:
                 return  # the capture contains the record twice
@@ -90,7 +95,7 @@ class ClassicGroup:
 
     @property
     def opened(self) -> Generation | None:
-        """The newest generation, while later records may still rewrite it."""
+        """The newest generation, which later records may still rewrite; None before the first."""
         return self._open
 
     def deletion(self) -> LifecycleEvent | None:
@@ -103,12 +108,15 @@ class ClassicGroup:
         return LifecycleEvent("deleted", self.incarnation, number, *at)
 
     def begin_incarnation(self) -> None:
-        """Restart the numbering: the group was deleted while it had another protocol."""
+        """Begin a new incarnation: the group was deleted while it used another protocol.
+
+        Generation numbers restart.
+        """
         self.incarnation += 1
         self._last_number, self._epoch = None, None
 
     def finish(self) -> Iterator[Generation | LifecycleEvent]:
-        """Yield what is incomplete at the end of the log."""
+        """Yield the generation and the deletion that are still open at the end of the log."""
         yield from self._close()
         yield from self._resolve_tombstone(None)
 
@@ -144,7 +152,7 @@ class ClassicGroup:
         self._last_number, self._epoch = state.generation, None
 
     def _gap(self, number: int) -> int:
-        """Return how many generations are missing between the last known one and this one."""
+        """Return the number of generations missing between the last known one and this one."""
         known = self._last_number if self._last_number is not None else 0
         if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)
@@ -156,7 +164,7 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Yield a deletion or a migration: only the record after a tombstone tells them apart."""
+        """Yield the deletion or migration that a tombstone stands for; the next record decides."""
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:
             return

@@ -65,14 +65,14 @@ _SAME_BYTES = {PYTHON: ("kafka-python", "aiokafka")}
 
 @dataclass(frozen=True, slots=True)
 class ClientLibrary:
-    """A library's name and the certainty of it: certain, likely or unknown."""
+    """The name of a client library and how certain it is: certain, likely or unknown."""
 
     name: str
     certainty: str
 
 
 def identify_client(member: MemberState) -> ClientLibrary:
-    """Return the library of a member of a group of consumers.
+    """Return the client library of a consumer group's member, from the bytes that it sent.
 
     >>> sent = Subscription(3, ("t",), user_data=None, rack=None)
     >>> member = MemberState("m", None, "app", "", 0, 0, sent, (), 3, None, None)
@@ -90,7 +90,7 @@ def identify_client(member: MemberState) -> ClientLibrary:
 
 
 def _by_member_id(member: str) -> str:
-    """Return the library by a member id that the client generated (new protocols).
+    """Return the client library that generated a member id (KIP-848 and later protocols).
 
     Both libraries generate 16 random bytes. Java writes them in URL-safe base64, librdkafka in
     plain base64. Every second id contains a character in which the two differ.
@@ -103,7 +103,7 @@ def _by_member_id(member: str) -> str:
 
 
 def _by_bytes(sent: Subscription) -> str:
-    """Return the library by the table in the module's docstring."""
+    """Return the client library that wrote a subscription, by the module docstring's table."""
     if sent.version >= 3 and sent.rack == "":
         return LIBRDKAFKA
     if sent.user_data is None:
@@ -120,7 +120,7 @@ def _by_bytes(sent: Subscription) -> str:
 
 
 def leader_client(state: ClassicState) -> str | None:
-    """Return the library of a generation's leader; None without a leader.
+    """Return the name of the leader's client library; None without a leader.
 
     >>> leader_client(ClassicState("consumer", 1, "range", None, None, ())) is None
     True
@@ -130,10 +130,10 @@ def leader_client(state: ClassicState) -> str | None:
 
 
 def candidate_strategies(state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
-    """Return the implementations that may have computed a recorded assignment.
+    """Return the strategy implementations that may have computed a recorded assignment.
 
-    These are the dialects of the leader's library, else Java's. kafka-python and aiokafka write
-    the same bytes: where both have a dialect, both are candidates.
+    These are the dialects (variants) of the leader's client library, else Java's strategy.
+    kafka-python and aiokafka write the same bytes; if both have a dialect, both are returned.
     """
     client = leader_client(state) or UNKNOWN
     # Only dialects are looked up: a name of the form module:Class would be imported.

@@ -29,7 +29,7 @@ _STEPS = 3
 
 
 class ClusterHistory:
-    """States of the metadata in time order, each a `Cluster` over one growing `Index`.
+    """The cluster's metadata over time: its states in time order, with one numbering of partitions.
 
     Args:
         states: the lines of a capture's ``cluster.jsonl``: ``ts_ms``, ``brokers``, ``topics``.
@@ -40,7 +40,7 @@ class ClusterHistory:
         state: position of a state -> its `Cluster`; -1 is a cluster without topics.
 
     Raises:
-        InvalidCaptureError: a state is malformed; names the line and the field.
+        InvalidCaptureError: a state is malformed; the message names the line and the field.
 
     >>> one = {"ts_ms": 5, "brokers": [], "topics": {"t": {"id": "x", "partitions": [{"p": 0}]}}}
     >>> history = ClusterHistory([one, {"ts_ms": 9, "brokers": [], "topics": {}}])
@@ -58,7 +58,10 @@ class ClusterHistory:
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
     def _numbered(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
-        """Return the index with the topics and partitions of some states, by first appearance."""
+        """Return the index extended by the new topics and partitions of some states.
+
+        Numbers are in order of first appearance.
+        """
         rows: list[tuple[str, str | None, int]] = []
         for state in states:
             for name, topic in state["topics"].items():
@@ -70,10 +73,12 @@ class ClusterHistory:
         return index.extended(rows) if rows else index
 
     def append(self, state: Mapping[str, Any]) -> None:
-        """Add the newest state of a cluster that is being recorded; known numbers do not change.
+        """Add the newest metadata state of a cluster that is being recorded.
+
+        Existing partition numbers do not change.
 
         Raises:
-            InvalidCaptureError: the state is malformed; names the field.
+            InvalidCaptureError: the state is malformed; the message names the field.
 
         >>> history = ClusterHistory([])
         >>> history.append({"ts_ms": 5, "brokers": [], "topics": {}})
@@ -90,11 +95,11 @@ class ClusterHistory:
             self.__dict__.pop(name, None)
 
     def position_at(self, time_ms: int) -> int:
-        """Return the position of the last state up to a time; -1 if all are later."""
+        """Return the position of the last state at or before a time; -1 if all are later."""
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
-        """Return whether the metadata at a time is assumed: none was recorded by then."""
+        """Return whether the metadata at a time is assumed, because none was recorded yet."""
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
 
@@ -115,10 +120,10 @@ class ClusterHistory:
             raise InvalidCaptureError(f"{at}: {e}") from None
 
     def check(self) -> None:
-        """Parse every state once.
+        """Check every state by parsing it.
 
         Raises:
-            InvalidCaptureError: a state is malformed; names the state and the defect.
+            InvalidCaptureError: a state is malformed; the message names it and the defect.
         """
         for position in range(len(self._states)):
             self._state(position)
@@ -143,13 +148,16 @@ class ClusterHistory:
 
     @cached_property
     def broker_changes(self) -> tuple[int, ...]:
-        """Times of the states whose brokers are not those of the state before."""
+        """Times (ms) of the states whose set of brokers differs from that of the state before."""
         ids = [{b["id"] for b in state["brokers"]} for state in self._states]
         return tuple(self.times[i] for i in range(1, len(ids)) if ids[i] != ids[i - 1])
 
     @cached_property
     def _coordinator_changes(self) -> dict[int, tuple[int, ...]]:
-        """Times at which partitions of the group log got another leader or none."""
+        """Log partition -> times (ms) at which its leader changed or was lost.
+
+        The leader of a ``__consumer_offsets`` partition is the group coordinator.
+        """
         found: dict[int, list[int]] = {}
         known: dict[int, Any] = {}
         for time_ms, state in zip(self.times, self._states, strict=True):
@@ -162,16 +170,22 @@ class ClusterHistory:
         return {p: tuple(times) for p, times in found.items()}
 
     def coordinator_changes(self, partition: int) -> tuple[int, ...]:
-        """Return the times at which a partition of the group log got another leader or none."""
+        """Return the times (ms) at which a log partition changed or lost its leader.
+
+        The leader of a ``__consumer_offsets`` partition is the group coordinator.
+        """
         return self._coordinator_changes.get(partition, ())
 
     def racks(self) -> dict[int, str]:
-        """Return the last known rack of each broker by its id."""
+        """Return broker id -> its last known rack."""
         return {b["id"]: b["rack"] for s in self._states for b in s["brokers"] if b.get("rack")}
 
 
 def _check_state(state: object, where: str) -> None:
-    """Raise an error unless the shape allows numbering; `Cluster.from_metadata` checks the rest."""
+    """Check that a metadata state has the shape that numbering needs.
+
+    `Cluster.from_metadata` checks the rest.
+    """
     if not isinstance(state, Mapping):
         raise InvalidCaptureError(f"{where}: must be an object; record the metadata again")
     ts_ms = state.get("ts_ms")
@@ -201,7 +215,7 @@ def _check_topic(topic: object, where: str) -> None:
 
 
 class TopicNames:
-    """Topic names by topic id, and partition counts over time.
+    """Lookup of topic names by topic id, and of partition counts over time.
 
     A log without metadata still names some ids: offset commits of version 4 contain both, as
     does the share state of share groups. An unknown id is its own name.
@@ -218,7 +232,7 @@ class TopicNames:
         self.learnt: dict[str, str] = {}
 
     def learn(self, topic_id: str, name: str) -> None:
-        """Remember the name of a topic id from a record."""
+        """Store the name of a topic id that a record contains."""
         if self._clusters.index.topic_by_id(topic_id) < 0:
             self.learnt.setdefault(topic_id, name)
 
@@ -252,13 +266,15 @@ def alternative_clusters(
     unseen: Sequence[str],
     observer: str,
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield (description, cluster) of states that an assignor may have seen, likeliest first.
+    """Yield (description, cluster) for other metadata that an assignor may have seen.
+
+    The likeliest comes first.
 
     Args:
         clusters: the metadata over time.
         time_ms: time of the decision.
         topics: the subscribed topics.
-        unseen: those of them of which no partition was assigned.
+        unseen: those subscribed topics of which no partition was assigned.
         observer: ``leader`` or ``coordinator``, for the description.
     """
     position = clusters.position_at(time_ms)
@@ -285,7 +301,7 @@ def alternative_clusters(
 def smaller_clusters(
     now: Cluster, highest: Mapping[str, int], observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield the cluster without the partitions beyond those assigned, if any differ.
+    """Yield the cluster without partitions above the highest assigned one, if that removes any.
 
     A capture that was taken late has later metadata only, and topics grow. Use this only where
     the metadata is assumed (`ClusterHistory.assumed_at`).
@@ -312,7 +328,7 @@ def smaller_clusters(
 
 
 def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
-    """Return since when a topic has existed without interruption, up to a state that has it."""
+    """Return since when a topic has existed without interruption (ms), back from a state."""
     number = clusters.state(position).topic(topic)
     first = position
     while first > 0 and clusters.state(first - 1).topic(topic) == number:
@@ -321,7 +337,7 @@ def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
 
 
 def _difference(now: Cluster, other: Cluster, topics: Sequence[str]) -> str:
-    """Return a description of another state's differences in some topics and in its brokers."""
+    """Describe how another metadata state differs in some topics and in its brokers."""
     words = []
     for name in dict.fromkeys(topics):
         here, there = now.topic(name), other.topic(name)
@@ -353,7 +369,7 @@ def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
 def _other_racks(
     clusters: ClusterHistory, position: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield the cluster with racks of brokers added (known at other times) or removed."""
+    """Yield the cluster with broker racks added that are known from other times, or removed."""
     now = clusters.state(position)
     known = clusters.racks()
     back = tuple(b if b.rack else Broker(b.id, known.get(b.id)) for b in now.brokers)

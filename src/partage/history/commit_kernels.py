@@ -38,7 +38,10 @@ _MOST_STEPS = 64
 
 @piece
 def _run_of(row, series, minute, stretch, newest, found, count):
-    """Return the run of a commit, ``count`` if it needs a new one, -1 after too many steps."""
+    """Return the run that a commit belongs to.
+
+    Return ``count`` if it needs a new run, -1 after too many steps.
+    """
     run = newest[series]
     steps = 0
     while run >= 0:
@@ -56,7 +59,7 @@ def _run_of(row, series, minute, stretch, newest, found, count):
 
 @piece
 def _begin(row, run, before, found):
-    """Begin a run with a record, after the previous run of its series."""
+    """Begin a new run with a commit, linked to the previous run of its series."""
     found[0, run] = row
     found[2, run] = row
     found[3, run] = row
@@ -70,10 +73,11 @@ def _begin(row, run, before, found):
     "int64[:, ::1])"
 )
 def reduce_commits(series, minute, stretch, time_ms, real, transactional, newest, found):
-    """Reduce commits to runs; return their number, or -1 if the clocks jump too much.
+    """Reduce offset commits to runs; return the number of runs, or -1 if clocks jump too much.
 
-    The first six arguments have one element per commit. ``newest`` holds the newest run of each
-    series and begins with -1. ``found`` receives `NUMBERS`, one run per column.
+    A run is the commits of one partition in one minute. The first six arguments have one element
+    per commit. ``newest`` holds the newest run of each series and begins with -1. ``found``
+    receives `NUMBERS`, one run per column.
     """
     count = 0
     for row in range(len(series)):
@@ -109,7 +113,10 @@ def reduce_commits(series, minute, stretch, time_ms, real, transactional, newest
 def reduce_stretches(
     group, partition, offset, record_group, record_partition, record_offset, newest, out
 ):
-    """Write numbers that change at each record of a group; all input is in log order."""
+    """Write a stretch number for each commit, which changes at each record of the commit's group.
+
+    All input is in log order.
+    """
     at = 0
     for row in range(len(group)):
         while at < len(record_group) and (
@@ -158,7 +165,10 @@ _MOST = 1 << 61
 
 @piece
 def _close(series, slot, state, out, made):
-    """Write a complete minute to ``out``; its wait includes the one since the minute before."""
+    """Write a complete minute of a series to ``out``, with its longest wait between commits.
+
+    The wait since the minute before is included.
+    """
     at = 9 * slot
     commits, gap = state[at + 5, series], state[at + 8, series]
     if commits > 0 and state[27, series] > 0:
@@ -177,7 +187,7 @@ def _close(series, slot, state, out, made):
 
 @piece
 def _oldest(series, state):
-    """Return the slot of the oldest minute; -1 if all are empty."""
+    """Return the slot of a series' oldest open minute; -1 if all slots are empty."""
     best = -1
     for slot in range(3):
         there = state[9 * slot + 5, series] >= 0
@@ -188,7 +198,7 @@ def _oldest(series, state):
 
 @piece
 def _join(run, series, slot, runs, state):
-    """Add a later run to an open minute; tombstones end no wait."""
+    """Add a later run to an open minute; a tombstone does not end a wait."""
     at = 9 * slot
     commits, more = state[at + 5, series], runs[7, run]
     gap = max(state[at + 8, series], runs[10, run])
@@ -208,7 +218,7 @@ def _join(run, series, slot, runs, state):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1])")
 def fold_minutes(runs, state, out):
-    """Add ``runs`` to the minutes of ``state``; return how many are complete and in ``out``.
+    """Add ``runs`` to the open minutes in ``state``; return how many complete ones are in ``out``.
 
     Two minutes of a series are open at a time, because clocks of coordinators differ a little.
     """
@@ -236,7 +246,7 @@ def fold_minutes(runs, state, out):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1])")
 def close_minutes(state, out):
-    """Write the open minutes to ``out`` in order; return their number."""
+    """Write all open minutes to ``out``, by series and time; return their number."""
     made = 0
     for series in range(state.shape[1]):
         slot = _oldest(series, state)
@@ -249,7 +259,7 @@ def close_minutes(state, out):
 
 @piece
 def _add(run, made, runs, out):
-    """Add a run with commits to its stretch."""
+    """Add a run that has commits to a stretch."""
     last = out[3, made]
     if last < 0:
         out[2, made] = run
@@ -272,11 +282,11 @@ def _add(run, made, runs, out):
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
 def fold_stretches(runs, newest, out):
-    """Fold runs into stretches, in order; return their number.
+    """Combine the runs between two group records into stretches; return the number of stretches.
 
     Args:
-        runs: int64[len(`RUN`), n].
-        newest: int64, -1 for each series; the newest stretch of each.
+        runs: one run per column, fields as in `RUN` (int64[len(`RUN`), n]).
+        newest: the newest stretch of each series, initially -1 (int64).
         out: receives `STRETCH`, one stretch per column.
     """
     count = 0

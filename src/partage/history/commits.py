@@ -64,12 +64,12 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Commits:
-    """Commits that took effect, in log order; one element per commit.
+    """Offset commits that took effect, as columns in log order; one element per commit.
 
     Attributes:
-        pair: number of its group and topic.
-        partition: of the topic.
-        log_partition, log_offset: the position at which it takes effect.
+        pair: number of the commit's (group, topic) pair.
+        partition: partition number within the topic.
+        log_partition, log_offset: the log position at which it takes effect.
         time_ms: the time at which it takes effect.
         offset: the committed offset.
         real: False for a tombstone, whose ``offset`` has no meaning.
@@ -93,10 +93,12 @@ class Commits:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs of commits; one element per run, with ``pair`` and ``stretch`` as in `Commits`.
+    """Runs of offset commits as columns; one element per run.
 
-    ``first_offset`` and ``last_offset`` have a meaning if there are ``commits``,
-    ``largest_gap_ms`` if there are two of them.
+    A run has the commits of one partition in one minute; `Commits.stretch` divides it further.
+
+    ``pair`` and ``stretch`` are as in `Commits`. ``first_offset`` and ``last_offset`` are valid if
+    there are ``commits``, ``largest_gap_ms`` if there are two of them.
     """
 
     pair: Int32Array
@@ -118,7 +120,7 @@ class Runs:
 
 
 class RecordPositions(NamedTuple):
-    """Records by their group's number and their log position; int64[n] each, in any order."""
+    """The group and the log position of each record (int64[n] each), in any order."""
 
     group: Int64Array
     partition: Int64Array
@@ -129,10 +131,10 @@ class RecordPositions(NamedTuple):
 
 
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Return a number for each commit that changes at each record of its group.
+    """Return a stretch number for each commit, which changes at each record of its group.
 
-    Runs that are cut at it can be ordered with the group's records: no run has commits on both
-    sides of a rebalance.
+    Runs are cut where the number changes. Then no run has commits from both sides of a rebalance,
+    and runs can be ordered with the group's records.
 
     Args:
         commits: the positions at which commits take effect.
@@ -156,7 +158,10 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
 
 
 def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Return the same by the kernel, which needs log order; other commits are sorted first."""
+    """Return the stretch number of each commit by the compiled kernel.
+
+    The kernel needs log order, so other commits are sorted first.
+    """
     count, (group, partition, offset) = len(commits.group), commits
     later = partition[1:] > partition[:-1]
     if not np.all(later | ((partition[1:] == partition[:-1]) & (offset[1:] >= offset[:-1]))):
@@ -176,7 +181,9 @@ def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int
 
 
 def reduce_to_runs(of: Commits) -> Runs:
-    """Return one run for each group, topic, partition and minute; `Commits.stretch` cuts minutes.
+    """Reduce offset commits to one run for each group, topic, partition and minute.
+
+    A minute is divided where `Commits.stretch` changes.
 
     >>> few, many = np.zeros(2, np.int32), np.zeros(2, np.int64)
     >>> yes = np.ones(2, bool)
@@ -201,7 +208,10 @@ def reduce_to_runs(of: Commits) -> Runs:
 
 
 def _run_numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Return `commit_kernels.NUMBERS` of each run: rows of its ends, counts, the longest wait."""
+    """Return the fields `commit_kernels.NUMBERS` of each run.
+
+    They are its first and last row, counts and the longest wait between commits.
+    """
     count = len(of.time_ms)
     is_near = count == 0 or (of.time_ms.max() <= _NEAR_MS and of.time_ms.min() >= -_NEAR_MS)
     if of.series is None or not is_near or not reduce_commits.pays(work=count * _STEPS_SAVED):
@@ -224,7 +234,7 @@ def _flags(values: BoolArray) -> NDArray[np.uint8]:
 
 
 def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Return the same by sorting with NumPy: the reference of the kernel."""
+    """Return the fields of each run by sorting with NumPy; tests compare the kernel with it."""
     cut = (minute,) if of.stretch is None else (minute, of.stretch)
     order = np.lexsort((*cut, of.partition, of.pair))  # stable: log order within a run
     keys = [key[order] for key in (of.pair, of.partition, *cut)]
@@ -248,13 +258,16 @@ def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array
 
 
 def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
-    """Return how many elements of each run have a flag; runs begin at ``start``."""
+    """Return the number of True flags in each run; runs begin at ``start``."""
     sums: Int64Array = np.add.reduceat(flags.astype(np.int64), start) if len(start) else start
     return sums
 
 
 def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the first and the last commit of each run; 0 for runs of tombstones only."""
+    """Return the row of the first and last commit of each run.
+
+    0 for runs that have only tombstones.
+    """
     if not len(start):
         return start, start
     row = np.arange(len(real))
@@ -264,7 +277,10 @@ def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
 
 
 def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int) -> Int64Array:
-    """Return the longest wait between two commits of each run; tombstones end no wait."""
+    """Return the longest wait between two commits of each run (ms).
+
+    A tombstone does not end a wait.
+    """
     when, run_of = time_ms[real], run[real]
     is_same = run_of[1:] == run_of[:-1]
     gaps = np.zeros(count, np.int64)
@@ -277,11 +293,11 @@ def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: 
 
 
 class Stretch(NamedTuple):
-    """Commits of one partition between two records of its group, or a part of them.
+    """The offset commits of one partition between two records of its group, or a part of them.
 
     Attributes:
-        first_ms, first_offset, last_ms, last_offset: of the first and last commit; without
-            ``commits`` they have no meaning.
+        first_ms, first_offset, last_ms, last_offset: time and offset of the first and last commit;
+            valid only if there are ``commits``.
         waited_ms, waits: sum and number of the intervals between commits.
         forgotten, forgets: whether a tombstone precedes the first commit, or follows the last.
         latest_ms: the highest time of the last commit of a run.
@@ -305,14 +321,14 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """Some runs of one group in log order, by column.
+    """Runs of offset commits of one group, as columns in log order.
 
     Attributes:
-        topics: names.
-        topic: int64[n], index into ``topics``.
-        partition: int64[n].
-        positions: int64[2, n], log partition and offset of the first commit of each.
-        table: int64[len(`RUN`), n]; row ``series`` is not filled in yet.
+        topics: the distinct topic names.
+        topic: index of each run into ``topics`` (int64[n]).
+        partition: partition number within the topic (int64[n]).
+        positions: log partition and offset of the first commit of each run (int64[2, n]).
+        table: the fields `RUN` of each run (int64[len(`RUN`), n]); ``series`` is not filled in yet.
     """
 
     topics: Sequence[str]
@@ -325,14 +341,17 @@ class RunColumns:
         return len(self.topic)
 
     def column(self, name: str) -> Int64Array:
-        """Return a row of ``table`` by its name."""
+        """Return one field of all runs by its name in `RUN`."""
         column: Int64Array = self.table[RUN.index(name)]
         return column
 
 
 @dataclass(frozen=True)
 class MinuteColumns:
-    """Whole minutes: int64[len(`MINUTE`), n], and topic and partition of each series."""
+    """Commit statistics of complete minutes: one column per minute, fields as in `MINUTE`.
+
+    ``series`` has the topic and partition of each series number.
+    """
 
     table: Int64Array
     series: Sequence[tuple[str, int]]
@@ -341,13 +360,16 @@ class MinuteColumns:
         return int(self.table.shape[1])
 
     def column(self, name: str) -> Int64Array:
-        """Return a row of ``table`` by its name."""
+        """Return one field of all minutes by its name in `MINUTE`."""
         column: Int64Array = self.table[MINUTE.index(name)]
         return column
 
 
 class CommitFolder:
-    """The commits of one group: feed its runs in log order, then `finish`.
+    """Combines the commit runs of one group into minutes and stretches.
+
+    Call `feed` with runs in log order, then `finish`. A stretch is the commits of one partition
+    between two group records.
 
     The state is one column of numbers per partition, however long the history is.
 
@@ -364,7 +386,10 @@ class CommitFolder:
         self._state = np.empty((STATE_ROWS, 0), np.int64)
 
     def feed(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
-        """Return (number, stretch) in order, and the minutes that are complete."""
+        """Process runs in log order.
+
+        Return each stretch with its number, in order, and the minutes that are complete.
+        """
         table = np.ascontiguousarray(runs.table)
         table[0] = self._number(runs)
         out = np.empty((len(MINUTE), len(runs)), np.int64)
@@ -381,7 +406,10 @@ class CommitFolder:
         return MinuteColumns(out[:, :made], list(self._series))
 
     def _number(self, runs: RunColumns) -> Int64Array:
-        """Return each run's series, and add an empty state for new ones."""
+        """Return the series number of each run; a series is one topic and partition.
+
+        New series get an empty state.
+        """
         pair = (runs.topic << 32) | (runs.partition & 0xFFFFFFFF)
         _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)
         number = np.empty(len(first), np.int64)

@@ -75,22 +75,24 @@ _NO_MEMBER_RECORD = "its member record is not in the log: it joined before the l
 
 @dataclass(slots=True)
 class EpochGroupState:
-    """The coordinator's state of one group, as far as the log contains it; plain values only.
+    """The coordinator's state of one consumer, share or streams group, rebuilt from the log.
+
+    It has plain values only, so that it can be stored.
 
     Attributes:
         came_from: generation of the migrated classic group, None without a migration.
         epoch: the group epoch.
         target_epoch: the target assignment epoch.
-        members: values of member metadata records.
-        targets: by member.
-        fresh: targets written since the last target assignment epoch, by member.
-        resolved: topics that regular expressions match.
-        departed: targets of static members that left, by instance id, for their successors.
-        replaced: (member, time) of static members that left, by instance id.
+        members: member id -> value of its member metadata record.
+        targets: member id -> target assignment.
+        fresh: member id -> target written since the last target assignment epoch.
+        resolved: regular expression -> topics that it matches.
+        departed: instance id -> target of a static member that left, for its successor.
+        replaced: instance id -> (member, time) of a static member that left.
         epochs_seen: group epochs in the log since the last target assignment.
         missing: epochs without a trace in the log.
         whole: whether the log has the group from its beginning.
-        happened: causes since the last target assignment.
+        happened: causes found since the last target assignment.
         open: the newest target assignment.
     """
 
@@ -117,11 +119,13 @@ class EpochGroupState:
 
 
 class EpochGroup:
-    """The history of one group until its end or migration: feed its records, then `finish`.
+    """Builds the target assignments of one consumer, share or streams group from its records.
+
+    Call `feed` in log order until the group's end or migration, then `finish`.
 
     Args:
         state: the state to resume from; a new `EpochGroupState` at the beginning.
-        topics: names of topic ids.
+        topics: lookup of topic names by topic id.
     """
 
     def __init__(self, state: EpochGroupState, topics: TopicNames) -> None:
@@ -129,7 +133,10 @@ class EpochGroup:
         self._topics = topics
 
     def feed(self, record: GroupRecord) -> Iterator[Generation | CurrentAssignment | Event]:
-        """Yield what a record completes: a target assignment is complete once the next begins."""
+        """Process a record and yield what is now complete: target assignments, ownership, events.
+
+        A target assignment is complete once the next one begins.
+        """
         what = record.what
         if what == "GROUP_METADATA":
             self._feed_group(record)
@@ -149,7 +156,7 @@ class EpochGroup:
             self.state.topology = record.value
 
     def finish(self) -> Iterator[Generation]:
-        """Yield the target assignment at the end of the log or of the group."""
+        """Yield the target assignment that is open at the end of the log or of the group."""
         if self.state.open is not None:
             yield self._complete(self.state.open)
             self.state.open = None
@@ -196,7 +203,7 @@ class EpochGroup:
             self._add_cause(Cause("join", RECORDED, member, instance, at, new["clientId"]))
 
     def _compare(self, record: GroupRecord, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Add the causes in a member's changed metadata: other topics, another assignor."""
+        """Add causes for a member's changed metadata: other subscribed topics, another assignor."""
         at = (record.key["memberId"], new.get("instanceId"), record.timestamp_ms)
         before, after = (_subscribed(value) for value in (old, new))
         if before != after:
@@ -226,7 +233,7 @@ class EpochGroup:
             state.fresh[member] = target
 
     def _feed_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
-        """Yield the generation before, and open the one whose targets are now complete."""
+        """Yield the previous generation, and begin the one whose target is now complete."""
         if record.value is None:
             return
         yield from self.finish()
@@ -264,20 +271,20 @@ class EpochGroup:
         return StreamsInput(processes, state.topology, state.settings)
 
     def _drop_replaced(self) -> None:
-        """Add a leave for each static member that no successor replaced before the target."""
+        """Add a leave for each departed static member that no successor has replaced yet."""
         for instance, (member, time_ms) in self.state.replaced.items():
             self._add_cause(Cause("leave", RECORDED, member, instance, time_ms))
         self.state.replaced = {}
         self.state.departed = {}
 
     def _gap(self, epoch: int) -> int:
-        """Return the epochs between the last target and this one that the log lacks."""
+        """Return the number of epochs between the last target and this one that the log lacks."""
         state = self.state
         before = state.target_epoch if state.target_epoch >= 0 else _FIRST_EPOCH - 1
         return max(0, epoch - before - max(1, state.epochs_seen))
 
     def _state_of(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
-        """Return a target assignment in the form that all generations share."""
+        """Convert a target assignment to a `ClassicState`, the form that all generations share."""
         members = tuple(self._member_of(m, decision, time_ms) for m in decision.target)
         return ClassicState(
             self.state.kind, epoch, self._strategy(), None, decision.decided_ms, members
@@ -303,7 +310,7 @@ class EpochGroup:
         return target_member(member, value, topics, owned=before, assigned=now, epoch=epoch)
 
     def _parts(self, roles: Roles, time_ms: int) -> Iterator[tuple[str, str | None, str, int]]:
-        """Yield (role, topic id, topic, partition) of targets or current assignments."""
+        """Yield (role, topic id, topic, partition) for a target or current assignment."""
         for role, by_id in roles:
             if self.state.kind == "streams":
                 read_as = ACTIVE if role == RELEASING else role
@@ -317,7 +324,10 @@ class EpochGroup:
                     yield role, topic_id, name, p
 
     def _strategy(self) -> str | None:
-        """Return Partage's name of the assignor: most members' choice, else the default."""
+        """Return Partage's name of the group's assignor.
+
+        It is the assignor that most members name, else the default.
+        """
         state = self.state
         if state.kind == "share":
             return "server:simple"
@@ -372,7 +382,7 @@ class EpochGroup:
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
     def _complete(self, found: Generation) -> Generation:
-        """Return a generation with its last state: static members may have new ids by then.
+        """Return a generation with its final state, in which static members may have new ids.
 
         In a compacted log, a member's metadata may follow the target that it is part of.
         """
@@ -410,7 +420,9 @@ class EpochGroup:
 def resolve_topics(
     value: Mapping[str, Any], resolved: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Return subscribed topics: names as sent, then matches of the regular expression (KIP-848).
+    """Return a member's subscribed topics: names, then matches of its regular expression.
+
+    Regular expressions are part of KIP-848.
 
     >>> resolve_topics({"subscribedTopicNames": ["a"], "subscribedTopicRegex": "b.*"},
     ...                {"b.*": ("b1", "b2")})
@@ -448,15 +460,15 @@ def target_member(
     assigned: Pairs,
     epoch: int,
 ) -> MemberState:
-    """Return a member of a target assignment.
+    """Return a member of a target assignment as a `MemberState`.
 
     Args:
-        member: its id.
+        member: the member id.
         value: its member metadata record; None if the log has none.
-        topics: subscribed topics, regular expressions resolved.
-        owned: its previous target, which is input of the assignor.
+        topics: subscribed topics, including matches of regular expressions.
+        owned: its previous target, which the assignor takes as input.
         assigned: its target.
-        epoch: of the previous target, -1 if there was none.
+        epoch: epoch of the previous target, -1 if there was none.
     """
     if value is None:
         return MemberState(
@@ -479,7 +491,7 @@ def target_member(
 
 
 def group_by_topic(flat: Iterable[tuple[str, int]]) -> Pairs:
-    """Return (topic, partition) pairs with neighbours of one topic joined, in order.
+    """Group consecutive (topic, partition) pairs of one topic, in order.
 
     >>> group_by_topic([("a", 1), ("a", 0), ("b", 2)])
     (('a', (1, 0)), ('b', (2,)))
@@ -509,7 +521,7 @@ def _current_roles(value: Mapping[str, Any]) -> Roles:
 
 
 def source_topics(topology: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return all topics that the subtopologies of a topology read, sorted.
+    """Return all topics that the subtopologies of a Streams topology read, sorted.
 
     >>> source_topics({"subtopologies": [{"subtopologyId": "0", "sourceTopics": ["b", "a"],
     ...                                   "repartitionSourceTopics": []}]})
@@ -526,16 +538,16 @@ def task_partitions(
     topics: TopicNames,
     time_ms: int,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the partitions that tasks read: source topics if active, changelogs otherwise.
+    """Return the partitions that Streams tasks read: source topics if active, else changelogs.
 
     Task ``0_3`` reads partition 3 of each topic of subtopology 0 that has one. A standby or
     warm-up task reads the changelogs only; a stateless subtopology has none.
 
     Args:
         topology: the group's STREAMS_GROUP_TOPOLOGY value; None if the log lacks it.
-        tasks: (subtopology id, numbers).
+        tasks: (subtopology id, task numbers) pairs.
         role: active, standby or warmup.
-        topics: partition counts of topics.
+        topics: lookup of the topics' partition counts.
         time_ms: the time of the assignment.
     """
     rows = {row["subtopologyId"]: row for row in (topology["subtopologies"] if topology else ())}

@@ -22,7 +22,10 @@ __all__ = ["BrokerFaults", "CoordinatorMove", "CoordinatorMoves", "find_moves"]
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorMove:
-    """The first batch of a new leader: its position and time, and the old and new leader epoch."""
+    """The move of a group coordinator to another broker, shown by a new leader's first batch.
+
+    ``before`` and ``epoch`` are the old and the new leader epoch.
+    """
 
     position: LogPosition
     time_ms: int
@@ -33,13 +36,13 @@ class CoordinatorMove:
 def find_moves(
     partition: ArrayLike, base_offset: ArrayLike, leader_epoch: ArrayLike, time_ms: ArrayLike
 ) -> dict[int, tuple[CoordinatorMove, ...]]:
-    """Return moves by log partition, from the columns of a capture's ``batches.parquet``.
+    """Return the coordinator moves by log partition, from a capture's ``batches.parquet``.
 
     Args:
-        partition: int[n], log partition of each batch, in any order.
-        base_offset: int[n].
-        leader_epoch: int[n]; -1 if unknown.
-        time_ms: int[n], ``max_timestamp_ms``.
+        partition: log partition of each batch, in any order (int[n]).
+        base_offset: offset of each batch's first record (int[n]).
+        leader_epoch: leader epoch of each batch, -1 if unknown (int[n]).
+        time_ms: ``max_timestamp_ms`` of each batch (int[n]).
 
     >>> find_moves([0, 0, 0], [5, 0, 9], [3, 3, 4], [50, 10, 90])[0][0].epoch
     4
@@ -60,7 +63,7 @@ def find_moves(
 
 @dataclass(slots=True)
 class CoordinatorMoves:
-    """The moves of one group's coordinator after the group's first record.
+    """The moves of one group's coordinator that come after the group's first record.
 
     Attributes:
         by_partition: moves by log partition.
@@ -75,7 +78,7 @@ class CoordinatorMoves:
     position: LogPosition | None = None
 
     def until(self, position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Yield the moves after the last position, up to this one."""
+        """Yield the moves after the position of the last call, up to this position."""
         before, self.position = self.position, position
         if before is not None:  # earlier moves did not concern this group
             for move in self.by_partition.get(position.partition, ()):
@@ -87,8 +90,8 @@ class BrokerFaults:
     """Times at which a group's coordinator moved, or a broker left or entered the cluster.
 
     Args:
-        clusters: the metadata over time.
-        moves: of coordinators, by log partition (`find_moves`).
+        clusters: the cluster metadata over time.
+        moves: coordinator moves by log partition (`find_moves`).
 
     >>> faults = BrokerFaults(ClusterHistory([]), find_moves([0, 0], [0, 5], [1, 2], [10, 50]))
     >>> faults.last(0, 20, 90), faults.last(0, 60, 90), faults.last(1, 20, 90)
@@ -104,11 +107,13 @@ class BrokerFaults:
     def last(
         self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
     ) -> tuple[int, str] | None:
-        """Return time and text of the last fault within a span; None without one.
+        """Return the time and the description of the last fault within a time span.
+
+        None without one.
 
         Args:
-            partition: the group's partition of the log.
-            from_ms: begin of the span.
+            partition: the group's partition of ``__consumer_offsets``.
+            from_ms: start of the span.
             to_ms: end of the span, included.
             only_coordinator: leave out faults of other brokers.
         """

@@ -26,11 +26,11 @@ _MOST_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
-    """A member that left.
+    """A member that left its group, and until when its rejoining counts as a bounce.
 
     Attributes:
         time_ms: time of the first record without it.
-        until_ms: a rejoin up to this time is a bounce.
+        until_ms: a rejoin up to this time is a bounce (a client that leaves and soon rejoins).
         evicted: whether its session timeout expired; no rejoin is a bounce then.
         lost: whether a broker was at fault.
     """
@@ -45,13 +45,16 @@ class DepartedMember:
     lost: bool = False
 
     def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a rejoin at this time is a bounce."""
+        """Return whether a rejoin at this time is a bounce.
+
+        It is if the member was not evicted and rejoins soon after it left.
+        """
         return not self.evicted and time_ms <= self.until_ms
 
 
 @dataclass(slots=True)
 class DepartedMembers:
-    """Members that left and have not rejoined, the newest last.
+    """The members of one group that left and have not rejoined, the newest last.
 
     >>> departed = DepartedMembers()
     >>> for name, at in ("m", 1_000), ("n", 2_000), ("o", 90_000):
@@ -65,13 +68,16 @@ class DepartedMembers:
     members: list[DepartedMember] = field(default_factory=list)
 
     def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Remember a member that left at a time, with its session timeout."""
+        """Add a member that left at a time; within its session timeout, a rejoin is a bounce."""
         identity = (member.id, member.instance, member.client_id, member.client_host)
         self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
         del self.members[:-_MOST_REMEMBERED]
 
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a departed member as evicted, and perhaps as lost by the fault of a broker."""
+        """Mark a departed member as evicted by session timeout.
+
+        ``lost`` means by fault of a broker.
+        """
         for i, departed in enumerate(self.members):
             if departed.member == member:
                 self.members[i] = replace(departed, evicted=True, lost=lost)
@@ -79,7 +85,10 @@ class DepartedMembers:
     def match_rejoin(
         self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
     ) -> DepartedMember | None:
-        """Match a joining member to a departed one and remove that one; None without a match."""
+        """Match a joining member to a departed one and remove that entry.
+
+        Return None without a match.
+        """
         match = None
         for i, departed in enumerate(self.members):
             same = (

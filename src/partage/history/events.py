@@ -58,17 +58,17 @@ Roles = tuple[tuple[str, TopicPartitionNumbers], ...]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause of a rebalance.
+    """One cause of a rebalance: what happened, to which member, and how certain it is.
 
     Attributes:
         kind: one of `partage.tables.statuses.CAUSE_KINDS`.
         source: ``recorded`` if a record states it, ``inferred`` if it follows from two records.
-        member: id of the member that it concerns; of a bounce, the id after the rejoin.
+        member: id of the member that it concerns; for a bounce, the id after the rejoin.
         instance: that member's ``group.instance.id``.
         time_ms: time of the cause, None if unknown.
         detail: a short description.
-        was: of a rejoined member, its former member id (`departures`); else None.
-        probability: of the kind; below 1 where the log allows another one, which is `other`.
+        was: former member id of a member that rejoined (`departures`); else None.
+        probability: probability of the kind; below 1 if the log also allows another one, `other`.
         other: the next probable kind; None if the log proves the kind.
 
     >>> Cause("join", "inferred", "m-1").kind
@@ -88,12 +88,12 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class StreamsInput:
-    """Further input of a streams group's assignor (KIP-1071).
+    """Additional input of a streams group's task assignor (KIP-1071).
 
     Attributes:
         processes: member id -> process id; members of one process share a disk.
         topology: the STREAMS_GROUP_TOPOLOGY value; None if the log lacks it.
-        settings: assignment settings of the group, as ``num.standby.replicas``.
+        settings: assignment settings of the group, such as ``num.standby.replicas``.
     """
 
     processes: Mapping[str, str]
@@ -146,7 +146,7 @@ class CurrentAssignment:
 
     @property
     def owner(self) -> str:
-        """The name that survives a restart: a static member's instance id, else the member id."""
+        """Identity that survives a restart: a static member's instance id, else the member id."""
         return self.member if self.instance is None else self.instance
 
 
@@ -155,17 +155,18 @@ class Generation:
     """One recorded rebalance: a classic generation, or the target assignment of an epoch.
 
     Attributes:
-        incarnation: number of earlier deletions of the group.
+        incarnation: number of earlier deletions of the group; its name may be reused.
         first: the group as first written: the decision of the leader or coordinator.
         last: the group as last written; static members may have new ids there.
-        records: number of its records in the log.
+        records: number of the generation's records in the log.
         gap_before: generations between the previous one and this one that the log lacks.
         previous: the generation before it in the log, None for the first.
-        rewrites: position, time and state of its later records, as far as they are stored.
+        rewrites: position, time and state of its later records; only the first ones are stored.
         protocol: classic, consumer, share or streams.
-        causes: its causes by precedence.
+        causes: the causes of the rebalance, the most important first.
         target: the coordinator's input; None for classic generations.
-        unread: the unread time that it ended; None if the log does not cover the time before it.
+        unread: time without a consumer that the rebalance ended; None if the log does not cover the
+            time before it.
         taken_over: whether a migration wrote the same assignment in the other protocol's form.
             It has the number of the generation before, and no assignor decided it.
     """
@@ -187,13 +188,13 @@ class Generation:
 
     @property
     def number(self) -> int:
-        """The generation's number; of a target assignment, its epoch."""
+        """The generation's number, or the epoch of a target assignment."""
         return self.first.generation
 
 
 @dataclass(frozen=True, slots=True)
 class LifecycleEvent:
-    """The creation, deletion or migration of a group.
+    """The creation, deletion or protocol migration of a group.
 
     Attributes:
         what: ``created``, ``deleted`` or ``migrated``.
@@ -209,10 +210,11 @@ class LifecycleEvent:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """The difference between a generation and the one before it.
+    """The differences in members, topics, strategy and leader between two successive generations.
 
     Attributes:
-        joined, left: members by their new and old states; a restarted static member is in neither.
+        joined, left: members that joined (new state) and left (old state); a restarted static
+            member is in neither.
         restarted: pairs (before, after) of static members with a new member id.
         resubscribed: pairs (before, after) of members with other topics.
         strategy: pair of strategies if it changed, else None.
@@ -228,7 +230,7 @@ class StateChange:
 
     @property
     def cause(self) -> str:
-        """A description of the difference, as ``2 joined, 1 left``."""
+        """A short description of the difference, such as ``2 joined, 1 left``."""
         parts = [
             f"{len(found)} {word}"
             for word, found in (
@@ -245,12 +247,14 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """True if members and their topics are unchanged."""
+        """Whether members and their subscribed topics are unchanged."""
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 
 def compare_states(before: ClassicState | None, after: ClassicState) -> StateChange:
-    """Return the difference between two states of a group.
+    """Return the differences between two states of a group.
+
+    Without a former state all members joined.
 
     >>> compare_states(None, ClassicState("", 1, None, None, None, ())).cause
     'same members'
@@ -273,7 +277,7 @@ def compare_states(before: ClassicState | None, after: ClassicState) -> StateCha
 
 
 def _change(before: str | None, after: str | None) -> tuple[str, str] | None:
-    """Return both values if both are set and they differ."""
+    """Return (before, after) if both are set and differ, else None."""
     return (before, after) if before and after and before != after else None
 
 
@@ -284,7 +288,10 @@ def subscribed_topics(member: MemberState) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One row of table ``events`` (`partage.tables.schemas`)."""
+    """One event of a group's history, which is a row of table ``events``.
+
+    See `partage.tables.schemas` for its columns.
+    """
 
     event: str
     incarnation: int
@@ -298,9 +305,9 @@ class Event:
 
 
 def derive_events(found: Generation | LifecycleEvent) -> Iterator[Event]:
-    """Yield the events of a generation or of a lifecycle event.
+    """Yield the rows of table ``events`` for a generation or a lifecycle event.
 
-    Each cause of a rebalance is an event of its own, with its own time.
+    Each cause of a rebalance is a separate event with its own time.
     """
     if isinstance(found, LifecycleEvent):
         yield Event(
@@ -335,7 +342,10 @@ def _event_name(found: Generation) -> str:
 
 
 def _rewrite_events(found: Generation) -> Iterator[Event]:
-    """Yield the changes that later records of the same generation made without a rebalance."""
+    """Yield events for changes that later records of a generation made without a rebalance.
+
+    An example is the restart of a static member.
+    """
     before = found.first
     for position, time_ms, state in found.rewrites:
         at = (found.incarnation, found.number, position, time_ms)

@@ -36,16 +36,18 @@ HistoryItem = Generation | LifecycleEvent | CurrentAssignment | Event | Pause
 
 
 class GroupHistory:
-    """Feed one group's records and stretches of commits in log order, then `finish`.
+    """Rebuilds the history of one group, whatever its protocol.
+
+    Call `feed` with its records and `stretch` with its commits in log order, then `finish`.
 
     Args:
-        clusters: the metadata over time.
+        clusters: the cluster metadata over time.
         session_timeout_ms: the broker's setting for members that send none of their own
             (``group.consumer.session.timeout.ms``); None if unknown.
-        moves: of coordinators, by log partition (`partage.history.coordinator_moves.find_moves`).
+        moves: coordinator moves by log partition (`partage.history.coordinator_moves.find_moves`).
 
     Attributes:
-        topics: names of topic ids, including those from records.
+        topics: lookup of topic names by topic id, including names from records.
 
     Raises:
         ValueError: a record precedes one that was fed (an error of the caller).
@@ -90,22 +92,28 @@ class GroupHistory:
 
     @property
     def missing_before(self) -> int:
-        """Generations before the first one in the log, removed by compaction."""
+        """Number of generations before the first one in the log, removed by compaction."""
         return self._classic.missing_before
 
     @property
     def missing_within(self) -> int:
-        """Generations skipped between two in the log, and epochs without a trace in it."""
+        """Number of generations skipped between two in the log.
+
+        Epochs without a trace in the log are included.
+        """
         epochs = self._epochs.state.missing if self._epochs is not None else 0
         return self._classic.missing_within + self._missing + epochs
 
     @property
     def opened(self) -> Generation | None:
-        """The newest generation by its record, with its causes; later records may rewrite it."""
+        """The newest generation with its causes, from its first record on.
+
+        Later records may rewrite it.
+        """
         return self._opened
 
     def unread(self) -> UnreadEstimate | None:
-        """Return the unread time that the newest rebalance has ended so far.
+        """Return the time without a consumer that the newest rebalance has ended so far.
 
         None if generations before it are missing, as in `Generation.unread`.
         """
@@ -115,7 +123,7 @@ class GroupHistory:
         return self._unread.so_far()
 
     def deletion(self) -> LifecycleEvent | None:
-        """Return the deletion of the group if its newest record is the tombstone of it.
+        """Return the group's deletion if its newest record is a tombstone, else None.
 
         The next record may still show that the group was migrated.
         """
@@ -126,7 +134,10 @@ class GroupHistory:
         return LifecycleEvent("deleted", *at)
 
     def reader(self, topic: str, partition: int) -> str | None:
-        """Return the id of the member that reads a partition by its records; None without one."""
+        """Return the id of the member that consumes a partition, by the records.
+
+        None without one.
+        """
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:
@@ -134,7 +145,7 @@ class GroupHistory:
         return (topic, partition) in self._unread.state.stopped
 
     def committed(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return the newest committed offset and its time, by topic and partition."""
+        """Return (topic, partition) -> the newest committed offset and its time (ms)."""
         return {
             pair: (state.last_offset, state.last_ms)
             for pair, state in self._pauses.partitions.items()
@@ -142,7 +153,7 @@ class GroupHistory:
         }
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes, from which `from_bytes` resumes without a difference."""
+        """Serialize the state to bytes, from which `from_bytes` resumes with identical results."""
         return pack_state({
             "classic": self._classic, "epochs": self._epochs.state if self._epochs else None,
             "tombstone": self._tombstone, "at": self._at, "opened": self._opened,
@@ -160,7 +171,7 @@ class GroupHistory:
         session_timeout_ms: int | None = None,
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
     ) -> GroupHistory:
-        """Return a history that resumes from its stored state; further arguments as for a new one.
+        """Restore a history from the bytes of `to_bytes`; the other arguments are as for a new one.
 
         Raises:
             InvalidCaptureError: the bytes are of another version, or damaged.
@@ -189,7 +200,10 @@ class GroupHistory:
         return new
 
     def feed(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Yield what the record completes: a generation is complete once the next one begins."""
+        """Process a record and yield the generations and events that are now complete.
+
+        A generation is complete once the next one begins.
+        """
         if record.position == self._at:
             return  # the capture contains the record twice
         if self._at is not None and record.position < self._at:
@@ -205,13 +219,16 @@ class GroupHistory:
         yield from self._begin_rebalance()
 
     def stretch(self, commits: Stretch) -> Iterator[Pause]:
-        """Yield the pauses that end with commits of one partition; no group record divides them."""
+        """Process the commits of one partition between two group records.
+
+        Yield the pauses that they end.
+        """
         for pause in self._pauses.stretch(commits):
             recreated = self._is_recreated(pause)
             yield pause._replace(rewind=None, advance=None) if recreated else pause
 
     def finish(self) -> Iterator[HistoryItem]:
-        """Yield what is incomplete at the end of the log."""
+        """Yield the generations, events and pauses that are incomplete at the end of the log."""
         if self._epochs is not None:
             yield from map(self._link, self._epochs.finish())
         for found in (*self._classic.finish(), *self._resolve_tombstone(None)):
@@ -219,14 +236,17 @@ class GroupHistory:
         yield from self._pauses.finish()
 
     def _is_recreated(self, pause: Pause) -> bool:
-        """Return whether the topic was deleted and recreated: its offsets restart at 0 then."""
+        """Return whether the pause's topic was deleted and recreated.
+
+        Its offsets restarted at 0 then.
+        """
         if not pause.rewind or pause.last_ms is None or pause.first_ms is None:
             return False
         topics = {self._clusters.at(t).topic(pause.topic) for t in (pause.last_ms, pause.first_ms)}
         return len(topics - {-1}) > 1
 
     def moves_until(self, position: LogPosition) -> Iterator[Event]:
-        """Yield the coordinator's moves up to a log position, that of a record or commit."""
+        """Yield an event for each coordinator move up to the log position of a record or commit."""
         number = self._opened.number if self._opened is not None else 0
         for move in self._moves.until(position):
             words = f"leader epoch {move.before} to {move.epoch}"
@@ -234,7 +254,10 @@ class GroupHistory:
             yield Event("coordinator", *at, RECORDED, detail=words)
 
     def _feed_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Pass a record to its protocol; the classic part notices records of the others."""
+        """Pass a record to the part for its protocol and yield the results.
+
+        The classic part also receives records of other protocols, to notice migrations.
+        """
         kind = record.kind
         yield from self._resolve_tombstone(record)
         at = (record.position, record.timestamp_ms)
@@ -256,7 +279,7 @@ class GroupHistory:
         yield from epochs.feed(record)
 
     def _begin_rebalance(self) -> Iterator[HistoryItem]:
-        """Find the causes of a rebalance as soon as its record is read, and begin its pauses.
+        """Find the causes of a rebalance when its record is read, and begin its pauses.
 
         Later commits would hide when its members were last active before it.
         """
@@ -295,7 +318,7 @@ class GroupHistory:
             self._epochs = None
 
     def _resolve_tombstone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
-        """Yield the deletion of an epoch group, or its migration to the classic protocol."""
+        """Yield the deletion of a group with epochs, or its migration to the classic protocol."""
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:
             return
@@ -307,7 +330,7 @@ class GroupHistory:
         self._classic.begin_incarnation()
 
     def _is_continued_by(self, record: GroupRecord) -> bool:
-        """Return whether a classic record's generation continues the epochs before it."""
+        """Return whether a classic record's generation number continues the epochs before it."""
         if record.kind != "classic":
             return False
         if record.state is not None:
@@ -315,7 +338,10 @@ class GroupHistory:
         return record.value is not None and record.value["generation"] >= self._number > 0
 
     def _link(self, found: HistoryItem) -> HistoryItem:
-        """Return a generation with its causes and the one before it, of any protocol."""
+        """Return a generation with its causes and its previous generation filled in.
+
+        The previous generation may be of another protocol.
+        """
         if not isinstance(found, Generation):
             return found
         before = self._previous

@@ -58,13 +58,13 @@ _Pair = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RebalanceOpened:
-    """A rebalance whose record was just read.
+    """Event of a live watch: the record of a rebalance was just read.
 
     Attributes:
         generation: the rebalance with its causes, and the one before it if that is known.
         moved: partitions that another member owned before.
         storm: whether it is part of a rebalance storm.
-        fresh: False for a rebalance of the time before the capture began.
+        fresh: whether the rebalance happened after the capture began.
     """
 
     group: str
@@ -74,7 +74,7 @@ class RebalanceOpened:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as plain values."""
+        """Return the event as a dict of plain values for JSON."""
         found, before = self.generation, self.generation.previous
         state = found.first
         change = compare_states(before.last if before is not None else None, state)
@@ -97,16 +97,17 @@ class RebalanceOpened:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSettled:
-    """The end of a rebalance.
+    """Event of a live watch: a rebalance ended.
 
     Attributes:
         generation: the rebalance with its final causes.
-        how: ``consumed``: all partitions are consumed again. ``superseded``: another rebalance,
-            or the group's end. ``timeout``: `SETTLE_MS` have passed. ``stopped``: the capture ends.
+        how: ``consumed``: all partitions are consumed again. ``superseded``: another rebalance
+            began, or the group was deleted. ``timeout``: `SETTLE_MS` passed. ``stopped``: the
+            capture ends.
             ``revised``: static members that restarted since have added unread time.
-        time_ms: time of the record or commit that ended it, or of the clock.
-        unread: estimated unread time; None if generations before it are missing.
-        waiting: partitions without a commit since the rebalance.
+        time_ms: time of the record or commit that ended it, or clock time.
+        unread: estimated time without a consumer; None if generations before it are missing.
+        waiting: number of partitions without a commit since the rebalance.
         fresh: as in `RebalanceOpened`.
         reported: unread partition-seconds that an earlier event of this rebalance has reported.
     """
@@ -121,7 +122,7 @@ class RebalanceSettled:
     reported: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as plain values."""
+        """Return the event as a dict of plain values for JSON."""
         unread = self.unread
         return {
             "event": "settled", "time_ms": self.time_ms, **_identity(self.group, self.generation),
@@ -139,14 +140,17 @@ class RebalanceSettled:
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """Another event of a group: created, deleted, migrated, its coordinator moved, a restart."""
+    """Event of a live watch that is not a rebalance: creation, deletion, migration, restart.
+
+    A move of the coordinator is one, too.
+    """
 
     group: str
     event: Event
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as plain values."""
+        """Return the event as a dict of plain values for JSON."""
         one = self.event
         return {
             "event": one.event, "time_ms": one.time_ms, "group": self.group,
@@ -166,7 +170,7 @@ def _identity(group: str, found: Generation) -> dict[str, Any]:
 
 
 def _causes(found: Generation) -> dict[str, Any]:
-    """Return the main cause as in table ``rebalances``, and all causes."""
+    """Return the columns of table ``rebalances`` about the main cause, and a list of all causes."""
     main = found.causes[0]
     return {
         "cause_kind": main.kind, "cause_source": main.source,
@@ -192,13 +196,13 @@ def _owners(state: ClassicState) -> dict[_Pair, MemberState]:
 
 @dataclass(slots=True)
 class _OpenRebalance:
-    """A rebalance that has not settled.
+    """A rebalance that has not settled: some partitions are not consumed again yet.
 
     Attributes:
-        waiting: partitions that stopped or had no owner, with the id of their new owner.
-        silent: those of them without any commit so far: a new owner is enough.
+        waiting: partition that stopped or had no owner -> id of its new owner.
+        silent: waiting partitions without any commit so far; they settle with a new owner.
         assigned: all partitions of the rebalance.
-        deadline_ms: time of the clock at which the wait ends.
+        deadline_ms: clock time at which the wait ends.
     """
 
     generation: Generation
@@ -210,10 +214,12 @@ class _OpenRebalance:
 
 
 class WatchedGroup:
-    """One group: feed its records and commits in log order.
+    """Follows one group live and reports events about it.
+
+    Call `record` and `commit` in log order.
 
     Attributes:
-        history: its history.
+        history: the group's history so far.
         opened: its newest rebalance, with the one before it; None before the first one.
     """
 
@@ -232,15 +238,18 @@ class WatchedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Whether `expire` is to be called: a rebalance has not settled, or the group ended."""
+        """Whether `expire` must be called: a rebalance is open, or the group was deleted."""
         return self._open is not None or self._ended_ms is not None
 
     def is_in_storm(self, time_ms: int) -> bool:
-        """Return whether a storm is going on at a time."""
+        """Return whether a rebalance storm is going on at a time.
+
+        A storm is a series of rebalances in quick succession.
+        """
         return self._storms.is_ongoing(time_ms)
 
     def record(self, record: GroupRecord, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Feed a group record; yield events."""
+        """Process a group record; yield the events that it causes."""
         self._fresh = fresh
         items = list(self.history.feed(record))
         yield from self._note(items, record.timestamp_ms, fresh=fresh)
@@ -255,7 +264,7 @@ class WatchedGroup:
             yield from self._check(record.timestamp_ms)
 
     def commit(self, commit: LiveCommit, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Feed an offset commit; yield events."""
+        """Process an offset commit; yield the events that it causes."""
         at, offset, pair = commit.timestamp_ms, commit.offset, (commit.topic, commit.partition)
         for move in self.history.moves_until(commit.position):
             yield GroupChange(self.name, move, fresh)
@@ -272,14 +281,14 @@ class WatchedGroup:
             yield from self._check(at)
 
     def expire(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of a rebalance whose wait is over, or the deletion of the group."""
+        """Yield the end of a rebalance whose deadline has passed, or the group's deletion."""
         if self._ended_ms is not None and now_ms >= self._ended_ms:
             yield from self._deleted()
         if self._open is not None and now_ms >= self._open.deadline_ms:
             yield self._settle("timeout", now_ms, self.history.unread())
 
     def stop(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of an open rebalance: the capture ends."""
+        """Yield the end of an open rebalance, because the capture ends."""
         if self._ended_ms is not None:
             yield from self._deleted()
         if self._open is not None:
@@ -305,7 +314,7 @@ class WatchedGroup:
                 yield GroupChange(self.name, item, fresh)
 
     def _deleted(self) -> Iterator[WatchEvent]:
-        """Report the deletion before the group's next record, which may never come."""
+        """Yield the group's deletion without waiting for its next record, which may never come."""
         self._ended_ms, found = None, self.history.deletion()
         for one in derive_events(found) if found is not None else ():
             self._ended = GroupChange(self.name, one, fresh=self._fresh)
@@ -335,7 +344,7 @@ class WatchedGroup:
         return RebalanceOpened(self.name, found, moved, storm, fresh)
 
     def _is_read(self, pair: _Pair) -> bool:
-        """Return whether the new owner of a waiting partition reads it, by the group's records."""
+        """Return whether a waiting partition's new owner consumes it, by the group's records."""
         if self._open is None or pair not in self._open.waiting:
             return False
         reader = self.history.reader(*pair)
@@ -374,10 +383,10 @@ class WatchedGroup:
 
 
 class _Held(NamedTuple):
-    """An item that waits.
+    """A group record or commit that is held back until its time is due.
 
     Attributes:
-        due_ms: time of the clock from which it is used.
+        due_ms: clock time from which it is processed.
     """
 
     due_ms: int
@@ -387,15 +396,19 @@ class _Held(NamedTuple):
 
 @dataclass(slots=True)
 class LiveGroups:
-    """All groups of a cluster.
+    """Follows all groups of a cluster live, from the batches of its group log.
+
+    Records and commits are held for `HOLD_MS`, because the search for causes needs slightly later
+    metadata.
 
     Attributes:
-        session_timeout_ms: the broker's, for members that send none; None if unknown.
-        fresh_from: first offset of each log partition that is no past.
-        clusters: the metadata so far.
-        decoder: the state of the log.
-        groups: by name.
-        failed: groups that an unexpected error ended, with the error.
+        session_timeout_ms: the broker's session timeout, for members that send none; None if
+            unknown.
+        fresh_from: log partition -> first offset after the capture began.
+        clusters: the cluster metadata so far.
+        decoder: decodes the batches of the log.
+        groups: the watched groups by name.
+        failed: group that an unexpected error ended -> the error.
     """
 
     session_timeout_ms: int | None = None
@@ -408,30 +421,30 @@ class LiveGroups:
     _open: dict[str, None] = field(default_factory=dict)
 
     def add_state(self, state: Mapping[str, Any]) -> None:
-        """Add a state of the metadata; the first one also stands for the time before it."""
+        """Add a metadata state; the first one is also used for the time before it."""
         if not self.clusters.times:
             self.clusters.append({**state, "ts_ms": 0, "assumed": True})
         self.clusters.append(state)
 
     def add(self, batches: Sequence[LogBatch], received_ms: int) -> None:
-        """Take batches in log order; their items wait until `advance`."""
+        """Decode batches in log order; their records and commits wait until `advance`."""
         for group, item in self.decoder.decode(batches):
             due_ms = min(item.timestamp_ms, received_ms) + HOLD_MS
             self._held.append(_Held(due_ms, group, item))
 
     def next_due_ms(self) -> int | None:
-        """Return when the next item is due; None without one."""
+        """Return when the next held item is due (ms); None without one."""
         return self._held[0].due_ms if self._held else None
 
     def advance(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the events of all items that are due, and of waits that are over."""
+        """Process all items that are due; yield their events and those of passed deadlines."""
         while self._held and self._held[0].due_ms <= now_ms:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):
             yield from self._noted(name, self.groups[name].expire(now_ms))
 
     def finish(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the events of all items that still wait, and end open rebalances."""
+        """Process all held items, end open rebalances, and yield the events."""
         while self._held:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):
@@ -459,7 +472,7 @@ class LiveGroups:
             del self.groups[held.group]
 
     def _noted(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield a group's events, and note whether its rebalance is open."""
+        """Yield a group's events, and update whether it has an open rebalance."""
         found = list(events)
         if self.groups[name].is_open:
             self._open[name] = None

@@ -28,18 +28,18 @@ _COMMITS = ("OFFSET_COMMIT", "LEGACY_OFFSET_COMMIT")
 
 
 class LogBatch(NamedTuple):
-    """One batch of a log partition.
+    """One record batch of a partition of ``__consumer_offsets``, with decoded header fields.
 
     Attributes:
-        partition: of ``__consumer_offsets``.
-        base_offset: offset of its first record.
-        leader_epoch: -1 if unknown.
-        max_timestamp_ms: the time at which a marker takes effect.
-        producer_id: of its transaction.
-        transactional: whether it is part of one; its marker is, too.
-        control: whether it is a marker.
+        partition: partition of ``__consumer_offsets``.
+        base_offset: offset of the batch's first record.
+        leader_epoch: leader epoch of the writing broker, -1 if unknown.
+        max_timestamp_ms: latest timestamp; for a marker, the time at which it takes effect.
+        producer_id: producer id of the batch's transaction.
+        transactional: whether it is part of a transaction; the marker is, too.
+        control: whether it is a transaction marker (control batch).
         control_type: ``COMMIT`` or ``ABORT``; None if the log cleaner has emptied the marker.
-        records: its data records.
+        records: the data records.
     """
 
     partition: int
@@ -54,7 +54,7 @@ class LogBatch(NamedTuple):
 
 
 class LiveCommit(NamedTuple):
-    """An offset commit that takes effect; ``offset`` is None for a tombstone."""
+    """An offset commit when it takes effect; ``offset`` is None for a tombstone."""
 
     group: str
     position: LogPosition
@@ -65,11 +65,11 @@ class LiveCommit(NamedTuple):
 
 
 class LiveDecoder:
-    r"""A decoder that follows the log: transactions may be open from one call to the next.
+    r"""Decodes a growing group log; transactions may stay open from one call to the next.
 
     Attributes:
-        moves: moves of coordinators so far, by log partition.
-        damaged: records that could not be decoded.
+        moves: coordinator moves so far, by log partition.
+        damaged: number of records that could not be decoded.
 
     >>> decoder = LiveDecoder()
     >>> record = LogRecord(7, 5, b"\0\2\0\1g", None)
@@ -85,7 +85,7 @@ class LiveDecoder:
         self._pending: dict[tuple[int, int], list[LiveCommit]] = {}
 
     def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
-        """Yield group and item of all records that take effect with some batches."""
+        """Yield (group, record or commit) for everything that takes effect with some batches."""
         items = self._items(batches)
         at = 0
         for batch in batches:
@@ -108,7 +108,7 @@ class LiveDecoder:
     def _take_effect(
         self, marker: LogBatch, commits: list[LiveCommit]
     ) -> Iterator[tuple[str, LiveCommit]]:
-        """Yield the commits of a transaction at its marker; nothing if it was aborted."""
+        """Yield the commits of a transaction at its marker; none if it was aborted."""
         if marker.control_type != "COMMIT":
             return
         at = LogPosition(marker.partition, marker.base_offset), marker.max_timestamp_ms
@@ -158,7 +158,7 @@ class LiveDecoder:
         return group, LiveCommit(group, *at, key["topic"], key["partition"], offset)
 
     def _note_epoch(self, batch: LogBatch) -> None:
-        """Add a move if a batch has a larger leader epoch than the one before."""
+        """Add a coordinator move if a batch has a larger leader epoch than the one before."""
         if batch.leader_epoch < 0:
             return
         before = self._epochs.get(batch.partition, batch.leader_epoch)

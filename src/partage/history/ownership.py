@@ -13,7 +13,10 @@ __all__ = ["Interval", "OwnershipIntervals"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """One row of table ``ownership``; ``to_ms`` and ``to_generation`` are None while it lasts."""
+    """A span of time in which a member owned a partition; a row of table ``ownership``.
+
+    ``to_ms`` and ``to_generation`` are None while it lasts.
+    """
 
     incarnation: int
     topic_id: str | None
@@ -33,11 +36,13 @@ _Key = tuple[str, str | None, int, str, str]
 
 
 class OwnershipIntervals:
-    """The intervals of one group: feed its history in order; each call yields completed ones.
+    """Builds the ownership intervals of one group from its history, fed in order.
+
+    Each call yields the intervals that are now complete.
 
     Members of a classic group own what their generation assigned. Members of other groups own
     their current assignment: a partition may be ``releasing`` until its member has revoked it,
-    and Kafka Streams tasks have roles of their own.
+    and Kafka Streams tasks have other roles.
 
     Args:
         topic_id: (topic name, time in ms) -> id of the topic at that time, or None. A topic that
@@ -59,7 +64,7 @@ class OwnershipIntervals:
         self._latest_end: int | None = None
 
     def feed(self, found: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
-        """Yield the intervals that can no longer change."""
+        """Process an item of the group's history and yield the intervals that are now final."""
         if isinstance(found, Generation) and found.protocol != "classic":
             return  # a target becomes ownership when members acknowledge it
         time_ms = found.time_ms if isinstance(found, CurrentAssignment) else found.timestamp_ms
@@ -75,7 +80,7 @@ class OwnershipIntervals:
             yield from self._restarts(found)
 
     def _restarts(self, found: Generation) -> Iterator[Interval]:
-        """Pass partitions to the new member id of each static member that restarted.
+        """Transfer partitions to the new member id of each static member that restarted.
 
         The coordinator writes the same generation again under the new id, without a rebalance.
         Of many rewrites only the first ones are stored; the last state represents the others.
@@ -95,7 +100,7 @@ class OwnershipIntervals:
             self._replace(found.number, time_ms, self._open | renamed, None)
 
     def _corrected_time(self, time_ms: int) -> int:
-        """Return a plausible time for a record, and correct intervals from a clock ahead of it.
+        """Return a plausible time for a record, and correct intervals that began in the future.
 
         The log's order counts. If a record is older than the one before it, that one's time was
         wrong: its intervals begin and end now. A time outside the recording is replaced by that
@@ -122,7 +127,7 @@ class OwnershipIntervals:
         self._open, self._ended = {}, {}
 
     def _settle(self, time_ms: int) -> Iterator[Interval]:
-        """Yield the intervals that ended before a time: nothing can resume them."""
+        """Yield the intervals that ended before a time; no later record can resume them."""
         settled = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
         for key in settled:
             interval = self._ended.pop(key)
@@ -154,7 +159,7 @@ class OwnershipIntervals:
     def _replace(
         self, number: int, time_ms: int, now: dict[_Key, Interval], owner: str | None
     ) -> None:
-        """Replace the intervals of one owner, or of the whole group if ``owner`` is None.
+        """End and begin intervals of one owner, or of the whole group if ``owner`` is None.
 
         An interval continues if the same member id has the partition again at the same time.
         """

@@ -26,10 +26,12 @@ _MOST_REWOUND = 1 << 48
 
 
 class Pause(NamedTuple):
-    """One partition around one rebalance; a row of table ``pauses``.
+    """The time around one rebalance in which one partition had no commits.
+
+    It is a row of table ``pauses``.
 
     Attributes:
-        incarnation, generation: of the rebalance.
+        incarnation, generation: identity of the rebalance.
         last_ms: time of the last commit before the rebalance's record; None if there was none.
         first_ms: time of the first commit after it; None if there was none.
         rewind: lower bound of the records read twice: how far the first committed offset is
@@ -54,7 +56,7 @@ class Pause(NamedTuple):
 
     @property
     def pause_ms(self) -> int | None:
-        """Time from the last commit before to the first one after; None if either is missing."""
+        """Time from the last commit before to the first one after (ms); None if one is missing."""
         if self.last_ms is None or self.first_ms is None:
             return None
         return max(0, self.first_ms - self.last_ms)
@@ -62,10 +64,11 @@ class Pause(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionCommits:
-    """The commits of one partition so far.
+    """Commit statistics of one partition so far, and its pauses that have not ended.
 
     Attributes:
-        last_ms, last_offset: of its newest commit; ``last_offset`` is None after a tombstone.
+        last_ms, last_offset: time and offset of its newest commit; ``last_offset`` is None after a
+            tombstone.
         waited_ms, waits: sum and number of the intervals between commits without a rebalance
             in between.
         waiting: pauses without a commit after them, oldest first.
@@ -81,12 +84,14 @@ class PartitionCommits:
 
     @property
     def usual_ms(self) -> int | None:
-        """The mean commit interval; None before two commits."""
+        """The mean interval between commits (ms); None before two commits."""
         return self.waited_ms // self.waits if self.waits else None
 
 
 class PauseTracker:
-    """The pauses of one group: feed rebalances and stretches of commits in log order.
+    """Measures the pauses of one group's partitions around rebalances.
+
+    Feed it rebalances and stretches of commits in log order.
 
     Attributes:
         partitions: the state of each partition, by topic and number.
@@ -104,12 +109,12 @@ class PauseTracker:
     def rebalance(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
-        """Begin the pauses of a rebalance at this place of the log.
+        """Begin the pauses of a rebalance, at its position in the log.
 
         Args:
-            incarnation: of the group.
-            generation: of the rebalance.
-            partitions: those assigned in it or in the one before; others do not pause.
+            incarnation: number of earlier deletions of the group.
+            generation: number of the rebalance's generation.
+            partitions: partitions assigned in this or the previous generation; others do not pause.
 
         Returns:
             Incomplete pauses of rebalances too old to wait any longer.
@@ -127,7 +132,7 @@ class PauseTracker:
         return dropped
 
     def stretch(self, found: Stretch) -> list[Pause]:
-        """Return the pauses that end with these commits of one partition."""
+        """Process commits of one partition and return the pauses that they end."""
         state = self.partitions.setdefault((found.topic, found.partition), PartitionCommits())
         if found.forgotten or not found.commits:  # a tombstone: the old offset is void
             state.last_offset = None
@@ -164,14 +169,14 @@ class PauseTracker:
         return None if state is None else state.usual_ms
 
     def finish(self) -> Iterator[Pause]:
-        """Yield the pauses without a commit after them at the end of the log."""
+        """Yield the pauses that have no commit after them at the end of the log."""
         for state in self.partitions.values():
             yield from state.waiting
             state.waiting = []
 
 
 def stopped_partitions(found: Generation) -> frozenset[tuple[str, int]]:
-    """Return the (topic, partition) pairs that a rebalance stopped.
+    """Return the (topic, partition) pairs whose consumption a rebalance interrupted.
 
     An eager rebalance stops every owned partition. A cooperative rebalance, and one of the
     consumer protocol, stops only those that change owners. Cooperative members send what they

@@ -56,12 +56,17 @@ def unsupported_reason(state: ClassicState) -> str | None:
 
 
 def is_all_java(state: ClassicState) -> bool:
-    """Return whether every member is a Java client by its bytes (`partage.history.clients`)."""
+    """Return whether every member is a Java client, judged by the bytes that it sent.
+
+    See `partage.history.clients`.
+    """
     return bool(state.members) and all(identify_client(m).name == JAVA for m in state.members)
 
 
 def recorded_group(state: ClassicState) -> Group:
-    """Return the members in stored order, with the subscriptions and owned partitions they sent.
+    """Convert a recorded state to a strategy's input: members, subscriptions, owned partitions.
+
+    Members are in stored order.
 
     Raises:
         InvalidProblemError: the record contains a value that no client can send.
@@ -89,16 +94,19 @@ def _member(m: MemberState) -> Member:
 
 
 def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
-    """Return what members that use Partage revoked before they joined.
+    """Return the partitions that members with Partage's assignor revoked before they joined.
 
-    They send it as user data (`partage.wire.member_extras`).
+    Such members send them as user data (`partage.wire.member_extras`).
     """
     sent = [split(m.subscription.user_data)[1] for m in state.members if m.subscription is not None]
     return frozenset(one for extras in sent if extras is not None for one in extras.claims)
 
 
 def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster) -> Strategy:
-    """Return the strategy with its leader's learnt loads, which the assignments carry."""
+    """Return the strategy with the partition loads that its leader had learnt.
+
+    Recorded assignments carry them as user data.
+    """
     given = [split(m.assignment_user_data)[1] for m in state.members]
     loads = {
         one: load for extras in given if extras is not None for one, load in extras.held.items()
@@ -113,7 +121,7 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
 
 
 def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
-    """Return the recorded assignment over the cluster's numbering.
+    """Return the recorded assignment with the dense partition numbers of a cluster.
 
     It may be invalid. Partitions that the cluster lacks are in ``unresolved``.
     """
@@ -125,12 +133,12 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
 
 
 def partitions_by_member(given: Assignment) -> dict[str, Int32Array]:
-    """Return dense partition numbers by member id; a duplicate member id occurs once."""
+    """Return member id -> dense partition numbers; a duplicate member id occurs once."""
     return {member: given.partitions_of(i) for i, member in enumerate(given.members)}
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Return claims for previously owned partitions that still exist.
+    """Return the previously owned partitions that still exist, as claims in the next join.
 
     Partitions are compared by number, since a topic recreated under its name is another topic.
     """

@@ -65,7 +65,7 @@ _LONGEST_CACHED = 2_048
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogPosition:
-    """The position of a record in `__consumer_offsets`: the only order that records have.
+    """The partition and offset of a record in `__consumer_offsets`, which give the log's order.
 
     >>> LogPosition(0, 9) < LogPosition(0, 10)
     True
@@ -80,9 +80,9 @@ class Subscription:
     """A member's subscription as it sent it (ConsumerProtocolSubscription v0 to v3, or Faust's).
 
     Attributes:
-        version: of the header; 4 for Faust's layout, -1 if the member sent no such bytes.
-        topics: in the order sent.
-        user_data: None and empty differ.
+        version: version in the header; 4 for Faust's layout, -1 if the member sent no such bytes.
+        topics: subscribed topics, in the order sent.
+        user_data: the assignor's user data; None and empty differ.
         owned: ``ownedPartitions`` (from v1), as sent.
         generation: ``generationId`` (from v2), -1 for none.
         rack: ``rackId`` (from v3); None and empty differ.
@@ -98,12 +98,12 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """One member of a generation.
+    """One member of a recorded generation: its settings, subscription and assigned partitions.
 
     Attributes:
-        subscription: None where the protocol type is not ``consumer`` or the bytes are damaged.
+        subscription: None if the protocol type is not ``consumer`` or the bytes are damaged.
         assigned: partitions assigned by the leader, in the order stored.
-        assignment_version: -1 where no assignment can be parsed.
+        assignment_version: -1 if no assignment can be parsed.
         damage: error of parsing the subscription or the assignment; None if both are intact.
     """
 
@@ -121,13 +121,13 @@ class MemberState:
 
     @property
     def owner(self) -> str:
-        """The name that survives a restart: a static member's instance id, else the member id."""
+        """Identity that survives a restart: a static member's instance id, else the member id."""
         return self.id if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicState:
-    """A classic group as one GROUP_METADATA record stores it (key version 2).
+    """The state of a classic group in one GROUP_METADATA record (key version 2).
 
     Attributes:
         strategy: the protocol that the group chose; None for an empty group.
@@ -144,13 +144,13 @@ class ClassicState:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A record of a group that is not an offset commit.
+    """A decoded record of a group that is not an offset commit.
 
     Attributes:
         type: Kafka's name of the record type, as in `partage.wire.group_log.RECORD_TYPES`.
         key, value: in the decoded form of `partage.wire.group_log`, or of its JSON;
             value is None for a tombstone.
-        state: of a classic group whose record was decoded by column; ``value`` is None then.
+        state: state of a classic group if its record was decoded by column; ``value`` is None then.
 
     >>> GroupRecord(LogPosition(0, 1), 5, "SHARE_GROUP_METADATA", {"groupId": "g"}, None).kind
     'share'
@@ -165,12 +165,12 @@ class GroupRecord:
 
     @property
     def kind(self) -> str:
-        """The protocol of the group: classic, consumer, share or streams."""
+        """The group's protocol: classic, consumer, share or streams."""
         return PROTOCOLS[self.type.split("_", 1)[0]]
 
     @property
     def what(self) -> str:
-        """The record type without the protocol: ``GROUP_METADATA``, ``GROUP_MEMBER_METADATA``."""
+        """The record type without the protocol, such as ``GROUP_MEMBER_METADATA``."""
         return self.type if self.kind == "classic" else self.type.split("_", 1)[1]
 
 
@@ -184,7 +184,7 @@ def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
 
 
 def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers:
-    """Return rows of ``{topicId, partitions}`` (or ``subtopologyId``) as pairs.
+    """Convert rows of ``{topicId, partitions}`` to pairs; ``name`` may be ``subtopologyId``.
 
     >>> partition_numbers([{"topicId": "x", "partitions": [1, 0]}])
     (('x', (1, 0)),)
@@ -215,7 +215,7 @@ _NOT_ASSIGNED: _Assigned = ((), -1, None)
 
 
 def parse_classic_state(value: Mapping[str, Any]) -> ClassicState:
-    """Return the state in the decoded value of a GROUP_METADATA record.
+    """Parse the decoded value of a GROUP_METADATA record.
 
     Binary fields may be bytes (as `partage.wire.group_log` decodes them) or base64 text (as in
     JSON). Damaged bytes of one member do not lose the generation: see `MemberState.damage`.
@@ -250,7 +250,10 @@ def _member(value: Mapping[str, Any], *, is_consumer: bool) -> MemberState:
 
 
 def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
-    """Return the subscription and assignment fields of `MemberState`; never raise an error."""
+    """Parse a member's subscription and assignment bytes into fields of `MemberState`.
+
+    It never raises: a damaged payload gives its error message as the last field.
+    """
     sent: Subscription | None = None
     try:
         sent = _parse_cached(_parse_subscription, subscription)
@@ -260,7 +263,7 @@ def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
 
 
 def _parse_cached(parse: Callable[[bytes], _T], raw: bytes) -> _T:
-    """Return the parsed payload; most payloads repeat those of the generation before."""
+    """Parse a payload with a cache; most payloads repeat those of the generation before."""
     return parse(raw) if len(raw) > _LONGEST_CACHED else cast("_T", _cached(parse, raw))
 
 
@@ -307,10 +310,10 @@ _RECORD_COLUMNS = (
 
 
 class ClassicStates:
-    """A factory of states from columns that shares equal parts between them.
+    """Creates classic group states from decoded columns; equal parts become shared objects.
 
-    A parsed payload depends on its bytes only. Equal bytes therefore become one object, within a
-    batch and from one batch to the next: most members repeat their bytes in every generation.
+    A parsed payload depends only on its bytes. So equal bytes become one object, within a batch and
+        across batches: most members send the same bytes in every generation.
     """
 
     def __init__(self) -> None:
@@ -320,7 +323,7 @@ class ClassicStates:
         self.assignments: dict[bytes, _Assigned | None] = {}
 
     def of(self, found: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
-        """Yield row and state of each record that the columns contain, in order."""
+        """Yield the row and the state of each classic group record in the columns, in order."""
         members = _BatchMembers(self, found)
         text, listed = found.texts.text, found.listed.tolist()
         columns = (found.column(name).tolist() for name in _RECORD_COLUMNS)
@@ -338,12 +341,12 @@ class ClassicStates:
 
 
 class _CodeCache(Generic[_T]):
-    """Objects by their code in one batch, created once or taken from an earlier batch by bytes.
+    """Cache of one batch's objects by code, which reuses objects of earlier batches by their bytes.
 
     Args:
-        known: objects of earlier batches by their bytes; new ones are added.
-        bytes_of: code -> bytes.
-        create: (code, bytes) -> a new object.
+        known: bytes -> object of earlier batches; new objects are added.
+        bytes_of: function from a code to its bytes.
+        create: function from (code, bytes) to a new object.
     """
 
     def __init__(
@@ -373,7 +376,7 @@ class _CodeCache(Generic[_T]):
 
 
 class _BatchMembers:
-    """The members of one batch of columns by their codes."""
+    """The distinct members of one batch of decoded columns, by code."""
 
     def __init__(self, states: ClassicStates, found: ClassicColumns) -> None:
         self._found, self._cells = found, found.members.tolist()
@@ -389,7 +392,7 @@ class _BatchMembers:
         )
 
     def _bytes_of(self, code: int) -> bytes:
-        """Return a member's bytes, followed by the version of their layout."""
+        """Return the bytes of a member, followed by the version of their layout, as a cache key."""
         return self._found.whole.raw(code) + bytes(self._cells[code][:1])
 
     def _create_consumer(self, code: int, _: bytes) -> MemberState:
@@ -404,7 +407,7 @@ class _BatchMembers:
         return self._create(code, (subscription, *assigned, None))
 
     def _create_other(self, code: int, _: bytes) -> MemberState:
-        """Return a member of another protocol type, whose payloads have no known layout."""
+        """Return a member of another protocol type, whose payloads cannot be parsed."""
         return self._create(code, (None, *_NOT_ASSIGNED, None))
 
     def _create(self, code: int, parsed: _Parsed) -> MemberState:
@@ -417,7 +420,10 @@ class _BatchMembers:
 
 
 class _PayloadColumns:
-    """Parsed payloads of one batch by their codes; None for those left to the wire engine."""
+    """The parsed payloads of one batch by code.
+
+    None for those that the schema engine must decode.
+    """
 
     def __init__(self, found: Payloads) -> None:
         self._heads, self._pairs = found.heads.tolist(), found.pairs.tolist()
@@ -425,7 +431,7 @@ class _PayloadColumns:
         self._text, self._data = found.names.text, found.sent.data.data
 
     def subscription(self, code: int, _: bytes) -> Subscription | None:
-        """Return the subscription of a code."""
+        """Return the subscription with a code, or None if it was not decoded by column."""
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
             rack_at, rack_size,
@@ -443,7 +449,7 @@ class _PayloadColumns:
         )
 
     def assignment(self, code: int, raw: bytes) -> _Assigned | None:
-        """Return partitions, version and user data of the assignment of a code."""
+        """Return the partitions, version and user data of the assignment with a code."""
         if not raw:  # the coordinator stores no bytes for a member that the leader left out
             return _NOT_ASSIGNED
         version, _, _, first, count, user_at, user_size, *_ = self._heads[code]

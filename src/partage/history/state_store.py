@@ -57,12 +57,12 @@ _NAMED_TUPLES: tuple[type, ...] = (Instant, Pause)
 
 
 def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:
-    """Return a value as bytes.
+    """Serialize a history's state to compressed bytes.
 
     Args:
         value: plain values, and instances of known classes.
-        more: dataclasses and named tuples besides those of the history.
-        level: of compression, 1 to 9.
+        more: further dataclasses and named tuples that the value contains.
+        level: zlib compression level, 1 to 9.
 
     Raises:
         TypeError: the value contains a class that is not in the set (an internal error).
@@ -76,7 +76,7 @@ def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) ->
 
 
 def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
-    """Return the value that was packed, with ``more`` as for `pack_state`.
+    """Restore the value that `pack_state` serialized; ``more`` must be as for `pack_state`.
 
     Raises:
         InvalidCaptureError: the bytes are of another layout or version, or damaged.
@@ -105,16 +105,16 @@ def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
 def _known_classes(
     more: tuple[type, ...],
 ) -> tuple[dict[type, list[str]], set[type]]:
-    """Return the field names of known dataclasses, and the known named tuples."""
+    """Return the field names of each dataclass, and the named tuples, that may be serialized."""
     tuples = {*_NAMED_TUPLES, *(kind for kind in more if issubclass(kind, tuple))}
     kinds = (kind for kind in (*_DATACLASSES, *more) if kind not in tuples)
     return {kind: [f.name for f in fields(kind)] for kind in kinds}, tuples
 
 
 class _Packer:
-    """A writer of JSON: a plain value is itself, any other an object whose one key is its type.
+    """Converts values to JSON: plain values as they are, others as an object {type code: content}.
 
-    The keys are ``o`` object, ``s`` object written before, ``r`` named tuple, ``t`` tuple,
+    The type codes are ``o`` object, ``s`` object written before, ``r`` named tuple, ``t`` tuple,
     ``l`` list, ``d`` mapping, ``f`` frozenset, ``n`` int32 array and ``b`` bytes.
     """
 
@@ -124,7 +124,7 @@ class _Packer:
         self._done: dict[int, int] = {}
 
     def pack(self, value: object) -> Any:
-        """Return the JSON form of a value."""
+        """Convert a value to its JSON form."""
         kind = type(value)
         if value is None or kind in (str, int, bool, float):
             return value
@@ -158,7 +158,7 @@ class _Packer:
 
 
 class _Unpacker:
-    """A reader of `_Packer`'s JSON that restores shared objects as shared."""
+    """Restores values from the JSON of `_Packer`; shared objects are shared again."""
 
     def __init__(self, more: tuple[type, ...]) -> None:
         by_fields, tuples = _known_classes(more)
@@ -178,7 +178,7 @@ class _Unpacker:
         }
 
     def unpack(self, plain: Any) -> Any:
-        """Return the value of a JSON form."""
+        """Restore the value of a JSON form."""
         if not isinstance(plain, dict):
             return plain
         ((what, inner),) = plain.items()

@@ -81,11 +81,11 @@ _WIDTH = 1.7
 
 
 class Instant(NamedTuple):
-    """A time that is not known exactly, in milliseconds.
+    """An uncertain time, as a distribution with hard limits, in milliseconds.
 
     Attributes:
-        mean, variance: of its distribution.
-        earliest, latest: hard limits.
+        mean, variance: mean and variance of the distribution.
+        earliest, latest: hard limits of the time.
     """
 
     mean: float
@@ -94,7 +94,7 @@ class Instant(NamedTuple):
     latest: float
 
     def widened(self, other: Instant) -> Instant:
-        """Return the time with the uncertainty of another, independent one added."""
+        """Return this time with the uncertainty of an independent other time added."""
         return Instant(
             self.mean,
             self.variance + other.variance,
@@ -133,26 +133,29 @@ def between(first: float, last: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Return the time of a callback that follows a record."""
+    """Return the time of a client callback that follows a record of a classic group."""
     mean, latest = time_ms + _LATENCY_MS, time_ms + _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
 
 
 def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
-    """Return the time of a callback that follows a record of the consumer protocol."""
+    """Return the time of a client callback that follows a record of the consumer protocol.
+
+    The member handles the heartbeat's response in its next ``poll``.
+    """
     mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
     mean += _COMMIT_LATENCY_MS if revokes else 0.0
     return Instant(mean, _POLL_DEVIATION_MS**2, time_ms, latest)
 
 
 def before_record(time_ms: float) -> Instant:
-    """Return the time of a callback that precedes a record."""
+    """Return the time of a client callback that precedes a record of a classic group."""
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)
 
 
 def mixture(share: float, one: Instant, other: Instant) -> Instant:
-    """Return the mixture of two times, the first one with the given probability.
+    """Return the mixture of two uncertain times; ``share`` is the probability of the first.
 
     >>> mixture(0.5, between(0, 0), between(10, 10))
     Instant(mean=5.0, variance=25.0, earliest=0, latest=10)
@@ -164,7 +167,7 @@ def mixture(share: float, one: Instant, other: Instant) -> Instant:
 
 
 def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> float:
-    """Return a member's likely heartbeat interval.
+    """Return a member's likely heartbeat interval (ms), from its session timeout.
 
     >>> heartbeat_interval(45_000), heartbeat_interval(6_000)
     (3000, 1500.0)
@@ -181,7 +184,7 @@ def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> fl
 
 @dataclass(frozen=True, slots=True)
 class MemberCommits:
-    """What a member's commits say before a rebalance.
+    """Statistics of a member's offset commits before a rebalance.
 
     Attributes:
         last_ms: its newest commit since it was assigned its partitions; None without one.
@@ -195,15 +198,18 @@ class MemberCommits:
 
     @property
     def interval_ms(self) -> float:
-        """Its usual commit interval; the default of clients if unknown."""
+        """The member's usual commit interval (ms); the default of clients if unknown."""
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def at_stop(self, otherwise: Instant, share: float | None = None) -> Instant:
-        """Return the time of a stop: that of the last commit, or another time after it.
+        """Return when the member stopped: at its last commit, or at a given time after it.
+
+        Both are mixed by the probability that a member commits when it stops.
 
         Args:
-            otherwise: the other time.
-            share: probability of the first; the usual one if None.
+            otherwise: the time of the stop if no commit marks it.
+            share: probability that the last commit marks the stop; None takes the member's
+                ``share``.
         """
         if self.last_ms is None:
             return otherwise
@@ -214,11 +220,11 @@ class MemberCommits:
 
 
 def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> float:
-    """Return the probability that a member commits when it revokes partitions, by Bayes' rule.
+    """Return the probability that a member commits when it revokes partitions (Bayes' rule).
 
     Args:
-        prompt: revocations in its group with a commit beside them.
-        stops: all revocations in its group of partitions with commits.
+        prompt: number of revocations in its group with a commit at nearly the same time.
+        stops: number of all revocations in its group of partitions with commits.
         java: whether it is a Java consumer.
 
     >>> [round(commits_at_revocation(prompt, 8), 2) for prompt in (0, 1, 4)]
@@ -233,15 +239,16 @@ def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> flo
 def revocation_time(
     commits: MemberCommits, end_ms: float, heartbeat_ms: float, members: int
 ) -> Instant:
-    """Return when a member revoked its partitions to rejoin, in an eager rebalance.
+    """Return when a member revoked its partitions in an eager rebalance, to rejoin.
 
-    Members learn of it with their heartbeats. The last one to rejoin ends the phase at once.
+    Members learn of the rebalance with their heartbeats. The last one to rejoin ends the phase at
+    once.
 
     Args:
-        commits: of the member.
+        commits: commit statistics of the member.
         end_ms: time of the generation's record: all members had rejoined by then.
         heartbeat_ms: its heartbeat interval.
-        members: how many members rejoined.
+        members: number of members that rejoined.
     """
     first, last = end_ms - heartbeat_ms, commits.last_ms
     if last is not None and last + 1.5 * commits.interval_ms < first:
@@ -255,12 +262,12 @@ def revocation_time(
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
-    """Return when a static member stopped that its successor replaced.
+    """Return when a static member stopped, if a successor with its instance id replaced it.
 
     Args:
-        commits: of the member.
+        commits: commit statistics of the member.
         latest_ms: time of the record with its successor.
-        poll_ms: its max.poll.interval.ms, after which it rejoins without having died; 0 if unknown.
+        poll_ms: its max.poll.interval.ms; a live member rejoins after that time. 0 if unknown.
     """
     last = commits.last_ms
     if last is None:
@@ -280,19 +287,19 @@ def departure_time(
     poll_ms: float = 0.0,
     static: bool = False,
 ) -> Instant:
-    """Return when a member stopped that left or died.
+    """Return when a member stopped that departed: it left, or it died.
 
     Both are possible, with probabilities by Bayes' rule. A member that left stopped when the
     rebalance began; one that died, a session timeout before, up to one heartbeat later. A member
     commits once in its interval while it is alive, except for idle partitions.
 
     Args:
-        commits: of the member.
+        commits: commit statistics of the member.
         begun: when the coordinator began the rebalance.
         session_ms: its session timeout.
         heartbeat_ms: its heartbeat interval.
-        poll_ms: its max.poll.interval.ms, after which it leaves without having died; 0 if unknown.
-        static: whether it has an instance id: it sends no LeaveGroup then.
+        poll_ms: its max.poll.interval.ms; a live member leaves after that time. 0 if unknown.
+        static: whether it has an instance id; a static member sends no LeaveGroup.
     """
     died = between(begun.earliest - session_ms, begun.latest - session_ms + heartbeat_ms)
     last, interval = commits.last_ms, commits.interval_ms
@@ -318,7 +325,7 @@ def departure_time(
 
 
 def _overlap(one: Instant, other: Instant) -> float:
-    """Return the density of two uniform times being equal, per millisecond."""
+    """Return the probability density that two uniformly distributed times are equal, per ms."""
     common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
     widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)
     return max(0.0, common) / widths
@@ -329,12 +336,12 @@ def _overlap(one: Instant, other: Instant) -> float:
 
 @dataclass(frozen=True, slots=True)
 class UnreadEstimate:
-    """Unread time of partitions, in partition-seconds.
+    """Estimated time without a consumer, summed over partitions, in partition-seconds.
 
     Attributes:
-        best: mean of the distribution.
+        best: mean of the distribution (best estimate).
         p10, p90: ends of its 80 % interval.
-        no_consumer: time without any member, or without one that subscribed; not in the others.
+        no_consumer: time in which no member existed or subscribed; it is not part of the others.
     """
 
     best: float = 0.0
@@ -345,11 +352,11 @@ class UnreadEstimate:
 
 @dataclass(slots=True)
 class StopSum:
-    """Sum of the stops of partitions with one cause, whose errors are the same.
+    """Sum of stops of several partitions with one cause, so that their errors are equal.
 
     Attributes:
         mean, deviation: sums of means and of standard deviations, in milliseconds.
-        least, most: sums of hard limits.
+        least, most: sums of the hard limits, in milliseconds.
     """
 
     mean: float = 0.0
@@ -358,7 +365,7 @@ class StopSum:
     most: float = 0.0
 
     def add(self, start: Instant, end: Instant, apart_ms: float = 0.0) -> None:
-        """Add one partition's stop, without the time that had no consumer."""
+        """Add one partition's stop; ``apart_ms`` of it had no subscriber and does not count."""
         length = max(0.0, end.mean - start.mean - apart_ms)
         self.mean += length
         self.deviation += sqrt(start.variance + end.variance)
@@ -367,7 +374,7 @@ class StopSum:
 
 
 def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEstimate:
-    """Return the estimate of a rebalance from its independent parts.
+    """Add the independent stops of a rebalance up to an estimate with its 80 % interval.
 
     >>> found = sum_stops([StopSum(4_000, 1_000, 0, 9_000), StopSum(0, 0, 0, 0)])
     >>> found.best, round(found.p10, 2), round(found.p90, 2)

@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(slots=True)
 class _Pending(Generic[_Item]):
-    """A rebalance that later ones may still add to a storm."""
+    """A rebalance that waits, because later ones may still make it part of a storm."""
 
     item: _Item
     time_ms: int
@@ -34,10 +34,12 @@ class _Pending(Generic[_Item]):
 
 
 class StormTracker(Generic[_Item]):
-    """Numbers the storms of one group: feed its rebalances in log order, then `finish`.
+    """Finds and numbers rebalance storms of one group: feed its rebalances, then call `finish`.
+
+    A storm is a series of rebalances in quick succession.
 
     Each item that is fed is yielded later, in the same order, with the number of its storm or
-    None. The tracker holds the items of one window.
+    None. Only items of the last window are in memory.
 
     >>> tracker = StormTracker[str]()
     >>> out = [one for t in (0, 2_000, 4_000, 99_000) for one in tracker.feed(f"{t}", t, 10_000)]
@@ -52,13 +54,13 @@ class StormTracker(Generic[_Item]):
     def feed(
         self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True
     ) -> Iterator[tuple[_Item, int | None]]:
-        """Add a rebalance and yield the items that no later one can add to a storm.
+        """Add a rebalance; yield the items whose storm is now certain.
 
         Args:
-            item: the caller's object for the rebalance.
+            item: the caller's object that represents the rebalance.
             time_ms: its time; a time before the last one counts as the last one.
             window_ms: longest session timeout of its members; None or 0 if there is none.
-            counts: whether it has a cause of its own; False for follow-ups.
+            counts: whether it counts towards a storm; False for follow-ups of another rebalance.
         """
         last = self._pending[-1].time_ms if self._pending else time_ms
         newest = _Pending(item, max(time_ms, last), window_ms or LEAST_WINDOW_MS, counts)
@@ -80,7 +82,7 @@ class StormTracker(Generic[_Item]):
         )
 
     def finish(self) -> Iterator[tuple[_Item, int | None]]:
-        """Yield the remaining items."""
+        """Yield the items that still wait, at the end of the log."""
         while self._pending:
             yield self._pop()
 
@@ -89,7 +91,7 @@ class StormTracker(Generic[_Item]):
         return first.item, first.storm
 
     def _mark(self, newest: _Pending[_Item]) -> None:
-        """Give the newest rebalance and those within its window a storm, if they make one."""
+        """Mark the newest rebalance and those within its window as a storm, if they are enough."""
         near = [w for w in self._pending if newest.time_ms - w.time_ms <= newest.window_ms]
         while near and not near[0].counts:
             del near[0]

@@ -78,14 +78,14 @@ _Sent = Mapping[str, tuple[tuple[TopicPartition, ...], AssignmentInfo]]
 
 
 class StreamsVerdict(NamedTuple):
-    """Whether a record equals the plan of a task assignor.
+    """Whether the recorded assignment of a Streams group equals the result of a task assignor.
 
     Attributes:
-        agrees: None if no plan can be computed.
+        agrees: whether both are equal; None if no assignment can be computed.
         why: why not, or the reason of a disagreement; None if none is known or needed.
         assumed: assumptions about what the log lacks.
-        judged_by: the task assignor.
-        exact: whether that assignor equals the class that such members run.
+        judged_by: name of the task assignor that was run.
+        exact: whether that assignor equals the Kafka class that such members run.
     """
 
     agrees: bool | None
@@ -96,11 +96,11 @@ class StreamsVerdict(NamedTuple):
 
 
 def check_streams_agreement(found: Generation, clusters: ClusterHistory) -> StreamsVerdict:
-    """Return whether a generation's record is what a task assignor decides.
+    """Compare a generation's recorded task assignment with the result of a task assignor.
 
     Args:
         found: a classic generation whose strategy is ``stream``, with members.
-        clusters: the metadata over time.
+        clusters: the cluster metadata over time.
     """
     try:
         now = decode_streams_rebalance(found.first)
@@ -132,7 +132,7 @@ def check_streams_agreement(found: Generation, clusters: ClusterHistory) -> Stre
 
 
 def _unsupported_reason(now: StreamsRebalance, seen: ObservedTopology) -> str | None:
-    """Return why no plan can be computed; None if one can."""
+    """Return why no task assignment can be computed for a record; None if one can."""
     if now.leader is None:
         return "its leader is not among its members"
     if not seen.sources:
@@ -144,7 +144,7 @@ def _unsupported_reason(now: StreamsRebalance, seen: ObservedTopology) -> str | 
 
 
 def _leader_error(now: StreamsRebalance) -> str | None:
-    """Return the error code that the leader sent, whose reason is in no record; None if none."""
+    """Return a description of the error code that the leader sent; None if it sent none."""
     for name, info in now.infos.items():
         if info.error_code:
             what = f"its leader sent {name} error {info.error_code} ({info.error})"
@@ -153,7 +153,7 @@ def _leader_error(now: StreamsRebalance) -> str | None:
 
 
 def _rebalance_before(found: Generation) -> list[StreamsRebalance]:
-    """Return the generation before, which may show further topics; empty if it cannot be used."""
+    """Return the previous generation, which may show further topics; empty if it is unusable."""
     if found.previous is None or found.previous.protocol != "classic":
         return []
     try:
@@ -169,10 +169,10 @@ def _rebalance_before(found: Generation) -> list[StreamsRebalance]:
 
 @dataclass(frozen=True)
 class Assumption:
-    """One set of values for what the log lacks.
+    """One set of assumed values for the assignor's input that the log lacks.
 
     Attributes:
-        behind: stateful tasks on which all clients but the active one lag too far.
+        behind: stateful tasks on which all clients except the active one lag too far.
         ends_known: False if the leader could not read the end offsets of changelogs.
         everywhere: whether ``behind`` contains all stateful tasks.
         longer: by how much changelogs are longer than the records show. It matters among the
@@ -191,17 +191,20 @@ class Assumption:
 
     @property
     def heeds_racks(self) -> bool:
-        """True if the application uses a rack-aware strategy."""
+        """Whether the application uses a rack-aware assignment strategy."""
         return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, now: StreamsRebalance) -> bool:
-        """Return whether the assignor equals the members' class; false for 2.0 to 2.5."""
+        """Return whether the assignor equals the class that the members run.
+
+        It does not for Kafka 2.0 to 2.5.
+        """
         highest = max(member.version for member in now.members)
         is_between = _LAST_BEFORE_PROBING < highest < _FIRST_WITH_SUMS
         return self.assignor.exact_to is not None and not is_between
 
     def words(self, now: StreamsRebalance) -> str:
-        """Return a text of every assumption that differs from Kafka's defaults."""
+        """Describe every assumption that differs from Kafka's defaults."""
         settings = self.settings
         clients = len({member.process for member in now.members})
         least = "at least " if settings.num_standby_replicas >= clients - 1 else ""
@@ -243,7 +246,10 @@ def _some(names: Iterable[str]) -> str:
 def assumptions(
     now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
-    """Yield assumptions, the likeliest first; those with rack-aware strategies last."""
+    """Yield possible values for what the log lacks, the likeliest first.
+
+    Those with rack-aware strategies come last.
+    """
     plain = list(islice(_plain_assumptions(now, seen, cluster), _MOST_TRIED))
     yield from plain
     if racks_matter(now, seen, cluster):
@@ -253,9 +259,9 @@ def assumptions(
 def _with_racks(
     now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster, plain: Sequence[Assumption]
 ) -> Iterator[Assumption]:
-    """Yield assumptions with each rack-aware strategy, at its default costs.
+    """Yield the assumptions with each rack-aware strategy, at its default costs.
 
-    Changelogs matter to the placement of standbys only.
+    Changelogs matter only to the placement of standbys.
     """
     shared = {
         stateful: list(shared_changelogs(now, seen, stateful, cluster))
@@ -291,9 +297,9 @@ def _plain_assumptions(
 
 
 def _stateful_choices(seen: ObservedTopology) -> list[frozenset[SubtopologyKey]]:
-    """Return sets of sub-topologies that may have changelogs, the smallest first.
+    """Return possible sets of stateful sub-topologies (with changelogs), the smallest first.
 
-    State shows only where a member has reported offsets of it, or holds a standby.
+    A sub-topology is known to be stateful only if a member reported its offsets, or has a standby.
     """
     unsure = sorted(seen.sources.keys() - seen.stateful, key=lambda key: (key[0], key[1] or ""))
     if len(unsure) > _MOST_UNSURE:
@@ -303,7 +309,7 @@ def _stateful_choices(seen: ObservedTopology) -> list[frozenset[SubtopologyKey]]
 
 
 def _with_lags(one: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumption]:
-    """Yield assumptions of large lags: on tasks with additional copies, or on all tasks."""
+    """Yield assumptions of large changelog lags: on tasks with extra copies, or on all tasks."""
     standbys = one.settings.num_standby_replicas
     warming = frozenset(task for task, n in copies.items() if n > standbys)
     for behind in dict.fromkeys((warming or frozenset(copies), frozenset(copies))):
@@ -314,7 +320,7 @@ def _with_lags(one: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assump
 
 
 def _assignors(now: StreamsRebalance) -> Sequence[TaskAssignor]:
-    """Return the assignors of the members' release, which the user data's version shows."""
+    """Return the task assignors of the members' Kafka release, which the user data shows."""
     highest = max(member.version for member in now.members)
     if highest <= _LAST_BEFORE_PROBING:
         return (find_assignor("streams:0.11"), find_assignor("streams:0.10.2"))
@@ -324,7 +330,10 @@ def _assignors(now: StreamsRebalance) -> Sequence[TaskAssignor]:
 
 
 def _settings(now: StreamsRebalance, copies: Mapping[TaskId, int]) -> Iterator[AssignmentConfigs]:
-    """Yield settings with the three most frequent numbers of copies, with and without tags."""
+    """Yield assignment settings with the likeliest numbers of standbys, with and without tags.
+
+    The likeliest are the three most frequent numbers of copies.
+    """
     keys = tuple(dict.fromkeys(key for member in now.members for key in member.tags))[:5]
     numbers = [n for n, _ in Counter(copies.values()).most_common(3)] or [0]
     for tags in dict.fromkeys((keys, ())):
@@ -333,7 +342,7 @@ def _settings(now: StreamsRebalance, copies: Mapping[TaskId, int]) -> Iterator[A
 
 
 def counts_of(seen: ObservedTopology, cluster: Cluster) -> dict[str, int]:
-    """Return the partition count of each source topic: the cluster's, or what the record shows.
+    """Return each source topic's partition count, from the cluster or else from the record.
 
     A repartition topic may be created in this very rebalance, before any metadata has it.
     """
@@ -346,7 +355,7 @@ def counts_of(seen: ObservedTopology, cluster: Cluster) -> dict[str, int]:
 def stateful_tasks(
     seen: ObservedTopology, subtopologies: frozenset[SubtopologyKey], counts: Mapping[str, int]
 ) -> list[TaskId]:
-    """Return the tasks of some sub-topologies."""
+    """Return all tasks of some sub-topologies; ``counts`` are partition counts of topics."""
     return [
         TaskId(key[0], number, key[1])
         for key in subtopologies
@@ -359,7 +368,7 @@ def stateful_tasks(
 
 @dataclass(frozen=True)
 class _Comparison:
-    """A recorded rebalance and the cluster that its leader may have seen."""
+    """Compares a recorded rebalance with task assignments computed under assumptions."""
 
     now: StreamsRebalance
     seen: ObservedTopology
@@ -367,7 +376,7 @@ class _Comparison:
     at_ms: int
 
     def distance(self, one: Assumption) -> int:
-        """Return the number of differences between plan and record, 0 if they are equal."""
+        """Return the number of differences between computed and recorded assignment, 0 if equal."""
         sent = self._sent(one)
         if sent is None:
             return LONG_MAX
@@ -377,7 +386,10 @@ class _Comparison:
         )
 
     def agreement(self, one: Assumption) -> StreamsVerdict:
-        """Return the verdict of an equal plan, and whether lags of any size give the same one."""
+        """Return the verdict for an assumption that reproduces the record.
+
+        It says whether lags of any size give the same result.
+        """
         words = None
         tasks = frozenset(stateful_tasks(self.seen, one.stateful, self._counts))
         if tasks and isinstance(one.assignor, HighAvailability) and not one.behind:
@@ -389,17 +401,17 @@ class _Comparison:
     def verdict(
         self, one: Assumption, *, agrees: bool, why: str | None = None, more: str | None = None
     ) -> StreamsVerdict:
-        """Return a verdict with the text of its assumption."""
+        """Return a verdict that describes the assumption it was made under."""
         words = "; ".join(filter(None, (one.words(self.now), more)))
         exact = one.is_exact(self.now)
         return StreamsVerdict(agrees, why, words or None, one.assignor.name, exact)
 
     def with_other_lags(self, one: Assumption) -> Assumption | None:
-        """Return an assumption of longer changelogs whose plan equals the record; None if none.
+        """Search longer changelogs under which the assignment equals the record; None if none.
 
         Each consumer of a client receives the least lagging of its client's tasks, so the order
-        of lags matters. This is a coordinate descent: one task after the other, as long as each
-        step reduces the distance.
+        of lags matters. The search is a coordinate descent: it changes one task after the other as
+            long as a step reduces the distance.
         """
         best, left = self.distance(one), _MOST_LAGS_TRIED
         if not self.seen.ends or not self._only_consumers_differ(one):
@@ -420,7 +432,7 @@ class _Comparison:
         return one if best == 0 else None
 
     def _only_consumers_differ(self, one: Assumption) -> bool:
-        """Return whether clients have their planned tasks, distributed otherwise over consumers.
+        """Return whether each client has its computed tasks, on other consumers of the client.
 
         Tasks that another consumer has yet to revoke are in no record, so a subset suffices.
         """
@@ -441,7 +453,7 @@ class _Comparison:
         return counts_of(self.seen, self.cluster)
 
     def _assign(self, one: Assumption) -> StreamsGroupAssignment | None:
-        """Return the leader's decision under an assumption; None if it makes no plan."""
+        """Run the leader's task assignor under an assumption; None if it makes no assignment."""
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
         for task in stateful_tasks(self.seen, one.stateful, counts):
@@ -472,7 +484,10 @@ class _Comparison:
             return None
 
     def _sent(self, one: Assumption) -> _Sent | None:
-        """Return what the leader sends; None without a plan, or for other consumers."""
+        """Return what the leader sends under an assumption.
+
+        It is None without an assignment, or if it is for other consumers.
+        """
         planned = self._assign(one)
         if planned is None or planned.consumers.keys() != self.now.infos.keys():
             return None
@@ -488,7 +503,7 @@ def _differences(
     recorded_partitions: tuple[TopicPartition, ...],
     recorded: AssignmentInfo,
 ) -> int:
-    """Return the number of tasks that differ, plus one if anything differs."""
+    """Return the number of tasks that differ, plus one if anything differs; 0 if equal."""
     is_same = sorted(partitions) == sorted(recorded_partitions)
     if is_same and _comparable(planned) == _comparable(recorded):
         return 0
@@ -501,7 +516,7 @@ def _tasks_differ(planned: AssignmentInfo, recorded: AssignmentInfo) -> int:
 
 
 def _comparable(info: AssignmentInfo) -> tuple[object, ...]:
-    """Return the compared values of an assignment; maps and the sets in them have no order."""
+    """Return the values of an assignment that are compared; order in maps and sets is ignored."""
     version = info.version
     due = 0 if info.next_rebalance_ms == 0 else 1 if info.next_rebalance_ms < LONG_MAX else 2
     hosts, standby_hosts = (

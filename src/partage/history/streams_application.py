@@ -52,13 +52,14 @@ Changelogs = Mapping[SubtopologyKey, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class StreamsRebalance:
-    """One recorded rebalance of a Streams application.
+    """One recorded rebalance of a classic Kafka Streams application, decoded.
 
     Attributes:
-        members: as the leader saw them, in stored order.
-        leader: the process of the leading consumer; None if the record names no leader.
-        partitions: assigned to each consumer, sorted as in the record.
-        infos: user data sent with them; a consumer that received no bytes is missing.
+        members: the members as the leader saw them, in stored order.
+        leader: process id of the leader; None if the record names no leader.
+        partitions: consumer -> assigned partitions, in the order of the record.
+        infos: consumer -> decoded user data of its assignment; a consumer that received no bytes is
+            missing.
     """
 
     members: tuple[StreamsMember, ...]
@@ -67,10 +68,10 @@ class StreamsRebalance:
     infos: Mapping[str, AssignmentInfo]
 
     def tasks_read(self) -> Iterator[tuple[TaskId, TopicPartition]]:
-        """Yield partitions with the task that reads them by the record; pairs may repeat.
+        """Yield (task, partition) for each partition that a task reads; pairs may repeat.
 
         Raises:
-            WireFormatError: a consumer's numbers of tasks and partitions differ.
+            WireFormatError: the number of a consumer's tasks and partitions differ.
         """
         for name, info in self.infos.items():
             for partition, task in info.task_of(self.partitions[name]):
@@ -86,14 +87,14 @@ class StreamsRebalance:
 
 @dataclass(frozen=True)
 class ObservedTopology:
-    """The part of a topology that records show.
+    """The part of a Streams topology that recorded rebalances show.
 
     Attributes:
-        sources: topics that each sub-topology reads.
+        sources: sub-topology -> topics that it reads.
         stateful: sub-topologies with a changelog for some task.
         counts: topic -> lower bound of its partition count.
         ends: lower bound of the sum of changelog end offsets of each stateful task.
-        unread: owned topics that no shown task reads.
+        unread: owned topics that no recorded task reads.
     """
 
     sources: Mapping[SubtopologyKey, frozenset[str]]
@@ -107,11 +108,11 @@ class ObservedTopology:
         stateful: Iterable[SubtopologyKey],
         changelogs: Mapping[SubtopologyKey, tuple[str, ...]] | None = None,
     ) -> Topology:
-        """Return the topology, as far as it matters to task assignors.
+        """Return a `Topology` with the facts that matter to task assignors.
 
         Args:
             stateful: sub-topologies with changelogs.
-            changelogs: topics of each; by default one placeholder each.
+            changelogs: changelog topics of each sub-topology; by default one placeholder each.
 
         Raises:
             InvalidTopologyError: two sub-topologies read one topic.
@@ -131,7 +132,9 @@ class ObservedTopology:
 
 
 def changelog(key: SubtopologyKey) -> str:
-    """Return a placeholder for a sub-topology's changelogs; topic names contain no space.
+    """Return a placeholder name for a sub-topology's changelogs.
+
+    It contains spaces, which topic names cannot.
 
     >>> changelog((0, None))
     'changelogs of 0 '
@@ -140,10 +143,10 @@ def changelog(key: SubtopologyKey) -> str:
 
 
 def decode_streams_rebalance(state: ClassicState) -> StreamsRebalance:
-    """Decode a generation whose strategy is `STREAMS_PROTOCOL`.
+    """Decode a recorded generation of a Streams group, whose strategy is `STREAMS_PROTOCOL`.
 
     Args:
-        state: of protocol type ``consumer``.
+        state: a group state of protocol type ``consumer``.
 
     Raises:
         WireFormatError: a subscription or assignment, or its user data, cannot be decoded.
@@ -174,13 +177,13 @@ def _member(m: MemberState) -> StreamsMember:
 
 
 def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology:
-    """Return what rebalances show together; an older one only adds to the newer ones.
+    """Combine what several rebalances show of a topology; newer ones have precedence.
 
     Args:
         rebalances: the newest first.
 
     Raises:
-        WireFormatError: a consumer's numbers of tasks and partitions differ.
+        WireFormatError: the number of a consumer's tasks and partitions differ.
     """
     reader: dict[tuple[str, str | None], SubtopologyKey] = {}
     counts: dict[str, int] = {}
@@ -214,12 +217,15 @@ def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology
 
 
 def rack_strategies() -> Sequence[RackAwareStrategy]:
-    """Return the rack-aware strategies besides the default ``none``, the more common one first."""
+    """Return the rack-aware strategies other than the default ``none``, the more common first."""
     return ("min_traffic", "balance_subtopology")
 
 
 def racks_matter(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster) -> bool:
-    """Return whether a rack-aware strategy is applicable, and members' racks differ."""
+    """Return whether racks can affect the task assignment.
+
+    They can if members' racks differ, and the racks of all replicas are known.
+    """
     racks = {member.rack for member in now.members}
     if None in racks or "" in racks or len(racks) < 2:
         return False
@@ -230,11 +236,11 @@ def racks_matter(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster
 
 
 def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition, frozenset[str]]:
-    """Return the racks of each partition's replicas, if all its brokers have one.
+    """Return the racks of each partition's replicas, if all its brokers have a rack.
 
     Args:
-        cluster: as the leader saw it.
-        topics: names; topics that the cluster lacks are left out.
+        cluster: the metadata that the leader saw.
+        topics: topic names; those that the cluster lacks are left out.
     """
     found: dict[TopicPartition, frozenset[str]] = {}
     for topic in topics:
@@ -256,7 +262,7 @@ def shared_changelogs(
     stateful: frozenset[SubtopologyKey],
     cluster: Cluster,
 ) -> Iterator[Changelogs]:
-    """Yield distributions of the application's changelogs over its stateful sub-topologies.
+    """Yield possible distributions of the changelog topics over the stateful sub-topologies.
 
     A changelog has as many partitions as its sub-topology has tasks. A distribution in which a
     stateful sub-topology has no changelog is left out: its racks would be unknown.
@@ -277,7 +283,7 @@ def shared_changelogs(
 
 
 def _changelog_topics(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster) -> list[str]:
-    """Return topics named like this application's changelogs, by the first word of its names."""
+    """Return this application's changelog topics, by the first word of their names."""
     hints = {member.id.partition("-")[0] for member in now.members}
     hints |= {topic.partition("-")[0] for topic in seen.counts if topic.endswith("-repartition")}
     every = [

@@ -16,7 +16,7 @@ Int64Array = NDArray[np.int64]
 
 
 class Outcome(IntEnum):
-    """The outcome of a record."""
+    """Whether a record's transaction was committed or aborted, is open, or does not exist."""
 
     ABORTED = 0
     COMMITTED = 1
@@ -28,7 +28,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """For each record: its outcome, and the offset and time at which it takes effect."""
+    """The outcome of each record, and the log offset and time at which it takes effect."""
 
     outcome: NDArray[np.int8]
     offset: Int64Array
@@ -37,7 +37,7 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class _Batches:
-    """The transactional batches of one log partition: their first and last offsets, and effects."""
+    """The transactional batches of one log partition: offset ranges, outcomes and effects."""
 
     first: Int64Array
     last: Int64Array
@@ -74,12 +74,12 @@ class Transactions:
         self._batches = {p: _resolve(rows) for p, rows in by_partition.items()}
 
     def effects(self, partition: int, offset: Int64Array, time_ms: Int64Array) -> Effects:
-        """Return where and when the records of one log partition take effect.
+        """Return whether, where and when the records of one log partition take effect.
 
         Args:
             partition: the partition of ``__consumer_offsets``.
-            offset: int64[n], offsets of the records, in any order.
-            time_ms: int64[n], their timestamps.
+            offset: offsets of the records, in any order (int64[n]).
+            time_ms: timestamps of the records (int64[n]).
         """
         outcome = np.full(len(offset), Outcome.PLAIN, np.int8)
         effective, effective_ms = offset.astype(np.int64), time_ms.astype(np.int64)
@@ -98,7 +98,7 @@ class Transactions:
 
 
 def _resolve(rows: list[Mapping[str, Any]]) -> _Batches:
-    """Return the data batches in log order, each with the effect of its marker."""
+    """Return the data batches of one log partition in order, each with its marker's effect."""
     rows = sorted(rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}
     found: list[tuple[int, int, int, int, int]] = []

@@ -59,16 +59,16 @@ _LEFT = -1
 
 @dataclass(slots=True)
 class OpenStop:
-    """A partition without a reader.
+    """A partition that no member consumes at present, with its last owner.
 
     Attributes:
         start: when its last owner stopped.
-        source: number of this stop; partitions of one member stop together.
+        source: number of this stop; the partitions of one member stop together and share it.
         member: id of the last owner.
         seen_ms: time of the record that shows the stop.
         read_ms: time since which the last owner had read it.
-        apart_from_ms: time since which no member subscribed to it; None while one does.
-        apart_ms: time without a subscriber before that.
+        apart_from_ms: time since which no member has subscribed to it; None while one does.
+        apart_ms: earlier time without a subscriber during this stop (ms).
         by_record: whether a record made the owner revoke it.
         client: client id, host and instance id of the last owner.
     """
@@ -86,23 +86,23 @@ class OpenStop:
 
 @dataclass(slots=True)
 class UnreadState:
-    """State of one group; plain values only.
+    """The state of `UnreadTracker` for one group; plain values only, so that it can be stored.
 
     Attributes:
-        owner: member id by partition.
+        owner: partition -> member id of its owner.
         reads: member id -> its partitions, with the time from which it reads each.
-        stopped: partitions without a reader.
+        stopped: partition without a consumer -> details of its stop.
         sources: number of stops so far.
-        sums: unread times that the current rebalance ended, by source.
-        no_consumer_ms: time without a consumer that it ended.
-        rewrites: records of the current generation so far.
-        subscribed: topics by member.
+        sums: times without a consumer that the current rebalance ended, by source.
+        no_consumer_ms: time without a subscribed member that the current rebalance ended.
+        rewrites: number of records of the current generation so far.
+        subscribed: member id -> subscribed topics.
         topics: topics with a subscriber.
-        prompt, stops: revocations with a commit within a moment, and all with commits.
-        sessions: session timeouts of the members in milliseconds; -1 if they sent none.
-        static: whether a member has an instance id.
-        polls: max.poll.interval.ms of members.
-        clients: client id, host and instance id of members.
+        prompt, stops: number of revocations with a commit within a moment, and of all with commits.
+        sessions: member id -> session timeout in milliseconds; -1 if it sent none.
+        static: member id -> whether it has an instance id.
+        polls: member id -> its max.poll.interval.ms.
+        clients: member id -> client id, host and instance id.
         java: members that are Java consumers.
     """
 
@@ -125,12 +125,13 @@ class UnreadState:
 
 
 class UnreadTracker:
-    """The unread times of one group: feed its history in log order.
+    """Estimates how long partitions of one group had no consumer; feed its history in log order.
 
     Args:
-        commits: the commits up to the record that is fed.
-        clusters: the metadata over time.
-        session_timeout_ms: the broker's, for members that send none; None if unknown.
+        commits: statistics of the commits up to the record that is fed.
+        clusters: the cluster metadata over time.
+        session_timeout_ms: the broker's session timeout, for members that send none; None if
+            unknown.
         state: the state to resume from.
     """
 
@@ -146,19 +147,22 @@ class UnreadTracker:
         self._timeout_ms = session_timeout_ms
 
     def estimate(self) -> UnreadEstimate:
-        """Return the unread time that the rebalance ended which is complete now."""
+        """Return the time without a consumer that the completed rebalance ended.
+
+        The sums restart at 0.
+        """
         found = self.so_far()
         self.state.sums, self.state.no_consumer_ms = {}, 0.0
         return found
 
     def so_far(self) -> UnreadEstimate:
-        """Return the unread time that the current rebalance has ended so far."""
+        """Return the time without a consumer that the current rebalance has ended so far."""
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     # -- rebalances ----------------------------------------------------------------------------
 
     def rebalance(self, found: Generation, before: Generation | None) -> None:
-        """Follow a rebalance at its record, after its causes are known."""
+        """Process a rebalance when its record is read, after its causes are known."""
         state, at = self.state, found.timestamp_ms
         if before is None:
             state.owner, state.reads, state.stopped = {}, {}, {}
@@ -182,7 +186,7 @@ class UnreadTracker:
             self._assign_all(found.first.members, at)
 
     def restart(self, found: Generation) -> None:
-        """Follow a static member that took over its partitions without a rebalance."""
+        """Process the restart of a static member, which keeps its partitions."""
         if found.records <= self.state.rewrites:
             return
         self.state.rewrites = found.records
@@ -201,7 +205,7 @@ class UnreadTracker:
             self.state.static[member.id] = member.instance is not None
 
     def _stop_classic(self, found: Generation) -> None:
-        """Stop the partitions that members of a classic group revoked, or that lost their owner."""
+        """Begin stops of partitions that classic members revoked, or whose owner departed."""
         at, claims = found.timestamp_ms, _claims(found)
         present = {m.id: m for m in found.first.members}
         revoked: dict[str, list[_Pair]] = {}
@@ -241,7 +245,10 @@ class UnreadTracker:
             self._stop(pairs, start, at)
 
     def _stop_revoked(self, revoked: Mapping[str, list[_Pair]], members: int, at: int) -> Instant:
-        """Stop what members revoked before they rejoined; return when the rebalance began."""
+        """Begin stops of partitions that members revoked to rejoin.
+
+        Return when the rebalance began.
+        """
         newest: float | None = None
         first, longest = float(at), 0.0
         for owner, pairs in revoked.items():
@@ -263,7 +270,7 @@ class UnreadTracker:
         return between(at - heartbeat_interval(max(sessions, default=SESSION_TIMEOUT_MS)), at)
 
     def _resume_migrated(self, found: Generation) -> None:
-        """Undo the stops that only come from the records of a migration."""
+        """Undo stops that only result from the records of a protocol migration."""
         state, at = self.state, found.timestamp_ms
         for member in found.first.members:
             for pair in assigned_partitions(member):
@@ -279,7 +286,7 @@ class UnreadTracker:
             self._assign(assigned_partitions(member), member.id, at, after_record(at))
 
     def acknowledge(self, found: CurrentAssignment) -> None:
-        """Follow a member's acknowledged assignment (KIP-848, KIP-1071)."""
+        """Process the assignment that a member acknowledged (KIP-848, KIP-1071)."""
         state, at = self.state, found.time_ms
         now = {(topic, p): None for role, _, topic, p in found.parts if role in _READS}
         lost = [pair for pair in state.reads.get(found.member, ()) if pair not in now]
@@ -345,13 +352,13 @@ class UnreadTracker:
     def _is_recreated(
         self, topic: str, before_ms: int, after_ms: int, known: dict[tuple[str, int], bool]
     ) -> bool:
-        """Return whether a topic was deleted and recreated: it is another topic then.
+        """Return whether a topic was deleted and recreated, so that it is now another topic.
 
         Args:
-            topic: its name.
+            topic: the topic's name.
             before_ms: when the former owner began to read it.
             after_ms: now.
-            known: results for the same ``after_ms``.
+            known: cache of results for the same ``after_ms``.
         """
         if after_ms - before_ms < _RECREATION_MS:
             return False
@@ -363,7 +370,7 @@ class UnreadTracker:
         return found
 
     def _take(self, owner: str, pair: _Pair) -> float:
-        """Remove a partition from its owner; return the time since when it was read."""
+        """Remove a partition from its owner; return since when the owner consumed it (ms)."""
         reads = self.state.reads[owner]
         since = reads.pop(pair)
         if not reads:
@@ -371,7 +378,10 @@ class UnreadTracker:
         return since
 
     def _note_evicted(self, members: Iterable[MemberState], at: int) -> None:
-        """Count the time without members as unread if an evicted client rejoined: it was alive."""
+        """Count the time without members as unread if an evicted client rejoined.
+
+        The client was alive in that time.
+        """
         state = self.state
         joined = [m for m in members if m.id not in state.subscribed]
         ids, clients = {m.id for m in joined}, {_client(m) for m in joined}
@@ -391,11 +401,11 @@ class UnreadTracker:
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
     def _note_subscribers(self, at: int, joined: Instant) -> None:
-        """Divide open stops into times with and without a subscriber.
+        """Divide open stops into times with and without a subscribed member.
 
         Args:
-            at: time of the record.
-            joined: when its new members joined.
+            at: time of the record (ms).
+            joined: when the record's new members joined.
         """
         state = self.state
         state.topics = frozenset(t for topics in state.subscribed.values() for t in topics)
@@ -415,7 +425,7 @@ class UnreadTracker:
     # -- evidence ------------------------------------------------------------------------------
 
     def _evidence(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
-        """Return what the commits of some partitions say, since their owner was assigned them."""
+        """Return the commit statistics of some partitions since their owner was assigned them."""
         state = self.state
         reads = state.reads.get(owner, {})
         last: int | None = None
@@ -430,7 +440,7 @@ class UnreadTracker:
         return MemberCommits(last, usual, share)
 
     def _learn(self, *, is_prompt: bool) -> None:
-        """Learn from a revocation whether members commit when they revoke partitions."""
+        """Count a revocation, and whether it came with a commit (``is_prompt``)."""
         self.state.stops += 1
         self.state.prompt += is_prompt
 
@@ -461,7 +471,7 @@ def _client(member: MemberState) -> _Client:
 
 
 def _claims(found: Generation) -> Mapping[str, frozenset[_Pair]]:
-    """Return what members kept while they rejoined; empty for an eager group."""
+    """Return the partitions that each member kept while it rejoined; empty for an eager group."""
     strategy = found.first.strategy or ""
     members = found.first.members
     is_cooperative = "cooperative" in strategy or any(
