@@ -30,16 +30,16 @@ _WINDOW = (1_700_000_000_000).to_bytes(8, "big")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
-    """Result of `who_agrees`.
+    """Comparison of partitioners: which of them place the same keys in the same partitions.
 
     Attributes:
-        names: the partitioners for which keys decide.
-        share: float64[n, n], share of keys that two of them place alike.
-        groups: names that agree on every key, in the order of `names`.
-        null: for each, how it places a null key, in words.
-        empty: for each, how it places an empty key, in words.
+        names: names of the compared partitioners, all of which use the key.
+        share: float64[n, n], share of keys that two partitioners place in the same partition.
+        groups: sets of partitioners that agree on every key, in the order of `names`.
+        null: description of how each partitioner places a null key.
+        empty: description of how each partitioner places an empty key.
         keys: number of keys tried, at each of ``counts``.
-        counts: partition counts.
+        counts: partition counts tried.
     """
 
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ class Agreement:
 
 
 def probes(count: int, seed: int = 0) -> list[bytes]:
-    """Return ``count`` keys of 1 to 40 letters; equal seeds give equal keys.
+    """Return ``count`` random test keys of 1 to 40 letters; equal seeds give equal keys.
 
     >>> len(set(probes(100))) > 95
     True
@@ -71,15 +71,15 @@ def probes(count: int, seed: int = 0) -> list[bytes]:
 def who_agrees(
     names: Sequence[str] | None = None, *, keys: int = 500, counts: Sequence[int] = COUNTS
 ) -> Agreement:
-    """Return which partitioners place the same keys alike, found by running them.
+    """Run partitioners on the same keys, and return which of them choose the same partitions.
 
     Args:
-        names: of `partage.keys.partitioners`; None for all for which keys decide.
-        keys: number of keys.
-        counts: of partitions; each key is placed at each.
+        names: names from `partage.keys.partitioners`; None for all that use the key.
+        keys: number of keys to try.
+        counts: partition counts to try; each key is placed at each of them.
 
     Raises:
-        InvalidConfigError: ``names`` is one text.
+        InvalidConfigError: ``names`` is a single string instead of a list.
 
     >>> found = who_agrees(["murmur2", "kafka-python", "sarama"], keys=50)
     >>> found.groups
@@ -110,13 +110,16 @@ def who_agrees(
 
 
 def _placed(name: str, keys: list[bytes], counts: Sequence[int]) -> NDArray[np.int32]:
-    """Return the partitions of keys at each count; windowed keys get a window first."""
+    """Return the partitions of all keys at each partition count, one count after the other.
+
+    Keys for ``streams:windowed`` get a window appended first.
+    """
     given = [key + _WINDOW for key in keys] if name == "streams:windowed" else keys
     return np.concatenate([partition_for(given, partitions=n, partitioner=name) for n in counts])
 
 
 def _of_special(name: str, key: bytes | None) -> str:
-    """Return in words what a partitioner does with a null or an empty key."""
+    """Return a description of what a partitioner does with a null or an empty key."""
     found = int(partition_for([key], partitions=1000, partitioner=name)[0])
     if found >= 0:
         return "hashed" if key is not None else "hashed as an empty key"

@@ -40,10 +40,10 @@ def client_partitioners() -> dict[str, Partitioner]:
 
 
 def find_named(name: str) -> Partitioner:
-    """Return the client's partitioner of a name or of a Java class name.
+    """Return the client partitioner with this name or Java class name.
 
     Raises:
-        UnknownPartitionerError: there is none; the error lists close names.
+        UnknownPartitionerError: no partitioner has the name; the error lists similar names.
     """
     ours = client_partitioners()
     if name in ours:
@@ -58,15 +58,15 @@ def find_named(name: str) -> Partitioner:
 
 @cache
 def plugged_in() -> dict[str, EntryPoint]:
-    """Return the plug-ins by name: custom partitioners that other packages announce."""
+    """Return the entry points of custom partitioners that installed packages announce, by name."""
     return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
 
 
 def load_plug_in(point: EntryPoint) -> object:
-    """Return the object that a plug-in's entry point names.
+    """Import and return the object that a plug-in's entry point names.
 
     Raises:
-        InvalidConfigError: it cannot be loaded; the error has the reason.
+        InvalidConfigError: the import fails; the error has the reason.
     """
     try:
         return point.load()

@@ -25,13 +25,14 @@ _SERIALISE = "serialise it first (partage.keys.serializers has Kafka's)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyColumn:
-    """A column of n keys.
+    """Column of n keys as one byte buffer with start offsets, the layout of an Arrow binary array.
 
     Attributes:
         data: uint8, the bytes of all keys.
         starts: int32 or int64[n + 1]; key i is ``data[starts[i]:starts[i + 1]]``.
-        null: bool[n]; None if no key is null.
-        code: for a dictionary, int64[r]: record r has key ``code[r]``, and null is by record.
+        null: bool[n], whether each key is null; None if none is.
+        code: int64[r] for a dictionary array: record r has key ``code[r]``, and ``null`` has a
+            value for each record.
     """
 
     data: NDArray[np.uint8]
@@ -52,7 +53,7 @@ class KeyColumn:
         return lengths if self.null is None else np.where(self.null, 0, lengths)
 
     def checked(self, longest: int) -> KeyColumn:
-        """Return the column if no key has more than ``longest`` bytes.
+        """Check that no key has more than ``longest`` bytes and return the column.
 
         Raises:
             InvalidKeysError: a key is longer; the message names it.
@@ -70,7 +71,10 @@ class KeyColumn:
         return self
 
     def _may_exceed(self, longest: int) -> bool:
-        """Return whether a key may be longer, by chunks that fit the processor's cache."""
+        """Return whether any key may be longer than a limit.
+
+        It tests chunks that fit the CPU cache.
+        """
         for first in range(0, len(self.starts) - 1, _AT_ONCE):
             some = self.starts[first : first + _AT_ONCE + 1]
             steps = some[1:] - some[:-1]
@@ -80,7 +84,9 @@ class KeyColumn:
 
 
 def column_of(keys: object) -> KeyColumn:
-    """Return bytes (one key), a sequence of bytes, text or None, or a NumPy array as a column.
+    """Convert keys to a column.
+
+    Keys are bytes (one key), a sequence of bytes, text or None, or a NumPy array.
 
     NumPy's ``S`` arrays cannot hold a key that ends in a zero byte; a 2-D uint8 array can.
 
@@ -181,7 +187,7 @@ def _of_width(flat: NDArray[np.uint8], count: int, width: int) -> KeyColumn:
 
 
 def _of_padded(keys: NDArray[Any]) -> KeyColumn:
-    """Return the column of an ``S`` array, each key without its padding zeros."""
+    """Return the column of a NumPy ``S`` array: each key without its trailing zero bytes."""
     width = keys.dtype.itemsize
     flat = np.ascontiguousarray(keys).view(np.uint8).reshape(-1)
     if not width or not len(keys) or flat.reshape(len(keys), width)[:, -1].all():
@@ -197,7 +203,7 @@ Place = Callable[[KeyColumn], tuple[NDArray[np.int32], NDArray[np.bool_] | None]
 
 
 def is_arrow(keys: object) -> bool:
-    """Return whether keys are an Arrow object, without importing pyarrow.
+    """Return whether the keys are a pyarrow object, without importing pyarrow.
 
     >>> is_arrow([b"a"])
     False
@@ -206,12 +212,12 @@ def is_arrow(keys: object) -> bool:
 
 
 def place_arrow(keys: Any, place: Place) -> Any:
-    """Return the partitions of Arrow keys as an Arrow int32 array, chunked like the keys.
+    """Return the partitions of Arrow keys as an Arrow int32 array with the same chunks.
 
     Args:
         keys: an Array or a ChunkedArray of binary, large_binary, binary_view, fixed_size_binary,
             text of each kind, a dictionary or run-end encoding of them, or null.
-        place: column -> partitions, and which of them are null.
+        place: function of a column that returns the partitions, and which of them are null.
 
     Raises:
         InvalidKeysError: the keys have another type; the message names it.
@@ -232,11 +238,11 @@ def place_arrow(keys: Any, place: Place) -> Any:
 
 
 def arrow_column(keys: Any, pa: Any) -> KeyColumn:
-    """Return an Arrow array as a column; its buffers are not copied.
+    """Convert an Arrow array to a column; the buffers are not copied.
 
     Args:
-        keys: the array.
-        pa: the module pyarrow.
+        keys: the Arrow array.
+        pa: the module pyarrow, passed so that it is imported only if needed.
 
     Raises:
         InvalidKeysError: the keys have another type; the message names it.
@@ -274,7 +280,7 @@ def arrow_column(keys: Any, pa: Any) -> KeyColumn:
 
 
 def _coded(keys: Any, pa: Any) -> KeyColumn:
-    """Return the column of a dictionary array, whose distinct keys are hashed once."""
+    """Return the column of an Arrow dictionary array, whose distinct keys are hashed once."""
     distinct = arrow_column(keys.dictionary, pa)
     null = _null(keys.indices)
     code = keys.indices.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)

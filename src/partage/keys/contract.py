@@ -56,7 +56,9 @@ _ONE_COUNTER = {"java:0.8", "java:0.9"}
 
 @runtime_checkable
 class CustomPartitioner(Protocol):
-    """What a partitioner offers (``org.apache.kafka.clients.producer.Partitioner``, 0.9 to 4.3).
+    """Interface of a custom partitioner: Kafka's ``Partitioner`` of Java producers 0.9 to 4.3.
+
+    The Java name is ``org.apache.kafka.clients.producer.Partitioner``.
 
     It may also have ``on_new_batch(topic, cluster, previous)``, which producers 2.4 to 3.9 call
     before they ask a second time for a record that needs a new batch; 4.x dropped it.
@@ -84,10 +86,10 @@ class CustomPartitioner(Protocol):
 
 
 def chosen(configs: Mapping[str, object]) -> CustomPartitioner:
-    """Return the partitioner that ``partitioner.class`` names, made and configured.
+    """Create and configure the partitioner that the setting ``partitioner.class`` names.
 
     Raises:
-        InvalidConfigError: it is missing, cannot be loaded, or lacks a method; says which.
+        InvalidConfigError: the setting is missing, or the class cannot be loaded or lacks a method.
 
     >>> type(chosen({"partitioner.class": "java:0.9"})).__module__
     'partage.keys.default_09'
@@ -135,7 +137,7 @@ def _loaded(name: str) -> object:
 
 
 def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] | None]:
-    """Return a topic's number of partitions, and those with a leader (None for all).
+    """Return a topic's number of partitions, and the partitions with a leader (None for all).
 
     Raises:
         InvalidConfigError: the cluster has no such topic.
@@ -148,10 +150,10 @@ def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] |
 
 
 class NamedPartitioner:
-    """A partitioner of `partitioners` behind the interface of the custom contract.
+    """Adapter that offers a built-in partitioner by name through the `CustomPartitioner` interface.
 
-    Settings: ``partage.seed`` (0), the seed of its random numbers, and ``partage.counter``, where
-    a round robin starts. Each topic has a state of its own, as in the client.
+    Settings: ``partage.seed`` (default 0), the seed of its random numbers, and ``partage.counter``,
+    the first value of a round-robin counter. Each topic has a state of its own, as in the client.
 
     >>> cluster = Cluster.from_topics({"orders": 10})
     >>> one = NamedPartitioner(find_named("java:3.9"))
@@ -167,10 +169,10 @@ class NamedPartitioner:
         self._states: dict[str, State] = {}
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Take seed and counter.
+        """Read the settings ``partage.seed`` and ``partage.counter``.
 
         Raises:
-            InvalidConfigError: one is no int, or the partitioner has no counter.
+            InvalidConfigError: a setting is not an int, or the partitioner has no counter.
         """
         for name in ("partage.seed", "partage.counter"):
             value = configs.get(name, 0)
@@ -189,7 +191,7 @@ class NamedPartitioner:
         value_bytes: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """Return the partition of a record.
+        """Return the partition of a record. The topic's state advances if the key does not decide.
 
         Raises:
             InvalidConfigError: the cluster has no such topic.
@@ -232,12 +234,14 @@ class NamedPartitioner:
 
 
 class RecordPartitioner:
-    """A producer's part: an explicit partition first, then the custom partitioner, checked.
+    """Choice of a record's partition in a producer: the explicit one, else the custom one's.
+
+    It checks both.
 
     Args:
-        configs: the producer's; ``partitioner.class`` names the partitioner.
-        asks_again: whether a record that needs a new batch is asked for twice, as producers 2.4
-            to 3.9 do; ``on_new_batch`` is called between.
+        configs: the producer's settings; ``partitioner.class`` names the partitioner.
+        asks_again: whether the partitioner is called twice for a record that needs a new batch, as
+            in producers 2.4 to 3.9; ``on_new_batch`` is called between.
 
     Use it in a with statement: it closes the partitioner.
 
@@ -264,21 +268,21 @@ class RecordPartitioner:
         explicit: int | None = None,
         needs_new_batch: bool = False,
     ) -> int:
-        """Return the partition of a record.
+        """Return the partition of a record: the explicit one, or the custom partitioner's answer.
 
         Args:
-            topic: of the cluster.
-            cluster: as the producer's metadata has it.
-            key: as the caller gave it; ``key_bytes`` as serialised.
-            key_bytes: None for no key.
-            value: as the caller gave it; ``value_bytes`` as serialised.
-            value_bytes: None for no value.
-            explicit: the partition that the record names.
-            needs_new_batch: the batch of the partition has no room for the record.
+            topic: name of the topic.
+            cluster: the cluster, as in the producer's metadata.
+            key: the key before serialization.
+            key_bytes: the serialized key; None for no key.
+            value: the value before serialization.
+            value_bytes: the serialized value; None for no value.
+            explicit: the partition that the record names; None for none.
+            needs_new_batch: whether the partition's batch has no room for the record.
 
         Raises:
-            InvalidConfigError: the explicit partition is not of the topic, the partitioner
-                answered a negative number, or no int.
+            InvalidConfigError: the topic has no such explicit partition, or the partitioner
+                returned a negative number or no int.
         """
         count = len(cluster.partitions_of(topic))
         if explicit is not None:
@@ -308,7 +312,7 @@ class RecordPartitioner:
         return answer
 
     def close(self) -> None:
-        """Close the partitioner."""
+        """Close the custom partitioner."""
         self.partitioner.close()
 
     def __enter__(self) -> Self:
@@ -320,13 +324,14 @@ class RecordPartitioner:
 
 @dataclass(frozen=True)
 class CustomRule:
-    """The decisions of a custom partitioner, made anew for each column of keys.
+    """Key rule that calls a custom partitioner, newly created for each column of keys.
 
     Attributes:
         kind: the class, an instance, or the name by which `RecordPartitioner` finds it.
-        topic: the name of the topic that the class sees.
-        configs: settings that its ``configure`` gets.
-        unkeyed: what counts of spread leave out; `partition_for` asks the class for null keys.
+        topic: the topic name that is passed to the class.
+        configs: settings that are passed to its ``configure``.
+        unkeyed: the records that statistics of spread leave out; `partition_for` asks the class
+            for null keys too.
     """
 
     kind: object
@@ -339,10 +344,10 @@ class CustomRule:
         return int(self._placed([key], partitions)[0])
 
     def of_all(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
-        """Return int32[n]: the partition of each record, of those with a null key too.
+        """Return the partition of each record, including those with a null key (int32[n]).
 
         Raises:
-            InvalidConfigError: the class cannot be made, or gives no partition of the topic.
+            InvalidConfigError: the class cannot be created, or returns no partition of the topic.
         """
         data, starts = keys.data.tobytes(), keys.starts.tolist()
         found = [data[a:b] for a, b in pairwise(starts)]
@@ -376,7 +381,7 @@ class CustomRule:
 
 
 def custom_rule(partitioner: Partitioner) -> CustomRule | None:
-    """Return the rule of a custom partitioner; None for a client's partitioner."""
+    """Return the `CustomRule` of a custom partitioner; None for a client's partitioner."""
     rule: object = partitioner.rule
     return rule if isinstance(rule, CustomRule) else None
 
@@ -384,12 +389,12 @@ def custom_rule(partitioner: Partitioner) -> CustomRule | None:
 def custom_partitioner(
     kind: object, topic: str = "topic", configs: Mapping[str, object] | None = None
 ) -> Partitioner:
-    """Return a custom partitioner as one of `partition_for`; it keeps no state between calls.
+    """Wrap a custom partitioner class as a `Partitioner`; it keeps no state between calls.
 
     Args:
         kind: the class, an instance, or the name by which `RecordPartitioner` finds it.
-        topic: the topic's name that the class sees.
-        configs: settings that its ``configure`` gets.
+        topic: the topic name that is passed to the class.
+        configs: settings that are passed to its ``configure``.
 
     >>> from partage.keys.default_09 import DefaultPartitioner
     >>> custom_partitioner(DefaultPartitioner).name

@@ -13,7 +13,10 @@ __all__ = ["DefaultPartitioner"]
 
 
 def _to_positive(number: int) -> int:
-    """Return a number without its sign bit (an absolute value would move keys of old topics)."""
+    """Return the number without its sign bit, as ``Utils.toPositive`` of Kafka's Java client.
+
+    An absolute value would move keys of old topics.
+    """
     return number & 0x7FFFFFFF
 
 
@@ -35,10 +38,10 @@ class DefaultPartitioner:
         self._counter = 0
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Set where the counter starts.
+        """Set the start of the round-robin counter from the producer's settings.
 
         Raises:
-            InvalidConfigError: a setting is no int.
+            InvalidConfigError: a setting is not an int.
         """
         for name in ("partage.counter", "partage.seed"):
             value = configs.get(name, 0)
@@ -57,7 +60,10 @@ class DefaultPartitioner:
         value_bytes: bytes | None,  # noqa: ARG002 - the same
         cluster: Cluster,
     ) -> int:
-        """Return the partition by the key's hash; null keys take turns over those with a leader."""
+        """Return the partition by the key's murmur2 hash; null keys are placed round-robin.
+
+        Round-robin covers the partitions with a leader.
+        """
         partitions = cluster.partitions_of(topic)
         if not len(partitions):
             raise InvalidConfigError("topic", "the cluster has no such topic", topic)

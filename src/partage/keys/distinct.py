@@ -34,13 +34,13 @@ _UNALIGNED = "Array(uint64, 1, 'A', readonly=True, aligned=False)"
 
 
 class KeyColumns(NamedTuple):
-    """Keys to count, and the records of each.
+    """Columns of the keys that a hash table counts, with the records and bytes of each key.
 
     Attributes:
         starts: int64[n + 1], offsets of the keys in their bytes.
         null: uint8[n], 1 for a key that is null and not counted; empty if none is.
-        times: int64[n], records of each key; empty if each has one.
-        sizes: int64[n], bytes of the records of each key; empty if these are the key's own.
+        times: int64[n], number of records of each key; empty if each has one.
+        sizes: int64[n], bytes of the records of each key; empty to count only the key's bytes.
     """
 
     starts: Int64s
@@ -50,14 +50,14 @@ class KeyColumns(NamedTuple):
 
 
 class KeyTable(NamedTuple):
-    """The memory of a table of distinct keys.
+    """Arrays of a hash table of distinct keys (open addressing).
 
     Attributes:
-        slots: a power of two of them.
+        slots: hash slots, a power of two; each has bits of a hash and the offset of an entry.
         store: entries of the keys, one after the other.
         words: the memory of ``store`` as unsigned words.
-        used: number of keys, end of the store, bits of a hash that are no slot's, words of an
-            entry before the key's bytes.
+        used: four numbers: keys, end of the store, hash bits that do not select the slot, and
+            words of an entry before the key's bytes.
     """
 
     slots: Int64s
@@ -68,7 +68,7 @@ class KeyTable(NamedTuple):
 
 @piece
 def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
-    """Return the last one to seven bytes of a key as an unsigned word."""
+    """Return the last one to seven bytes of a key as an unsigned word, padded with zeros."""
     top = 0x7FFFFFFFFFFFFFFF
     if at < len(wide):
         unused = 64 - 8 * (end - at)
@@ -85,7 +85,7 @@ def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 @piece
 def _hash(data: _Bytes, wide: _Words, at: int, end: int) -> int:
-    """Return a hash of 31 bits; keys that differ in up to seven trailing zeros may collide."""
+    """Return a 31-bit hash of a key. Keys that differ in up to seven trailing zeros may collide."""
     top = 0x7FFFFFFFFFFFFFFF
     h = 0xA0761D6478BD642F
     while at + 8 <= end:
@@ -101,7 +101,7 @@ def _hash(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 @piece
 def _is_stored_at(data: _Bytes, wide: _Words, at: int, end: int, words: _Words, word: int) -> bool:
-    """Return whether a key equals the stored key of the same length at a place."""
+    """Return whether a key equals the stored key of the same length at an offset of the store."""
     top = 0x7FFFFFFFFFFFFFFF
     while at + 8 <= end:
         if wide[at & top] != words[word & top]:
@@ -113,7 +113,7 @@ def _is_stored_at(data: _Bytes, wide: _Words, at: int, end: int, words: _Words, 
 
 @piece
 def _find_or_add(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table: KeyTable) -> int:
-    """Return the place of a key; add it if it is new."""
+    """Return the store offset of a key's entry; add the key if it is new."""
     top = 0x7FFFFFFFFFFFFFFF
     slots, store, words, used = table
     mask = len(slots) - 1
@@ -151,10 +151,10 @@ def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
-    """Look up a block of keys: their hashes, then their slots, then the first words of places.
+    """Look up a block of keys: compute the hashes, then read the slots, then the entries.
 
     Each step loads independent addresses, so that cache misses overlap. Only keys whose first
-    slot holds another key, or none, are gathered and probed one by one.
+    slot has another key, or none, are collected and probed one by one.
     """
     top = 0x7FFFFFFFFFFFFFFF
     shift = used[2]
@@ -184,7 +184,7 @@ def _look_up(
 
 @piece
 def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
-    """Return the content of the first slot with this hash, or of the empty one before it."""
+    """Return the content of the next slot with this hash, or 0 if an empty slot comes first."""
     top = 0x7FFFFFFFFFFFFFFF
     mask = len(slots) - 1
     found: int = slots[slot & top]
@@ -202,18 +202,18 @@ def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
 def _count(
     data: _Bytes, wide: _Words, keys: KeyColumns, first: int, table: KeyTable, block: _Longs
 ) -> int:  # fmt: skip
-    """Count keys until the table has no room for another block.
+    """Count keys until the table lacks space for another block.
 
     Args:
         data: uint8, bytes of the keys.
-        wide: uint64, the eight bytes that begin at each of them.
+        wide: uint64, the eight bytes that begin at each byte of ``data``.
         keys: the keys in ``data``, and the records of each.
-        first: number of the first key to count.
-        table: memory of the table, changed in place.
-        block: int64, three words for each key that is looked up at a time.
+        first: index of the first key to count.
+        table: arrays of the table, changed in place.
+        block: int64 buffer with three words for each key of a block.
 
     Returns:
-        The number of the first key that is not counted.
+        The index of the first key that is not counted.
     """
     top = 0x7FFFFFFFFFFFFFFF
     starts, null, times, sizes = keys
@@ -245,7 +245,7 @@ def _count(
 
 @kernel("void(int64[::1], int64[::1], int64)")
 def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
-    """Fill empty slots with those of a smaller table."""
+    """Copy the slots of a smaller table into the empty slots of a larger one."""
     mask = len(slots) - 1
     for i in range(len(old)):
         if old[i] != 0:
@@ -259,9 +259,9 @@ def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
 def _read_heads(
     store: _Longs, head: int, place: int, places: _Longs, heads: NDArray[np.int64]
 ) -> int:  # fmt: skip
-    """Write place, length, hash, records and bytes of each key from a place on.
+    """Write the offset, length, hash, records and bytes of each key from an offset of the store on.
 
-    Returns the place behind them.
+    Returns the offset after the last entry read.
     """
     for number in range(len(places)):
         length = store[place] & 0xFFFFFFFF
@@ -276,7 +276,10 @@ def _read_heads(
 
 @kernel("void(int64[::1], int64, int64[::1], int64[::1], Array(int64, 1, 'A', aligned=False))")
 def _copy_keys(places: _Longs, head: int, store: _Longs, starts: _Longs, out: _Longs) -> None:
-    """Copy some keys one after the other; each overwrites the padding zeros of the one before."""
+    """Copy the bytes of some keys one after the other.
+
+    Each copy overwrites the padding zeros of the key before.
+    """
     for i in range(len(places)):
         word = places[i] + head
         at = starts[i]
@@ -303,13 +306,13 @@ COUNT = _count
 
 
 class KeysCounted(NamedTuple):
-    """Distinct keys with their counts.
+    """Distinct keys of a table with their numbers of records and bytes.
 
     Attributes:
-        data: uint8, their bytes.
+        data: uint8, the bytes of all keys.
         starts: int64[n + 1]; key i is ``data[starts[i]:starts[i + 1]]``.
-        records: int64[n].
-        bytes: int64[n].
+        records: int64[n], number of records of each key.
+        bytes: int64[n], bytes of these records.
     """
 
     data: _Bytes
@@ -319,11 +322,11 @@ class KeysCounted(NamedTuple):
 
 
 class Distinct:
-    """A table of keys in order of appearance, with their records and bytes.
+    """Hash table that counts the records and bytes of distinct keys, in order of appearance.
 
     Args:
-        sized: whether bytes are given with the keys; the bytes of a key's records are else as
-            many times its own, and the table is smaller.
+        sized: whether the caller gives the bytes of each key's records. Otherwise only the bytes
+            of the keys themselves count, and the table is smaller.
 
     >>> table = Distinct()
     >>> data, starts = np.frombuffer(b"abcab", np.uint8), np.array([0, 2, 3, 5])
@@ -346,13 +349,13 @@ class Distinct:
         return int(self._used[0])
 
     def clear(self) -> None:
-        """Remove all keys and keep the memory."""
+        """Remove all keys but keep the memory for reuse."""
         self._slots.fill(0)
         self._used[:2] = 0, _BEGIN
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory in use."""
+        """Memory in use, in bytes."""
         return self._slots.nbytes + 8 * int(self._used[1])
 
     def count(
@@ -364,15 +367,15 @@ class Distinct:
         times: _Longs | None = None,
         sizes: _Longs | None = None,
     ) -> None:
-        """Count keys.
+        """Add the records of keys to the counts of the table.
 
         Args:
             data: uint8, the bytes of all keys.
-            starts: int64[n + 1], never falling, within the bytes.
-            null: bool[n]: which are none, and not counted.
-            times: int64[n]: records of each; one if not given.
-            sizes: int64[n]: bytes of all records of each, for a table with them; the key's own
-                if not given.
+            starts: int64[n + 1], start offset of each key, ascending.
+            null: bool[n], the keys that are null and not counted.
+            times: int64[n], number of records of each key; one if not given.
+            sizes: int64[n], bytes of all records of each key, for a table with ``sized``; the
+                key's own bytes if not given.
         """
         count = len(starts) - 1
         nulls = _NO_BYTES if null is None else null.view(np.uint8)
@@ -397,7 +400,7 @@ class Distinct:
         return KeyTable(self._slots, self._store, self._store.view(np.uint64), self._used)
 
     def _grow(self, more: int) -> None:
-        """Make room for a block of keys with ``more`` bytes."""
+        """Enlarge the table if a block of keys with ``more`` bytes does not fit."""
         known, end = self._used[:2].tolist()
         if (known + _BLOCK) * 2 > len(self._slots):
             slots = np.zeros(4 * len(self._slots), np.int64)
@@ -413,15 +416,15 @@ class Distinct:
             self._store = wider
 
     def heads(self) -> tuple[_Longs, _Longs]:
-        """Return int64[n], the place of each key, and int64[4, n]: length, hash, records, bytes.
+        """Return the store offset of each key (int64[n]), and its length, hash, records and bytes.
 
-        The hash has 31 bits and is the same in every table.
+        The second array is int64[4, n]. The hash has 31 bits and is the same in every table.
         """
         places, heads, _ = self._heads(_BEGIN, len(self))
         return places, heads
 
     def head_blocks(self, most: int) -> Iterator[tuple[_Longs, _Longs]]:
-        """Yield `heads` of at most ``most`` keys at a time, which bounds the memory."""
+        """Yield the result of `heads` for ``most`` keys at a time, which bounds the memory."""
         place, left = _BEGIN, len(self)
         while left:
             places, heads, place = self._heads(place, min(most, left))
@@ -434,7 +437,10 @@ class Distinct:
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Return the bytes of some keys, and int64[n + 1] of their start offsets."""
+        """Return the bytes of the keys at these store offsets, and where each key starts.
+
+        The result is int64[n + 1].
+        """
         starts = np.zeros(len(places) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])
         data = np.zeros(int(starts[-1]) + 8, np.uint8)
@@ -443,14 +449,17 @@ class Distinct:
         return data[: int(starts[-1])], starts
 
     def counted(self) -> KeysCounted:
-        """Return all keys in order of appearance with their counts."""
+        """Return all keys with their counts, in order of appearance."""
         places, heads = self.heads()
         data, starts = self.keys_at(places, heads[0])
         return KeysCounted(data, starts, heads[2], heads[3])
 
 
 def _words(count: int) -> _Longs:
-    """Return memory aligned to a cache line; word 0 belongs to no key."""
+    """Allocate 64-bit words aligned to a cache line.
+
+    Word 0 belongs to no key, so that offset 0 means none.
+    """
     room = np.empty(count + 8, np.int64)
     skipped = -room.ctypes.data % 64 // 8
     words = room[skipped : skipped + count]

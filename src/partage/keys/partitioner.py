@@ -62,7 +62,7 @@ Int64Array = NDArray[np.int64]
 
 
 class Draws(Protocol):
-    """Source of signed 32-bit random integers, as a value."""
+    """Interface of a source of signed 32-bit random integers; it is immutable."""
 
     def next_int(self) -> tuple[int, Draws]:
         """Return the next number, -2**31 <= x < 2**31, and the source after it."""
@@ -71,7 +71,7 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Source of given numbers, one after the other, as the tests' vectors have them.
+    """Source that returns given numbers instead of random ones, for tests with known draws.
 
     >>> Numbers((7, -1)).next_int()[0]
     7
@@ -81,10 +81,10 @@ class Numbers:
     used: int = 0
 
     def next_int(self) -> tuple[int, Numbers]:
-        """Return the next number and the source after it.
+        """Return the next given number, and the source after it.
 
         Raises:
-            InvalidConfigError: all numbers are used.
+            InvalidConfigError: no number is left.
         """
         if self.used >= len(self.numbers):
             raise InvalidConfigError("seed", "has too few random numbers", len(self.numbers))
@@ -93,7 +93,7 @@ class Numbers:
 
 
 def draws_of(seed: int | Sequence[int]) -> Draws:
-    """Return the source of a seed (``java.util.Random``), or of given numbers.
+    """Return the source of random numbers for a seed (``java.util.Random``) or for given numbers.
 
     Raises:
         InvalidConfigError: the seed is neither an int nor a list of 32-bit numbers.
@@ -109,7 +109,7 @@ def draws_of(seed: int | Sequence[int]) -> Draws:
 
 
 def positive(number: int) -> int:
-    """Return a number without its sign bit: Kafka's ``Utils.toPositive``.
+    """Return a number without its sign bit, as Kafka's ``Utils.toPositive``.
 
     >>> positive(-1), positive(5)
     (2147483647, 5)
@@ -118,7 +118,9 @@ def positive(number: int) -> int:
 
 
 def below(draws: Draws, bound: int) -> tuple[int, Draws]:
-    """Return an unbiased number, 0 <= x < bound: Go's ``Int31n`` on 31-bit numbers.
+    """Return an unbiased random number, 0 <= x < bound, and the source after it.
+
+    Equals Go's ``Int31n`` on 31-bit numbers.
 
     >>> below(Numbers((13,)), 10)[0]
     3
@@ -131,7 +133,9 @@ def below(draws: Draws, bound: int) -> tuple[int, Draws]:
 
 
 def fraction(draws: Draws) -> tuple[float, Draws]:
-    """Return 0 <= x < 1 of 53 bits: the lower 21 of one number, then the 32 of the next.
+    """Return a random float, 0 <= x < 1, of 53 bits, and the source after it.
+
+    It has the lower 21 bits of one number, then the 32 bits of the next.
 
     >>> fraction(Numbers((1 << 20, 0)))[0]
     0.5
@@ -142,7 +146,10 @@ def fraction(draws: Draws) -> tuple[float, Draws]:
 
 
 def drawn_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
-    """Return one of the pool as Java's clients draw it: a positive random int, modulo."""
+    """Return a random partition of the pool and the source after it, as Java's clients draw it.
+
+    This is a positive random int modulo the size.
+    """
     number, draws = draws.next_int()
     return pool[positive(number) % len(pool)], draws
 
@@ -156,7 +163,7 @@ _LEAST = 1 << 31
 
 
 def folded(h: int, partitions: int, fold: Fold) -> int:
-    """Return the partition of one hash, 0 <= h < 2**32.
+    """Map one hash, 0 <= h < 2**32, to a partition by the client's rule, such as ``masked``.
 
     >>> [folded(2**32 - 790332482, 10, fold) for fold in ("masked", "absolute", "unsigned")]
     [6, 2, 4]
@@ -171,7 +178,7 @@ def folded(h: int, partitions: int, fold: Fold) -> int:
 
 
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
-    """Replace each hash by its partition, as `folded`, in place."""
+    """Replace each hash by its partition in place; `folded` does the same for one hash."""
     n = np.uint32(partitions)
     if fold == "masked":
         hashes &= np.uint32(0x7FFFFFFF)
@@ -186,13 +193,13 @@ def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """Rule by which a key decides the partition.
+    """Rule by which a key determines the partition: a hash, and its mapping to a partition number.
 
     Attributes:
-        hash: of the key's bytes.
-        fold: how the hash becomes a partition.
-        unkeyed: the records that the key does not decide; with ``nothing`` a null key is hashed
-            as an empty one.
+        hash: hash function of the key's bytes.
+        fold: name of the mapping of a hash to a partition.
+        unkeyed: the records whose partition the key does not determine; with ``nothing`` a null
+            key is hashed as an empty one.
     """
 
     hash: Hash
@@ -200,7 +207,7 @@ class KeyRule:
     unkeyed: Unkeyed = "null"
 
     def of_key(self, key: bytes, partitions: int) -> int:
-        """Return the partition of one key.
+        """Return the partition that one key determines.
 
         >>> from partage.keys.hashing import MURMUR2
         >>> KeyRule(MURMUR2, "masked").of_key(b"foobar", 10)
@@ -209,7 +216,10 @@ class KeyRule:
         return folded(self.hash.of_key(key), partitions, self.fold)
 
     def of_all(self, keys: KeyColumn, partitions: int) -> Int32Array:
-        """Return int32[n], the partition of each key; arbitrary for those that are `left_over`."""
+        """Return the partition of each key (int32[n]).
+
+        Arbitrary for records that are `left_over`.
+        """
 
         def fold_chunk(hashes: UInt32Array) -> None:
             fold_all(hashes, partitions, self.fold)
@@ -222,7 +232,10 @@ class KeyRule:
         return placed
 
     def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
-        """Return bool[n], the records that the key does not decide; None for none."""
+        """Return which records have no partition by key, such as null keys (bool[n]).
+
+        None for none.
+        """
         if self.unkeyed == "nothing":
             return None
         if self.unkeyed == "null":
@@ -236,12 +249,12 @@ class KeyRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a client remembers of one topic between two records.
+    """Immutable state of a client's partitioner for one topic between two records.
 
     Attributes:
         available: partitions with a leader, in the order of the metadata (not always sorted);
             None for all partitions, () for none.
-        draws: source of its random numbers.
+        draws: source of the partitioner's random numbers.
     """
 
     available: tuple[int, ...] | None = None
@@ -251,7 +264,7 @@ class State:
         """Return the partitions to choose from: those with a leader, or all if none has one.
 
         Raises:
-            InvalidConfigError: one of them is not of the topic.
+            InvalidConfigError: the topic has no such partition.
         """
         if not self.available:
             return range(partitions)
@@ -267,13 +280,13 @@ S = TypeVar("S", bound=State)
 
 
 class StateMachine(NamedTuple):
-    """How a client places records that the key does not decide.
+    """The rule by which a client places records whose partition the key does not determine.
 
     Attributes:
-        state: class of its state.
+        state: class of the state that it reads and returns.
         choose: (state, int64[k] bytes by which each record lengthens its batch, partitions of
             the topic) -> int32[k] partitions, and the state after these records.
-        summary: in a few words.
+        summary: short description for tables.
     """
 
     state: type[State]
@@ -282,7 +295,7 @@ class StateMachine(NamedTuple):
 
 
 def choose_random(state: S, sizes: Int64Array, partitions: int) -> tuple[Int32Array, S]:
-    """Draw a partition for each record from those with a leader, or from all."""
+    """Draw a random partition for each record, from those with a leader or else from all."""
     pool, draws = state.pool(partitions), state.draws
     out = np.empty(len(sizes), np.int32)
     for i in range(len(out)):
@@ -294,7 +307,10 @@ random_partitions = StateMachine(State, choose_random, "by chance")
 
 
 def check_batch_size(size: int, name: str = "batch_size") -> None:
-    """Raise InvalidConfigError if a size in a state is below 1."""
+    """Check that a size in a partitioner's state is at least 1.
+
+    Raise InvalidConfigError otherwise.
+    """
     if size < 1:
         raise InvalidConfigError(name, "must be at least 1", size)
 
@@ -305,31 +321,31 @@ Explicit = Literal["first", "ignored", "only"]
 
 
 def whole_key(keys: KeyColumn) -> KeyColumn:
-    """Return the keys as they are: clients hash all of the key, except for windowed keys."""
+    """Return the keys unchanged: clients hash all of the key, except for windowed keys."""
     return keys
 
 
 def invalid_partition(partition: int, partitions: int) -> str:
-    """Return a generic message for a named partition that the topic does not have."""
+    """Return a generic error message for an explicit partition that the topic does not have."""
     return f"Invalid partition: {partition} of {partitions}"
 
 
 @dataclass(frozen=True, eq=False)
 class Partitioner:
-    """One partitioner of a client: a row of the client's table.
+    """A partitioner of a client: how it places records with and without a key.
 
     Attributes:
         name: its name in `partition_for` and on the command line.
         summary: one sentence for tables.
         exact_to: the class or function, and the release, that it equals.
-        rule: of keys; None where the key has no effect.
-        machine: places the other records; None if they get no partition here.
+        rule: placement by the key; None if the key has no effect.
+        machine: placement of the other records; None if they get no partition here.
         aliases: other names, such as Java class names.
         explicit: whether a partition that the record names counts: ``first``, ``ignored``, or
             ``only`` (a manual partitioner).
-        refusal: (partition, partitions) -> the client's message for a named partition that the
-            topic does not have.
-        key_part: the part of each key that is hashed.
+        refusal: (partition, partitions) -> the client's message for an explicit partition that
+            the topic does not have.
+        key_part: function that returns the part of each key that is hashed.
     """
 
     name: str
@@ -344,20 +360,20 @@ class Partitioner:
 
     @property
     def state(self) -> type[State] | None:
-        """Class of its state; None if it has none."""
+        """Class of the partitioner's state; None if it has none."""
         return None if self.machine is None else self.machine.state
 
 
 def started(partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings: object) -> State:
-    """Return a fresh state, as the client has it before its first record.
+    """Create the state that a client's partitioner has before its first record of a topic.
 
     Args:
         partitioner: the partitioner.
-        seed: of its random numbers, or the numbers themselves.
+        seed: seed of its random numbers, or the numbers themselves.
         settings: fields of its state, for example ``counter=0`` or ``available=(0, 2)``.
 
     Raises:
-        InvalidConfigError: it has no state, or not this field.
+        InvalidConfigError: the partitioner has no state, or the state has no such field.
     """
     kind = partitioner.state
     if kind is None:

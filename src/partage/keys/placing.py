@@ -22,17 +22,17 @@ MOST_PARTITIONS = (1 << 31) - 1
 
 
 def start(partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object) -> State:
-    """Return a partitioner's state before its first record.
+    """Create the state that a partitioner has before its first record of a topic.
 
     Args:
         partitioner: a name of `partitioners`.
-        seed: of ``java.util.Random``, or a list of random numbers of 32 bits to be drawn.
+        seed: seed of ``java.util.Random``, or a list of 32-bit numbers to use as random numbers.
         settings: fields of its state: ``available`` (partitions with a leader), ``counter``,
             ``batch_size``, ... as the state's class documents.
 
     Raises:
-        UnknownPartitionerError: no such name.
-        InvalidConfigError: it has no state, or no such setting.
+        UnknownPartitionerError: no partitioner has the name.
+        InvalidConfigError: the partitioner has no state, or no such setting.
 
     >>> start("java:2.3", counter=5).counter
     5
@@ -53,35 +53,36 @@ def partition_for(
     topic: str = "topic",
     configs: Mapping[str, object] | None = None,
 ) -> Any:
-    """Return the partition that each key goes to.
+    """Return the partition that a client's partitioner chooses for each key.
 
     Args:
         keys: bytes (one key); a list of bytes, text (as UTF-8) and None; a NumPy array of ``S``,
             ``V``, object, or 2-D uint8 (a key a row); an Arrow array or chunked array of
             binary, text, fixed-size binary, a dictionary of them, or null.
-        partitions: of the topic, 1 to 2**31 - 1, those without a leader included.
+        partitions: number of partitions of the topic, 1 to 2**31 - 1, including those without a
+            leader.
         partitioner: a name of `partitioners`, a Java class name, or a custom partitioner
             (`partage.keys.contract`): its class, an object, or ``package.module:Class``. A custom
             one decides for null keys too, and gets the key's bytes as key.
-        state: what an earlier call gave back, or `start` made.
-        seed: instead of a state, a fresh one with these random numbers.
+        state: the state that an earlier call or `start` returned.
+        seed: seed or random numbers of a new state, instead of ``state``.
         sizes: bytes by which each record lengthens its batch, for partitioners that go by
             batches; by default a record counts as one.
-        explicit: the partition that each record names; where it names none, None in a list, -1
-            in an array.
-        longest_key: in bytes; the default is what a producer sends at most.
-        topic: the topic's name that a custom partitioner sees.
-        configs: settings that a custom partitioner's ``configure`` gets.
+        explicit: the partition that each record names; None in a list, or -1 in an array, for a
+            record that names none.
+        longest_key: maximum length of a key in bytes; the default is a producer's maximum.
+        topic: the topic name that is passed to a custom partitioner.
+        configs: settings that are passed to a custom partitioner's ``configure``.
 
     Returns:
-        int32[n]: partitions, -1 where the key does not decide (null keys; all records of a
-        partitioner that ignores keys need a state). Of Arrow's keys an Arrow int32 array with
+        int32[n]: partitions, -1 where the key does not determine one (null keys; all records of a
+        partitioner that ignores keys need a state). Arrow keys return an Arrow int32 array with
         nulls there. With ``state`` or ``seed``, a `Partitioned`: all records have a partition.
 
     Raises:
         InvalidConfigError: a setting is wrong (``partitions``: not an int, below 1, too large).
-        InvalidKeysError: keys that cannot be hashed: which, and what to do.
-        UnknownPartitionerError: no such name; says which come close.
+        InvalidKeysError: a key cannot be hashed; the message names it and what to do.
+        UnknownPartitionerError: no partitioner has the name; the error lists similar names.
 
     >>> partition_for([b"foobar", None, b"21"], partitions=10).tolist()
     [6, -1, 0]

@@ -20,11 +20,11 @@ Int32Array = NDArray[np.int32]
 
 
 class Partitioned(NamedTuple):
-    """Partitions of records, and the state for the next records.
+    """Partitions of some records, and the partitioner's state for the next records.
 
     Attributes:
-        partition: int32[n], NumPy's or Arrow's as the keys were.
-        state: of the partitioner, after these records.
+        partition: int32[n], a NumPy or an Arrow array as the keys were.
+        state: state of the partitioner after these records.
     """
 
     partition: Any
@@ -41,14 +41,16 @@ def place_keys(
     explicit: Any = None,
     longest: int = LONGEST_KEY,
 ) -> Any:
-    """Return the partition of each key by one partitioner; `partition_for` has the arguments.
+    """Return the partition of each record by one partitioner.
+
+    `partition_for` documents the arguments.
 
     Returns:
-        int32[n], or an Arrow array where the keys are one; with ``state`` a `Partitioned`.
+        int32[n], or an Arrow array for Arrow keys; with ``state`` a `Partitioned`.
 
     Raises:
         InvalidConfigError: a state, a size or an explicit partition is wrong.
-        InvalidKeysError: keys cannot be hashed, or a column has another length.
+        InvalidKeysError: a key cannot be hashed, or a column has another length than the keys.
     """
     _check_state(one, state)
     call = _Call(one, partitions, state, sizes=sizes, explicit=explicit, longest=longest)
@@ -63,7 +65,7 @@ def place_keys(
 
 
 def _longest(longest: object) -> int:
-    """Return ``longest_key`` as an int; raise if it is no number of bytes."""
+    """Check that ``longest_key`` is a number of bytes and return it as an int."""
     if isinstance(longest, bool) or not isinstance(longest, int | np.integer) or longest < 0:
         raise InvalidConfigError("longest_key", "must be a number of bytes, 0 or more", longest)
     return int(longest)
@@ -85,7 +87,7 @@ def _check_state(one: Partitioner, state: State | None) -> None:
 
 
 class _Call:
-    """One call of `place_keys`, which continues over the chunks of a chunked array."""
+    """One call of `place_keys`: its arguments and its progress over the chunks of a column."""
 
     def __init__(
         self,
@@ -103,7 +105,10 @@ class _Call:
         self.done = 0
 
     def place(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        """Return the partitions of a column, and bool[n] of keys without one (or None)."""
+        """Return the partition of each key of a column, and which keys have none.
+
+        The result is bool[n] or None.
+        """
         count = len(keys)
         named = self._named(count)
         first = self.done
@@ -152,7 +157,7 @@ class _Call:
         return np.where(named == _NONE, -1, named).astype(np.int32)
 
     def finish(self) -> None:
-        """Raise if sizes or explicit partitions are more or fewer than the keys."""
+        """Check that there are as many sizes and explicit partitions as keys; raise otherwise."""
         for name, values in (("sizes", self.sizes), ("explicit", self.explicit)):
             if isinstance(values, np.ndarray) and len(values) != self.done:
                 raise InvalidKeysError(f"has {len(values)} values for {self.done} keys", where=name)
@@ -183,7 +188,7 @@ def _explicit(explicit: Any) -> NDArray[np.int64] | None:
 
 
 def with_leaders(state: State, available: Sequence[int] | None) -> State:
-    """Return the state with other partitions that have a leader.
+    """Return the state with another set of partitions that have a leader; None means all.
 
     >>> from partage.keys import start
     >>> with_leaders(start("java:0.8"), [2, 0]).available

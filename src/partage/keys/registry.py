@@ -18,7 +18,7 @@ __all__ = ["PartitionerRow", "by_key", "describe", "find", "partitioners"]
 
 
 class PartitionerRow(NamedTuple):
-    """A partitioner in a table of `partage keys --list`."""
+    """A row of the table that ``partage keys --list`` prints: one partitioner."""
 
     name: str
     summary: str
@@ -28,7 +28,7 @@ class PartitionerRow(NamedTuple):
 
 
 def partitioners() -> tuple[str, ...]:
-    """Return the names of all partitioners of `partition_for`: ours, then plug-ins by name.
+    """Return the names of all partitioners for `partition_for`: built-in ones, then plug-ins.
 
     >>> partitioners()[:2]
     ('murmur2', 'java:0.8')
@@ -37,7 +37,7 @@ def partitioners() -> tuple[str, ...]:
 
 
 def by_key() -> tuple[str, ...]:
-    """Return the names of the partitioners that place a record by its key.
+    """Return the names of the built-in partitioners that use the key.
 
     >>> "java:roundrobin" in by_key(), "sarama:hash" in by_key()
     (False, True)
@@ -46,14 +46,14 @@ def by_key() -> tuple[str, ...]:
 
 
 def find(partitioner: object) -> Partitioner:
-    """Return the partitioner of a name, a class name, or a class of the custom contract.
+    """Return the partitioner for a name, a Java class name, or a custom class.
 
     Args:
         partitioner: a name of `partitioners`, a Java class name, ``package.module:Class``, or a
             class or an object of the contract (`partage.keys.contract`).
 
     Raises:
-        UnknownPartitionerError: there is none; says which names come close.
+        UnknownPartitionerError: no partitioner has the name; the error lists similar names.
 
     >>> find("org.apache.kafka.clients.producer.RoundRobinPartitioner").name
     'java:roundrobin'
@@ -70,7 +70,7 @@ def find(partitioner: object) -> Partitioner:
 
 
 def _is_class_path(name: str) -> bool:
-    """Return whether a name has the form ``package.module:Class`` and is none of ours.
+    """Return whether a name is a path ``package.module:Class`` and not a built-in partitioner.
 
     >>> _is_class_path("acme.keys:Mine"), _is_class_path("java:10"), _is_class_path("murmur2")
     (True, False, False)
@@ -82,10 +82,12 @@ def _is_class_path(name: str) -> bool:
 
 
 def describe(also: str | None = None) -> tuple[PartitionerRow, ...]:
-    """Return a row for each partitioner; the row of a plug-in that cannot be loaded says why.
+    """Return a table row for each partitioner.
+
+    If a plug-in cannot be loaded, its row has the reason.
 
     Args:
-        also: the name of a partitioner; a class ``package.module:Class`` gets a row of its own.
+        also: name of one more partitioner; a class ``package.module:Class`` gets its own row.
 
     Raises:
         UnknownPartitionerError: no partitioner has the name ``also``.
@@ -117,5 +119,5 @@ def describe(also: str | None = None) -> tuple[PartitionerRow, ...]:
 
 
 def _summary(kind: object) -> str:
-    """Return the first line of a class's docstring."""
+    """Return the first line of a class's docstring, the summary of a custom partitioner."""
     return (getattr(kind, "__doc__", None) or "").strip().partition("\n")[0]

@@ -35,7 +35,7 @@ __all__ = [
 
 
 def string(key: str) -> bytes:
-    """Serialize by ``StringSerializer``: UTF-8, with ``?`` for a lone surrogate as in Java.
+    """Serialize text as Kafka's ``StringSerializer``: UTF-8, with ``?`` for a lone surrogate.
 
     >>> string("42")
     b'42'
@@ -51,7 +51,7 @@ def _packed(layout: str, key: float, name: str) -> bytes:
 
 
 def short(key: int) -> bytes:
-    """Serialize by ``ShortSerializer``: 2 bytes, big-endian.
+    """Serialize an int as Kafka's ``ShortSerializer``: 2 bytes, big-endian.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -60,7 +60,7 @@ def short(key: int) -> bytes:
 
 
 def int_(key: int) -> bytes:
-    """Serialize by ``IntegerSerializer``: 4 bytes, big-endian.
+    """Serialize an int as Kafka's ``IntegerSerializer``: 4 bytes, big-endian.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -72,7 +72,7 @@ def int_(key: int) -> bytes:
 
 
 def long_(key: int) -> bytes:
-    """Serialize by ``LongSerializer``: 8 bytes, big-endian.
+    """Serialize an int as Kafka's ``LongSerializer``: 8 bytes, big-endian.
 
     Raises:
         InvalidKeysError: the number does not fit.
@@ -84,17 +84,17 @@ def long_(key: int) -> bytes:
 
 
 def float_(key: float) -> bytes:
-    """Serialize by ``FloatSerializer``: 4 bytes of IEEE 754, big-endian."""
+    """Serialize a number as Kafka's ``FloatSerializer``: 4 bytes of IEEE 754, big-endian."""
     return _packed(">f", key, "a float")
 
 
 def double(key: float) -> bytes:
-    """Serialize by ``DoubleSerializer``: 8 bytes of IEEE 754, big-endian."""
+    """Serialize a number as Kafka's ``DoubleSerializer``: 8 bytes of IEEE 754, big-endian."""
     return _packed(">d", key, "a double")
 
 
 def uuid_text(key: object) -> bytes:
-    """Serialize by ``UUIDSerializer``: the text in lower case, not 16 bytes.
+    """Serialize a UUID as Kafka's ``UUIDSerializer``: its text in lower case, not 16 bytes.
 
     >>> uuid_text("0B7E3A52-9F3C-4E9C-8F4A-5B1D2C3E4F50")[:13]
     b'0b7e3a52-9f3c'
@@ -107,7 +107,7 @@ def uuid_text(key: object) -> bytes:
 
 
 def avro_long(key: int) -> bytes:
-    """Encode an Avro int or long: zigzag, then seven bits a byte, the low ones first.
+    """Encode an Avro int or long: zigzag, then seven bits per byte, low bits first.
 
     >>> avro_long(42).hex(), avro_long(-1).hex()
     ('54', '01')
@@ -122,7 +122,7 @@ def avro_long(key: int) -> bytes:
 
 
 def avro_string(key: str) -> bytes:
-    r"""Encode an Avro string: its length by `avro_long`, then UTF-8 by `string`.
+    r"""Encode an Avro string: its length as an Avro long, then its UTF-8 bytes.
 
     >>> avro_string("42")
     b'\x0442'
@@ -132,9 +132,9 @@ def avro_string(key: str) -> bytes:
 
 
 def registry_framed(payload: bytes, schema_id: int) -> bytes:
-    """Return Confluent's wire format: a zero byte, the schema id in 4 bytes, the payload.
+    """Prepend Confluent's header to a payload: a zero byte, and the schema id in 4 bytes.
 
-    The id is part of the bytes that are hashed: the same key registered under another subject, in
+    Partitioners hash the schema id as well. So the same key registered under another subject, in
     another registry, or after the schema evolved, is in another partition.
 
     >>> registry_framed(avro_string("42"), 7).hex()
@@ -155,7 +155,7 @@ JSON_SPACINGS: Mapping[str, tuple[str, str]] = {
 
 
 def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
-    """Return JSON with these separators; the order of fields is kept, as part of the bytes.
+    """Serialize a key as JSON with the given separators; the order of fields stays.
 
     >>> json_key({"id": 42}), json_key({"id": 42}, colon=": ")
     (b'{"id":42}', b'{"id": 42}')
@@ -167,9 +167,9 @@ def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
 
 
 def java_hash_of_long(key: int) -> int:
-    """Return ``Long.hashCode``, which Scala's producer of 0.8 folds for a Long.
+    """Return Java's ``Long.hashCode``, by which the Scala producer of 0.8 places a Long key.
 
-    An Integer's hashCode is its value.
+    The hashCode of an Integer is its value.
 
     >>> java_hash_of_long(2**32), java_hash_of_long(-1)
     (1, 0)
@@ -179,7 +179,7 @@ def java_hash_of_long(key: int) -> int:
 
 
 def forms(key: int | str, *, schema_ids: tuple[int, int] = (1, 2)) -> dict[str, bytes]:
-    """Return one key in every form that can hold it, by the serializer's name.
+    """Serialize one key by every serializer that accepts it; return the bytes by serializer name.
 
     >>> [name for name in forms("a") if "Avro" in name]
     ['Avro string, schema 1', 'Avro string, schema 2']

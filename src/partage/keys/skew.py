@@ -17,17 +17,17 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Distribution of records over partitions.
+    """Distribution of a topic's records over its partitions.
 
     Attributes:
-        partitions: their number.
-        records: of all partitions.
+        partitions: number of partitions.
+        records: number of records in all partitions.
         hottest: number of the partition with the most records, the lowest of several.
         most, least: records of the fullest and of the emptiest partition.
         share: share of the records in the fullest partition; 0 without records.
-        even: ``share`` of an even distribution.
-        spread: ``most / mean``, 1.0 is even.
-        empty: partitions without any record.
+        even: value of ``share`` for an even distribution.
+        spread: ``most / mean``; 1.0 is even.
+        empty: number of partitions without any record.
     """
 
     partitions: int
@@ -42,12 +42,12 @@ class Load:
 
 
 def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
-    """Return the load of a topic from the partitions that have records.
+    """Return how a topic's records are distributed, from the partitions that have records.
 
     Args:
         partition: int64[n], distinct partition numbers.
-        records: int64[n], of each.
-        partitions: how many there are; up to 2**31 - 1, of which few need have records.
+        records: int64[n], number of records of each.
+        partitions: number of all partitions, up to 2**31 - 1; few of them need have records.
 
     >>> load_of(np.array([0, 2]), np.array([30, 10]), 4).spread
     3.0
@@ -67,13 +67,13 @@ def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Effect of a change of the partition count.
+    """Number of keys and records whose partition differs after a change of the partition count.
 
     Attributes:
         before, after: partition counts.
-        keys, moved_keys: distinct keys, and those whose partition changes. Their records are
-            in two partitions, which breaks their order.
-        records, moved_records: the same, counted by records.
+        keys, moved_keys: number of distinct keys, and of those whose partition changes. The
+            records of such a key are in two partitions, which breaks their order.
+        records, moved_records: number of records of these keys.
     """
 
     before: int
@@ -93,11 +93,11 @@ class Moves:
 def moves_of(
     placed: dict[int, NDArray[np.int32]], records: _Longs, changes: list[tuple[int, int]]
 ) -> list[Moves]:
-    """Return the effect of each change (before, after) of the partition count.
+    """Count the keys and records that each change (before, after) of the partition count moves.
 
     Args:
         placed: partition count -> int32[k], the partition of each key.
-        records: int64[k], records of each key.
+        records: int64[k], number of records of each key.
         changes: pairs of partition counts.
 
     >>> placed = {1: np.zeros(4, np.int32), 2: np.array([0, 1, 0, 1], np.int32)}
@@ -146,18 +146,19 @@ TALLIED = _tallied
 def tallied(
     whole: NDArray[np.uint32], records: _Longs, sizes: _Longs, counts: Sequence[int], *, work: int
 ) -> tuple[list[_Longs], _Longs]:
-    """Return loads and moves at several partition counts, by the kernel.
+    """Return loads of partitions, and keys that move, at several partition counts (compiled).
 
     Args:
         whole: uint32[k], each key's partition at a multiple of all the counts.
-        records: int64[k], of each key.
-        sizes: int64[k], their bytes.
+        records: int64[k], number of records of each key.
+        sizes: int64[k], bytes of these records.
         counts: partition counts.
-        work: keys of this call and of all before it, in the kernel's steps.
+        work: estimated steps of this call and of all calls before, which decide whether the
+            kernel is compiled.
 
     Returns:
-        For each count int64[2, n], records and bytes by partition; and int64[2, c, c]: keys, and
-        records of these, whose partitions differ between two of the counts.
+        For each count, int64[2, n]: records and bytes by partition. Then int64[2, c, c]: the
+        number of keys, and of their records, whose partition differs between two of the counts.
 
     >>> whole, records = np.array([0, 1, 2, 3], np.uint32), np.arange(4)
     >>> loads, moved = tallied(whole, records, np.ones(4, np.int64), [2, 4], work=4)

@@ -53,7 +53,9 @@ _TO_MURMUR2 = (
 
 
 def hash_of(partitioners: Collection[str]) -> str:
-    """Return the name of a family's hash.
+    """Return the name of the hash, such as CRC32, that a family of partitioners uses.
+
+    A family is a group of partitioners that place every key in the same partition.
 
     >>> hash_of(["librdkafka:consistent", "sarama:crc32"])
     'CRC32'
@@ -63,7 +65,9 @@ def hash_of(partitioners: Collection[str]) -> str:
 
 
 def clients_of(partitioners: Collection[str]) -> list[str]:
-    """Return the clients whose partitioners are in a family, defaults first.
+    """Return the clients, such as Sarama, that have a partitioner of a family.
+
+    Clients that use it by default come first.
 
     >>> clients_of(["librdkafka:consistent_random", "sarama:crc32"])
     ['confluent-kafka', 'Sarama set to CRC32']
@@ -73,7 +77,7 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
 
 
 def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
-    """Return the clients that spread keyless records in a way, or all if none does.
+    """Return the clients that place keyless records in the observed way; all clients if none does.
 
     >>> narrowed(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
@@ -83,7 +87,9 @@ def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
 
 
 def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
-    """Return clients, hash and key part in few words; clients with a setting only if alone.
+    """Return a short label of clients, hash and hashed part of the key.
+
+    Clients that need a setting are named only if no others are.
 
     >>> called(["Java", "kafka-python", "aiokafka"], "murmur2")
     'Java, kafka-python, ... (murmur2)'
@@ -96,7 +102,7 @@ def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
 
 
 def remedy(families: Iterable[Collection[str]]) -> str:
-    """Return the settings that make clients of several families agree.
+    """Return advice: the settings with which clients of several families agree on partitions.
 
     >>> advice = remedy([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
     >>> advice.split(" (")[0]

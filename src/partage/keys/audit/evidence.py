@@ -18,8 +18,8 @@ __all__ = ["Family", "KeyPairs", "KeyPart", "Place", "families", "log_chance"]
 def log_chance(hits: int, tries: int, chance: float) -> float:
     """Return the natural logarithm of an upper bound of P(at least ``hits`` of ``tries``).
 
-    Each try hits with probability ``chance``. Chernoff's bound by relative entropy never is below
-    the true probability, so that false alarms are at most as frequent as it says.
+    Each try hits with probability ``chance``. Chernoff's bound by relative entropy is never below
+    the true probability, so false alarms are at most as frequent as it says.
 
     >>> log_chance(5, 10, 0.5)
     0.0
@@ -42,13 +42,13 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPairs:
-    """Distinct (key, partition) pairs of a topic; a key in two partitions occurs twice.
+    """Distinct (key, partition) pairs of one topic. A key in two partitions has two pairs.
 
     Attributes:
         keys: the serialized keys, none of them null.
-        partition: int32[n], where the key was seen.
-        records: int64[n], how often.
-        first_ms, last_ms: int64[n], when first and last, milliseconds UTC.
+        partition: int32[n], the partition that has records with the key.
+        records: int64[n], number of these records.
+        first_ms, last_ms: int64[n], times of the first and the last of them, milliseconds UTC.
 
     Raises:
         InvalidProblemError: the columns differ in length, or a partition is negative.
@@ -81,7 +81,10 @@ class KeyPairs:
 
     @classmethod
     def of(cls, seen: Sequence[tuple[bytes, int] | tuple[bytes, int, int]]) -> KeyPairs:
-        """From records as (key, partition) or (key, partition, time in ms), in any order."""
+        """Build the pairs from records as (key, partition) or (key, partition, time in ms).
+
+        The order of the records does not matter.
+        """
         found: dict[tuple[bytes, int], list[int]] = {}
         for key, partition, *rest in seen:
             time_ms = rest[0] if rest else 0
@@ -103,7 +106,9 @@ _PROBE_COUNTS = (2, 3, 7, 12, 64, 1000, 2**31 - 1)
 
 
 class KeyPart(Enum):
-    """The part of the stored key that was hashed, by the bytes at its end that were not.
+    """Part of a stored key that a partitioner hashes: all of it, or all without some last bytes.
+
+    A member's value is the number of bytes left out, and a description.
 
     Kafka Streams writes windowed keys with the window behind the key: 8 bytes of its start
     (`TimeWindowedSerializer`; `WindowedStreamPartitioner` hashes the key alone), 12 in the
@@ -117,26 +122,26 @@ class KeyPart(Enum):
 
     @property
     def tail(self) -> int:
-        """Number of bytes at the end that are not hashed."""
+        """Number of bytes at the end of the key that are not hashed."""
         return self.value[0]
 
     @property
     def words(self) -> str:
-        """Description in words."""
+        """Description of the part for messages, such as "key without its window"."""
         return self.value[1]
 
     def of(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """Return this part of each key; empty for a key that is too short."""
+        """Return the hashed part of each key; empty for a key that is too short."""
         return keys if not self.tail else [key[: -self.tail] for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Partitioners that place every key alike, and the part of the key that they hash.
+    """Partitioners that place every key in the same partition, and the part of the key they hash.
 
     Attributes:
-        name: the first of its partitioners.
-        partitioners: all of them.
+        name: the first of its partitioners, which stands for the family.
+        partitioners: names of all its partitioners.
     """
 
     partitioners: tuple[str, ...]
@@ -144,18 +149,18 @@ class Family:
 
     @property
     def name(self) -> str:
-        """Name in results."""
+        """Name of the family in results: its first partitioner, and the hashed part if not all."""
         first = self.partitioners[0]
         return first if self.part is KeyPart.WHOLE else f"{first}, {self.part.name.lower()}"
 
 
 def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()) -> list[Family]:
-    """Return partitioners grouped by where they place probe keys, in the order given.
+    """Group partitioners into families: those that place all probe keys in the same partitions.
 
     Args:
-        names: partitioners that decide by the key alone.
-        place: runs one.
-        windowed: those that may have hashed a windowed key without its window.
+        names: names of partitioners that decide by the key alone.
+        place: function that runs one: (name, keys, partition count) -> partitions.
+        windowed: names of partitioners that may have hashed a windowed key without its window.
 
     >>> def place(name, keys, n):
     ...     return np.array([len(k) * (3 if name == "c" else 1) % n for k in keys], np.int32)
@@ -178,10 +183,10 @@ def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()
 
 
 def _probes() -> list[bytes]:
-    """Return probe keys of all lengths to 40, with zeros and high bytes; always the same.
+    """Return the fixed set of probe keys of 1 to 40 bytes, some with zeros and high bytes.
 
-    The empty key is not among them: librdkafka's ``*_random`` treat it as no key, which does not
-    make them other partitioners.
+    There is no empty key: librdkafka's ``*_random`` partitioners treat it as no key, which does not
+    make them another family.
     """
     words = (np.arange(400, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(16)
     raw = words.tobytes()

@@ -31,7 +31,10 @@ def _text(key: bytes) -> _Meaning:
 
 
 def _json(key: bytes) -> _Meaning:
-    """Return JSON text without regard to spacing and the order of members."""
+    """Return the meaning of a key as JSON: normalized text without spacing, members sorted.
+
+    Returns None if the key is not JSON.
+    """
     if key[:1] not in b'"{[' or not key:
         return None
     try:
@@ -58,7 +61,10 @@ def _uuid(key: bytes) -> _Meaning:
 
 
 def _framed(key: bytes) -> _Meaning:
-    """Return the Avro string or long behind Confluent's header (byte 0, schema id of 4 bytes)."""
+    """Return the Avro string or long after Confluent's header (byte 0, schema id of 4 bytes).
+
+    Other payloads are returned as hex; None if the key has no such header.
+    """
     if len(key) < 6 or key[0]:
         return None
     body = key[5:]
@@ -71,7 +77,7 @@ def _framed(key: bytes) -> _Meaning:
 
 
 def _zigzag(body: bytes) -> tuple[int, int]:
-    """Return an Avro long and its length in bytes; length 0 if there is none."""
+    """Decode an Avro long; return it and its number of bytes, which is 0 if it is malformed."""
     value = 0
     for i, byte in enumerate(body[:10]):
         value |= (byte & 0x7F) << (7 * i)
@@ -92,7 +98,9 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
 
 
 def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
-    r"""Return meaning -> first key with it, for the keys that have one under a reading.
+    r"""Decode keys under one reading (an assumed serializer) and return meaning -> first such key.
+
+    Keys that the reading cannot decode are left out.
 
     >>> canonical([b"7", b"\x00\x00\x00\x07"], "int (4 bytes)")
     {'7': b'\x00\x00\x00\x07'}
@@ -107,7 +115,10 @@ def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
 
 
 def _of_schemas(keys: Sequence[bytes]) -> list[bytes]:
-    """Return the keys whose schema id is frequent: numbers that begin with a zero are no frames."""
+    """Return the keys that begin with a frequent schema id.
+
+    Rare ids are numbers that happen to begin with a zero byte.
+    """
     framed = [key for key in keys if key[:1] == b"\0"]
     times = Counter(key[1:HEADER] for key in framed)
     least = _OF_A_SCHEMA * len(keys)
@@ -123,13 +134,14 @@ _MORE_THAN_CHANCE = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """One topic of a join.
+    """One of the two topics of a join: its partitions, keys and writers.
 
     Attributes:
-        topic: its name.
-        partitions: its current number of partitions; the least possible if that is unknown.
-        seen, verdict: its pairs, and its writers.
-        counted: whether the number is known.
+        topic: the topic's name.
+        partitions: its current number of partitions; a lower bound if that is unknown.
+        seen: its distinct (key, partition) pairs.
+        verdict: the partitioners that wrote it.
+        counted: whether the number of partitions is known.
     """
 
     topic: str
@@ -139,7 +151,7 @@ class Side:
     counted: bool = True
 
     def surely_differs(self, other: Side) -> bool:
-        """Return whether the two certainly have different numbers of partitions."""
+        """Return whether the two topics certainly have different numbers of partitions."""
         if self.counted and other.counted:
             return self.partitions != other.partitions
         if self.counted or other.counted:
@@ -150,12 +162,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """One reason why two topics cannot be joined.
+    """One reason why equal keys of two topics are not in equal partitions, so that a join fails.
 
     Attributes:
         kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart``.
-        partitioners: of the writers of both, where these differ.
-        words: what differs.
+        partitioners: partitioner names of each topic's writers, if these differ.
+        words: description of the difference.
         examples: (key in the first topic, its partitions, key in the second, its partitions).
     """
 
@@ -167,7 +179,9 @@ class Broken:
 
 
 def broken_joins(sides: Sequence[Side]) -> list[Broken]:
-    """Return what breaks a join of topics, pair by pair; empty if nothing was found.
+    """Compare topics pair by pair, and return the reasons why their keys are not co-partitioned.
+
+    The result is empty if there are none.
 
     A pair of topics without a common key and with unknown writers is not reported.
 
@@ -215,7 +229,7 @@ def _by_chance(
     right: dict[str, bytes],
     readings: tuple[str, str],
 ) -> bool:
-    """Return whether so many short bodies behind a header may be equal by chance.
+    """Return whether the common keys may be equal by chance, because framed payloads are short.
 
     If five bytes of an 8-byte number are taken for a header, three remain.
     """
@@ -234,7 +248,10 @@ def _where(seen: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _families_differ(one: Side, other: Side) -> str | None:
-    """Return the writers in words if one topic has one that the other has not."""
+    """Compare the writers of two topics; describe them if one topic has a writer the other lacks.
+
+    Returns None if they agree or are unknown.
+    """
     names = []
     for side in (one, other):
         found = {p for f in side.verdict.families for p in [f.name]}
@@ -250,7 +267,7 @@ def _families_differ(one: Side, other: Side) -> str | None:
 
 
 def _called(side: Side) -> list[str]:
-    """Return the clients of each family of a topic."""
+    """Return a label of clients and hash for each family of partitioners that wrote a topic."""
     return [
         called(clients_of(f.partitioners), hash_of(f.partitioners), f.part.words)
         for f in side.verdict.families
@@ -264,7 +281,7 @@ def _serializers(
     theirs: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[Broken]:
-    """Yield a reason if keys are equal under other readings but not in bytes."""
+    """Yield a reason if keys of two topics have equal meaning but different bytes."""
     best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
     read = [{r: canonical(list(side), r) for r in READINGS} for side in (mine, theirs)]
     for a, left in read[0].items():

@@ -29,18 +29,18 @@ _OWN_TIME = 0.95
 
 @dataclass(frozen=True, slots=True)
 class NullKeys:
-    """Distribution of the records without a key.
+    """How a producer spread the records without a key over partitions.
 
     Attributes:
         behaviour: ``sticky``, ``round robin`` (in any order of the partitions, by one producer or
             several), ``one partition``, ``drawn for each record`` where each is independent of
             those before it, ``in some other way``, ``too few records``, or ``one partition only``
             where the topic has one.
-        records: how many were looked at.
-        stays: share of records that lie where the one before them lies.
-        steps: share that lie one partition further.
-        log10_chance: upper bound of the probability to see as much of it by chance; 0 where
-            nothing speaks against chance.
+        records: number of records that were examined.
+        stays: share of records in the same partition as the record before.
+        steps: share of records in the partition after that of the record before.
+        log10_chance: logarithm of an upper bound of the probability of such a pattern by
+            chance; 0 if nothing speaks against chance.
     """
 
     behaviour: str
@@ -53,15 +53,15 @@ class NullKeys:
 def null_keys(
     partition: NDArray[np.int32], partitions: int, at: NDArray[np.int64] | None = None
 ) -> NullKeys:
-    """Return how keyless records were spread, from their partitions in the order of time.
+    """Classify how keyless records were spread: sticky, round robin, drawn at random, and so on.
 
-    Records of one millisecond in several partitions have no known order. If there are many of
-    them, one record of each millisecond counts.
+    Records of the same millisecond in several partitions have no known order. If there are many of
+    them, only one record of each millisecond counts.
 
     Args:
-        partition: int32[n].
-        partitions: how many the topic has.
-        at: int64[n], their times in ms, rising; None where the order is known.
+        partition: int32[n], the partition of each record.
+        partitions: number of partitions of the topic.
+        at: int64[n], times of the records in ms, ascending; None if the order is known.
 
     >>> null_keys(np.arange(100, dtype=np.int32) % 7, 7).behaviour
     'round robin'
@@ -83,9 +83,10 @@ def null_keys(
 
 
 def _in_order(partition: NDArray[np.int32], at: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return all records if nearly all have a time of their own; else one for each time.
+    """Return the partitions of records whose order is known: all, or one for each millisecond.
 
-    The time alone selects it: the first by offset would always be in the emptiest partition.
+    All are returned if nearly all records have a millisecond of their own. The time alone selects
+    the record of a millisecond: the first by offset would always be in the emptiest partition.
     """
     first = np.concatenate([[True], at[1:] != at[:-1]])
     if first.mean() > _OWN_TIME:
@@ -104,7 +105,7 @@ def _behaviour(
     stay: NDArray[np.bool_],
     step: NDArray[np.bool_],
 ) -> tuple[str, float]:
-    """Return the behaviour in words, and the logarithm of its chance."""
+    """Return the name of the behaviour, and the logarithm of its probability by chance."""
     if partitions == 1:
         return "one partition only", 0.0
     if len(partition) < FEWEST_RECORDS:
@@ -120,7 +121,7 @@ def _behaviour(
 
 
 def _by_turns(partition: NDArray[np.int32], partitions: int) -> tuple[str, float]:
-    """Return the behaviour by lagged repetition: drawn records repeat at no lag."""
+    """Return the behaviour by autocorrelation: partitions drawn at random repeat at no lag."""
     lags = range(2, min(_MOST_TURNS * partitions, _MOST_LAGS, len(partition) - FEWEST_RECORDS) + 1)
     found = []
     for lag in lags:

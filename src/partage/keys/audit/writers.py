@@ -44,15 +44,17 @@ _Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class WriterFamily:
-    """A family at one partition count.
+    """One writer of a topic: a family of partitioners with the partition count that it used.
 
     Attributes:
-        pairs: pairs that it explains and no writer before it does.
-        only: pairs that no other writer explains.
-        share: of all pairs, those that it explains (others may explain them too).
-        log10_chance: upper bound of the probability of as many by chance, all tries counted.
-        first_ms, last_ms: of the pairs that only it explains.
-        rivals: families that cannot be ruled out for those pairs.
+        pairs: number of (key, partition) pairs that it explains and no earlier writer does. It
+            explains a pair if it would place the key in that partition.
+        only: number of pairs that no other writer explains.
+        share: share of all pairs that it explains (others may explain them too).
+        log10_chance: logarithm of an upper bound of the probability to explain as many pairs by
+            chance, corrected for the number of families tried.
+        first_ms, last_ms: time range of the pairs that only it explains.
+        rivals: families that cannot be ruled out as the writer of those pairs.
     """
 
     family: Family
@@ -68,15 +70,16 @@ class WriterFamily:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicVerdict:
-    """Statement about the writers of a topic.
+    """Result of `who_wrote`: the partitioners that wrote a topic, as far as its keys tell.
 
     Attributes:
         status: ``named`` (one family, at one or more counts), ``mixed`` (several families),
             ``no partitioner fits``, ``too few keys`` or ``one partition``.
-        writers: by time.
-        explained: share of pairs that some writer explains; 1.0 where it cannot fail.
-        keys: distinct keys looked at.
-        explains: bool[writers, pairs]: which pairs each writer explains.
+        writers: the writers in order of time.
+        explained: share of (key, partition) pairs that some writer explains; 1.0 for a topic
+            with one partition.
+        keys: number of distinct keys examined.
+        explains: bool[writers, pairs], which pairs each writer explains.
     """
 
     status: str
@@ -87,7 +90,7 @@ class TopicVerdict:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Families of the writers, by time."""
+        """Distinct partitioner families of the writers, in order of time."""
         return tuple(dict.fromkeys(w.family for w in self.writers))
 
 
@@ -102,14 +105,14 @@ class _Guess:
 def who_wrote(
     seen: KeyPairs, counts: Sequence[int], families: Sequence[Family], place: Place
 ) -> TopicVerdict:
-    """Return the writers of a topic.
+    """Find the fewest partitioner families that explain the partition of each of a topic's keys.
 
     Args:
-        seen: its distinct pairs.
-        counts: the partition counts of its history; a count that leaves out a partition seen
-            is of use for the pairs from before the topic grew.
-        families: those that may have written it.
-        place: runs a partitioner.
+        seen: distinct (key, partition) pairs of the topic.
+        counts: partition counts of the topic over time. A count below a partition that was seen
+            helps to explain pairs from before the topic grew.
+        families: families that may have written it.
+        place: function that runs a partitioner: (name, keys, partition count) -> partitions.
 
     >>> def place(name, keys, n):
     ...     return np.array([(k[0] if name == "first" else k[-1]) % n for k in keys], np.int32)
@@ -156,7 +159,10 @@ def _guesses(
 
 
 def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, float]]:
-    """Return the chosen guesses in order, with the logarithm of the chance of each."""
+    """Choose writers greedily (set cover).
+
+    Return them in order, each with the log of its chance.
+    """
     left = np.ones(len(seen), np.bool_)
     chosen: list[tuple[_Guess, float]] = []
     enough = log(FALSE_ALARM / _MOST_WRITERS) - log(len(guesses))
@@ -178,7 +184,7 @@ def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, flo
 
 
 def _by_luck(guess: _Guess, seen: KeyPairs, pairs: _Bools) -> float:
-    """Return the probability that a guess explains a pair by chance.
+    """Return the probability that a family at a partition count explains a pair by chance.
 
     It is 1 / n, and more where a hash maps the keys to few partitions (multiples of 8, repeated
     letters) and most keys of the topic lie in these.
@@ -214,10 +220,10 @@ def _writer(
 
 
 def _span(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
-    """Return first and last time, without as many pairs at both ends as may be there by chance.
+    """Return the first and last time of a writer's pairs, without outliers at both ends.
 
-    Unexplained pairs (explicit partitions) match this writer now and then, and a single one
-    could date a client years too early.
+    Unexplained pairs (explicit partitions) match this writer now and then, and a single one could
+    date a client years too early. So as many pairs are skipped at each end as may match by chance.
     """
     first, last = np.sort(seen.first_ms[pairs]), np.sort(seen.last_ms[pairs])
     skipped = min(ceil(by_chance + 3 * sqrt(by_chance)), (len(first) - 1) // 2)
@@ -225,7 +231,7 @@ def _span(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
 
 
 def _rivals(guess: _Guess, pairs: _Bools, others: Sequence[_Guess]) -> tuple[Family, ...]:
-    """Return families that are nearly as likely for the pairs that only this writer explains."""
+    """Return families nearly as likely as the writer to explain the pairs that only it explains."""
     tries = int(pairs.sum())
     own = tries * log(1 - _NOISE + _NOISE / guess.partitions)
     out: dict[Family, None] = {}
@@ -242,7 +248,7 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class SplitExample:
-    """One key, and where it was seen from when to when (milliseconds UTC)."""
+    """Example of a key in several partitions: partition, records, first and last ms UTC of each."""
 
     key: bytes
     reason: str
@@ -251,14 +257,14 @@ class SplitExample:
 
 @dataclass(frozen=True, slots=True)
 class SplitKeys:
-    """Keys that lie in more than one partition.
+    """Counts of the keys that are in more than one partition, by the reason.
 
     Attributes:
-        keys: their number.
+        keys: number of keys in more than one partition.
         of: number of all distinct keys.
-        grew: those that one family explains by two partition counts.
-        writers: those that only two families explain.
-        unexplained: the others: explicit partitions, a custom partitioner, ...
+        grew: keys that one partitioner family explains with two partition counts.
+        writers: keys that only two different families explain.
+        unexplained: the other keys: explicit partitions, a custom partitioner, ...
         examples: a few; ``seen`` has (partition, records, first ms, last ms), oldest first.
     """
 
@@ -271,7 +277,7 @@ class SplitKeys:
 
 
 def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
-    """Return the keys of a topic in several partitions, with the reason that explains each.
+    """Count the keys of a topic that are in several partitions, by the reason that explains each.
 
     >>> import numpy as np
     >>> seen = KeyPairs.of([(b"a", 0), (b"a", 1), (b"b", 0)])

@@ -33,13 +33,13 @@ __all__ = ["FRANZ_GO", "SARAMA", "StickyTopicPartitioner", "UniformBytes", "Walk
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """What the partitioners of one client have in common.
+    """Common properties of the partitioners of one Go client.
 
     Attributes:
-        name: the client, and the first part of its partitioners' names.
-        function: format of the Go function that a partitioner equals, with its release.
-        machine: places messages without a key, if a partitioner has no other machine.
-        refusal: the client's message for a partition that the topic does not have.
+        name: the client's name, which is the prefix of its partitioners' names.
+        function: format string with the Go function that a partitioner equals, and its release.
+        machine: default state machine for messages without a key.
+        refusal: function that formats the client's error for a partition that does not exist.
     """
 
     name: str
@@ -58,7 +58,10 @@ class _Client:
         aliases: tuple[str, ...] = (),
         is_manual: bool = False,
     ) -> Partitioner:
-        """Return a partitioner of the client; only the manual one uses the message's partition."""
+        """Return a `Partitioner` of this client.
+
+        Only a manual one uses the message's own partition.
+        """
         return Partitioner(
             f"{self.name}:{name}",
             summary,
@@ -75,7 +78,7 @@ class _Client:
 
 
 def _choose_random(state: State, sizes: Int64Array, partitions: int) -> tuple[Int32Array, State]:
-    """Draw a partition with a leader for each record, by Go's ``Intn``."""
+    """Draw a random partition with a leader for each record, as Go's ``Intn``."""
     pool, draws = state.pool(partitions), state.draws
     out = np.empty(len(sizes), np.int32)
     for i in range(len(out)):
@@ -86,17 +89,20 @@ def _choose_random(state: State, sizes: Int64Array, partitions: int) -> tuple[In
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk(State):
-    """Turns from the first partition to the last.
+    """State of Sarama's round-robin partitioner: the partition for the next record.
 
     Attributes:
-        on: place of the next one.
+        on: position of the next partition among those with a leader.
     """
 
     on: int = 0
 
 
 def _choose_in_turn(state: Walk, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Walk]:
-    """Place records in turn; begin at 0 after the last one, or if the pool has shrunk."""
+    """Place records round-robin.
+
+    It restarts at the first partition after the last one, or if fewer partitions have a leader.
+    """
     pool = np.array(state.pool(partitions), np.int32)
     if not len(sizes):
         return np.zeros(0, np.int32), state
@@ -107,7 +113,7 @@ def _choose_in_turn(state: Walk, sizes: Int64Array, partitions: int) -> tuple[In
 
 
 def _sarama_refusal(partition: int, partitions: int) -> str:
-    """Return ``ErrInvalidPartition``."""
+    """Return Sarama's message for a partition that does not exist (``ErrInvalidPartition``)."""
     del partition, partitions
     return "kafka: partitioner returned an invalid partition index"
 
@@ -171,13 +177,13 @@ SARAMA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyTopicPartitioner(State):
-    """``stickyTopicPartitioner`` of one topic.
+    """State of franz-go's ``stickyTopicPartitioner`` for one topic.
 
     Attributes:
-        on: place of the pinned partition, -1 for none.
-        last: place of the one before, which is not drawn twice in a row.
+        on: position of the current partition among those with a leader, -1 for none.
+        last: position of the partition before, which is not drawn twice in a row.
         batch_size: bytes after which a batch is full.
-        filled: bytes in the batch.
+        filled: bytes in the current batch.
     """
 
     on: int = -1
@@ -189,7 +195,10 @@ class StickyTopicPartitioner(State):
 def _choose_sticky(
     state: StickyTopicPartitioner, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, StickyTopicPartitioner]:
-    """Place records in the pinned partition until one does not fit into the batch."""
+    """Place records in the current partition until one does not fit into its batch.
+
+    Then draw another.
+    """
     check_batch_size(state.batch_size)
     pool = state.pool(partitions)
     out = np.empty(len(sizes), np.int32)
@@ -207,14 +216,14 @@ def _choose_sticky(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformBytes(State):
-    """``uniformBytesTopicPartitioner`` of one topic.
+    """State of franz-go's ``uniformBytesTopicPartitioner`` for one topic.
 
     Attributes:
         limit: bytes after which another partition is chosen.
         adaptive: whether partitions with full queues are avoided.
-        on: place of the pinned partition, -1 for none.
-        produced: bytes since it was pinned.
-        buffered: records that wait for each partition, for ``adaptive``; () for none anywhere.
+        on: position of the current partition among those with a leader, -1 for none.
+        produced: bytes produced since it was chosen.
+        buffered: number of records queued for each partition, used if ``adaptive``; () for none.
     """
 
     limit: int = 64 << 10
@@ -225,10 +234,10 @@ class UniformBytes(State):
 
 
 def repinned(state: UniformBytes, count: int) -> UniformBytes:
-    """Return the state pinned to a new place, drawn with the weights 1 / (1 + buffered).
+    """Return the state with a newly drawn partition, of weight 1 / (1 + buffered records).
 
-    Without ``adaptive`` all places weigh the same (``Intn``). Weights are summed from the last
-    place to the first, in the order in which the client walks them.
+    Without ``adaptive`` all partitions weigh the same (``Intn``). Weights are summed from the last
+    partition to the first, as in the client.
     """
     if not state.adaptive:
         on, draws = below(state.draws, count)
@@ -252,7 +261,7 @@ def repinned(state: UniformBytes, count: int) -> UniformBytes:
 def _choose_uniform_bytes(
     state: UniformBytes, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, UniformBytes]:
-    """Place records in the pinned partition until ``limit`` bytes; then pin another one."""
+    """Place records in the current partition until ``limit`` bytes; then draw another one."""
     check_batch_size(state.limit, "limit")
     pool = state.pool(partitions)
     out = np.empty(len(sizes), np.int32)
@@ -269,7 +278,7 @@ def _choose_uniform_bytes(
 
 
 def _franz_go_refusal(partition: int, partitions: int) -> str:
-    """Return the error of the promise."""
+    """Return franz-go's message for a partition that does not exist, the error of its promise."""
     return f"invalid record partitioning choice of {partition} from {partitions} partitions"
 
 

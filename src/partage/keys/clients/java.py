@@ -51,18 +51,18 @@ MURMUR2_MASKED = KeyRule(MURMUR2, "masked")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter(State):
-    """A counter of the records that the key does not decide.
+    """State of a round-robin partitioner: a counter of the records that have no key.
 
     Attributes:
-        counter: the next value, -2**31 <= counter < 2**31; None draws it at the first record,
-            as the clients do.
+        counter: the next value, an int32; None: a random start is drawn at the first record, as
+            in the clients.
     """
 
     counter: int | None = None
 
 
 def _advance(counter: int, steps: int) -> int:
-    """Return a counter ``steps`` further, wrapped like a Java int.
+    """Return the counter after ``steps`` increments, with the overflow of a Java int.
 
     >>> _advance(2**31 - 1, 1)
     -2147483648
@@ -73,7 +73,7 @@ def _advance(counter: int, steps: int) -> int:
 def _choose_by_counter(
     state: Counter, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Counter]:
-    """Place records in turn: ``toPositive(counter)`` modulo the partitions with a leader."""
+    """Place records round-robin over partitions with a leader: ``toPositive(counter)`` modulo."""
     count, counter, draws = len(sizes), state.counter, state.draws
     if not count:
         return np.zeros(0, np.int32), state
@@ -87,7 +87,7 @@ def _choose_by_counter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns(Counter):
-    """A counter from 0, with the batches that the defect KAFKA-9965 needs.
+    """State of Java's ``RoundRobinPartitioner``: a counter from 0, and the batches for KAFKA-9965.
 
     Attributes:
         counter: the next value.
@@ -106,7 +106,7 @@ class Turns(Counter):
 def _choose_round_robin(
     state: Turns, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Counter]:
-    """Place records in turn; with ``asked_again``, a record that needs a batch takes two turns.
+    """Place records round-robin; with ``asked_again``, a record that opens a batch takes two turns.
 
     A producer before 4.0 that finds no room in the batch of the chosen partition calls
     ``onNewBatch`` and then the partitioner again (KAFKA-9965). Where every record needs a batch,
@@ -138,7 +138,7 @@ def _choose_round_robin(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyCache(State):
-    """``StickyPartitionCache`` of one topic, and how full the current batch is.
+    """State of Java's ``StickyPartitionCache`` for one topic, and how full the current batch is.
 
     Attributes:
         partition: the cached partition; None before the first record.
@@ -152,18 +152,23 @@ class StickyCache(State):
 
 
 def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """Return the cached partition, drawn at the first call: ``StickyPartitionCache.partition``."""
+    """Return the cached sticky partition and the state; the first call draws it.
+
+    Equals ``StickyPartitionCache.partition``.
+    """
     if state.partition is not None:
         return state.partition, state
     return next_cached(state, partitions, -1)
 
 
 def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int, StickyCache]:
-    """Return another partition if ``previous`` is the cached one: ``nextPartition``.
+    """Draw another sticky partition if ``previous`` is the cached one.
+
+    Equals ``StickyPartitionCache.nextPartition``.
 
     A late thread, whose ``previous`` is no longer cached, changes nothing. If several partitions
-    have a leader, it draws until one differs from the cached one. Without any leader it draws
-    once from all partitions, and may get the same one.
+    have a leader, the cache draws until one differs from the cached one. Without any leader it
+    draws once from all partitions, and may get the same one.
 
     >>> from partage.keys.partitioner import Numbers
     >>> state = StickyCache(partition=1, draws=Numbers((4, 5)))
@@ -189,7 +194,7 @@ def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int
 def _choose_cached(
     state: StickyCache, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, StickyCache]:
-    """Place records in the cached partition until its batch is full.
+    """Place records in the cached partition until its batch is full, then draw another one.
 
     The producer opens a batch when a record no longer fits. Here a batch holds ``batch_size``
     bytes of the given sizes, and the record that does not fit opens the next one.
@@ -219,14 +224,14 @@ def _choose_cached(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adaptive(State):
-    """``BuiltInPartitioner`` of one topic.
+    """State of Java's ``BuiltInPartitioner`` for one topic (KIP-794).
 
     Attributes:
         batch_size: the sticky size: ``batch.size``, at least 1.
         partition: the sticky partition; None before the first record.
         produced: bytes appended since it was chosen.
-        table: running sums of the queues' weights; () without load statistics.
-        ids: the partitions of these sums.
+        table: cumulative weights of the partitions by queue length; () without statistics.
+        ids: partition of each entry of ``table``.
     """
 
     batch_size: int = 16_384
@@ -242,18 +247,18 @@ def with_queues(
     ids: Sequence[int] = (),
     length: int | None = None,
 ) -> Adaptive:
-    """Return the state with new load statistics: ``updatePartitionLoadStats``.
+    """Return the state with new queue lengths. Equals ``updatePartitionLoadStats``.
 
     A partition's weight is the longest queue minus its own, plus one. There are no statistics
     for fewer than two partitions, or if all queues are equally long and no partition was left
     out.
 
     Args:
-        state: of the topic.
-        queues: batches that wait for each partition; None if none were collected.
-        ids: the partitions, as many as queues.
-        length: how many of these count; the others were left out (no leader, or the broker took
-            nothing for ``partitioner.availability.timeout.ms``).
+        state: the topic's state.
+        queues: number of batches queued for each partition; None if none were collected.
+        ids: the partition of each queue.
+        length: number of leading queues that count; the others were left out (no leader, or the
+            broker took nothing for ``partitioner.availability.timeout.ms``).
 
     >>> with_queues(Adaptive(), [0, 3, 1], [0, 1, 2]).table
     (4, 5, 8)
@@ -274,7 +279,7 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return a random partition, weighted against long queues: ``nextPartition``."""
+    """Draw a random partition, with less weight for long queues. Equals ``nextPartition``."""
     if not state.table:
         chosen, draws = drawn_from(state.pool(partitions), state.draws)
         return chosen, replace(state, draws=draws)
@@ -284,7 +289,10 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return the sticky partition, drawn at the first call: ``peekCurrentPartitionInfo``."""
+    """Return the current sticky partition and the state; the first call draws it.
+
+    Equals ``peekCurrentPartitionInfo``.
+    """
     if state.partition is not None:
         return state.partition, state
     chosen, state = next_partition(state, partitions)
@@ -292,9 +300,11 @@ def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = True) -> Adaptive:
-    """Return the state after ``appended`` more bytes: ``updatePartitionInfo``.
+    """Return the state after ``appended`` more bytes, with another partition if the batch is full.
 
-    Draws again at ``batch_size`` bytes if ``switch`` allows it (the newest batch is full), and
+    Equals ``updatePartitionInfo``.
+
+    It draws again at ``batch_size`` bytes if ``switch`` allows it (the newest batch is full), and
     in any case at twice the size. The same partition may be drawn again.
     """
     if state.partition is None:
@@ -310,9 +320,9 @@ def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = T
 def _choose_adaptive(
     state: Adaptive, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Adaptive]:
-    """Place records in the sticky partition; a switch is allowed after each record.
+    """Place records in the sticky partition, which may switch after each record.
 
-    Load statistics come from outside, by `with_queues`.
+    The caller sets queue lengths with `with_queues`.
     """
     check_batch_size(state.batch_size)
     out = np.empty(len(sizes), np.int32)
@@ -335,9 +345,9 @@ _WINDOW_START_BYTES = 8
 
 
 def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColumn:
-    """Return the keys without their last ``tail`` bytes; a shorter key becomes an empty one.
+    """Return the keys without their last ``tail`` bytes, a window; a shorter key becomes empty.
 
-    ``SessionWindowedSerializer`` appends 16 bytes: end and start.
+    Kafka's ``SessionWindowedSerializer`` appends 16 bytes: end and start.
     """
     starts = keys.starts.astype(np.int64)
     lengths = np.maximum(np.diff(starts) - tail, 0)
@@ -351,14 +361,20 @@ def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColum
 
 
 def invalid_record_partition(partition: int, partitions: int) -> str:
-    """Return the message of 0.8.2.2 and 0.9; its closed bracket is Kafka's."""
+    """Return the Java client's message (0.8.2.2 and 0.9) for a partition that does not exist.
+
+    Its closed bracket is Kafka's.
+    """
     return (
         f"Invalid partition given with record: {partition} is not in the range [0...{partitions}]."
     )
 
 
 def _refusal(partition: int, partitions: int) -> str:
-    """Return the message of ``ProducerRecord`` (below 0) or ``KafkaProducer`` (too high)."""
+    """Return the Java client's message for a partition that does not exist.
+
+    It is from ``ProducerRecord`` (below 0) or ``KafkaProducer`` (too high).
+    """
     if partition < 0:
         return (
             f"Invalid partition: {partition}. "

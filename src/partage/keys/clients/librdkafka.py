@@ -30,12 +30,12 @@ __all__ = ["LIBRDKAFKA", "Lingering"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lingering(State):
-    """Partition of the records without a key for a while.
+    """State of librdkafka's random partitioners: the current partition of keyless records.
 
     Attributes:
-        hold: records that stay with a partition.
-        partition: the current one; None before the first record.
-        held: records that it has got.
+        hold: number of records that go to a partition before another is drawn.
+        partition: the current partition; None before the first record.
+        held: number of records that the current partition has received.
     """
 
     hold: int = 1
@@ -44,7 +44,10 @@ class Lingering(State):
 
 
 def _choose(state: Lingering, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Lingering]:
-    """Draw a partition for each ``hold`` records from those with a leader, or from all."""
+    """Draw a random partition for every ``hold`` records.
+
+    It has a leader, unless no partition has one.
+    """
     check_batch_size(state.hold, "hold")
     pool, draws = state.pool(partitions), state.draws
     partition, held = state.partition, state.held
@@ -62,7 +65,7 @@ def _choose(state: Lingering, sizes: Int64Array, partitions: int) -> tuple[Int32
 
 
 def _refusal(partition: int, partitions: int) -> str:
-    """Return the message of the delivery report (``_UNKNOWN_PARTITION``)."""
+    """Return librdkafka's message for a partition that does not exist (``_UNKNOWN_PARTITION``)."""
     return f"Local: Unknown partition: {partition} of {partitions}"
 
 
@@ -76,7 +79,7 @@ def _row(
     machine: StateMachine | None = None,
     aliases: tuple[str, ...] = (),
 ) -> Partitioner:
-    """Return a row; names of functions and messages follow one pattern."""
+    """Return a `Partitioner` of librdkafka with its function name and error message."""
     exact_to = f"rd_kafka_msg_partitioner_{name} librdkafka 2.16.0"
     return Partitioner(
         f"librdkafka:{name}", summary, exact_to, rule, machine, aliases, refusal=_refusal

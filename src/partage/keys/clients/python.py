@@ -23,12 +23,12 @@ __all__ = ["PYTHON", "Pinned"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned(State):
-    """``StickyPartitioner`` of one topic.
+    """State of kafka-python's ``StickyPartitioner`` for one topic.
 
     Attributes:
-        partition: partition of null keys; None before the first.
+        partition: current partition of records with a null key; None before the first.
         batch_size: bytes after which a batch is full and the producer opens a new one.
-        filled: bytes in the batch.
+        filled: bytes in the current batch.
     """
 
     partition: int | None = None
@@ -37,7 +37,7 @@ class Pinned(State):
 
 
 def _pin(state: Pinned, partitions: int, avoid: int | None) -> tuple[int, Pinned]:
-    """Return a newly drawn partition, and the state pinned to it."""
+    """Draw a new sticky partition other than ``avoid``; return it and the state with it."""
     pool = list(state.pool(partitions))
     if len(pool) > 1 and state.available != () and avoid is not None:
         pool = [one for one in pool if one != avoid] or pool
@@ -48,9 +48,9 @@ def _pin(state: Pinned, partitions: int, avoid: int | None) -> tuple[int, Pinned
 
 
 def _choose_sticky(state: Pinned, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Pinned]:
-    """Place records in the pinned partition until its batch is full or it has lost its leader.
+    """Place records in the sticky partition until its batch is full or it has lost its leader.
 
-    Unlike Java's cache it draws once, from the other partitions.
+    Unlike Java's cache, it then draws once, from the other partitions.
     """
     check_batch_size(state.batch_size)
     out = np.empty(len(sizes), np.int32)
@@ -67,7 +67,10 @@ def _choose_sticky(state: Pinned, sizes: Int64Array, partitions: int) -> tuple[I
 
 
 def _kafka_python_refusal(partition: int, partitions: int) -> str:
-    """Return the ValueError of kafka-python's ``send``."""
+    """Return kafka-python's message for a partition that does not exist.
+
+    Its ``send`` raises it as ValueError.
+    """
     del partitions
     if partition < 0:
         return "partition must be >= 0"
@@ -75,7 +78,10 @@ def _kafka_python_refusal(partition: int, partitions: int) -> str:
 
 
 def _aiokafka_refusal(partition: int, partitions: int) -> str:
-    """Return the AssertionError of aiokafka's ``send``."""
+    """Return aiokafka's message for a partition that does not exist.
+
+    Its ``send`` raises it as AssertionError.
+    """
     del partition, partitions
     return "Unrecognized partition"
 

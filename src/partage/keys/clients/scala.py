@@ -28,27 +28,30 @@ __all__ = ["SCALA", "SendCache", "forgotten"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendCache(State):
-    """``sendPartitionPerTopicCache`` of one topic.
+    """State of the Scala producer for one topic (``sendPartitionPerTopicCache``).
 
     Attributes:
-        partition: partition of null keys; None after a refresh of the metadata.
+        partition: current partition of records with a null key; None after a metadata refresh.
     """
 
     partition: int | None = None
 
 
 def forgotten(state: SendCache) -> SendCache:
-    """Return the state after a refresh (``topic.metadata.refresh.interval.ms``, ten minutes)."""
+    """Return the state after a metadata refresh, which the producer makes every ten minutes.
+
+    The setting is ``topic.metadata.refresh.interval.ms``.
+    """
     return replace(state, partition=None)
 
 
 def _choose(
     state: SendCache, sizes: Int64Array, partitions: int, absolute: Callable[[int], int]
 ) -> tuple[Int32Array, SendCache]:
-    """Place all records in one partition with a leader, drawn once for each refresh.
+    """Place all records in one random partition with a leader, drawn once per metadata refresh.
 
     Raises:
-        InvalidConfigError: no partition has a leader; this producer fails then.
+        InvalidConfigError: no partition has a leader; the producer fails then.
     """
     partition, draws = state.partition, state.draws
     if partition is None and len(sizes):
@@ -64,19 +67,22 @@ def _choose(
 def _choose_0_8_1(
     state: SendCache, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, SendCache]:
-    """Place records with ``Utils.abs`` of 0.8.0 and 0.8.1, which masks the sign bit."""
+    """Place records without a key, with ``Utils.abs`` of 0.8.0 and 0.8.1. It masks the sign bit."""
     return _choose(state, sizes, partitions, positive)
 
 
 def _choose_0_8_2(
     state: SendCache, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, SendCache]:
-    """Place records with ``Utils.abs`` of 0.8.2, which is 0 for the least int."""
+    """Place records without a key, with ``Utils.abs`` of 0.8.2.
+
+    It returns 0 for the smallest int.
+    """
     return _choose(state, sizes, partitions, lambda n: 0 if n == -(1 << 31) else abs(n))
 
 
 def _refusal(partition: int, partitions: int) -> str:
-    """Return the message of ``DefaultEventHandler``."""
+    """Return the Scala producer's message for a partition that does not exist."""
     return (
         f"Invalid partition id: {partition} for topic; "
         f"Valid values are in the inclusive range of [0, {partitions - 1}]"

@@ -42,31 +42,32 @@ _GATHERED_AT_ONCE = 1 << 22
 
 
 class Each(Protocol):
-    """Kernel that hashes keys of any lengths one after the other."""
+    """Interface of a compiled kernel that hashes keys of any length one after the other."""
 
     def pays(self, *, work: int) -> bool:
-        """Return whether so many steps would run compiled."""
+        """Return whether the kernel would run compiled for this amount of work."""
         ...
 
     def __call__(
         self, data: UInt8Array, starts: NDArray[np.int64], out: UInt32Array, /, *, work: int
     ) -> None:
-        """Fill ``out`` with the hashes of the keys."""
+        """Compute the hashes of the keys into ``out``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """Hash function in its forms.
+    """A hash function in its implementations: for one key, and for columns of keys.
 
     Attributes:
-        name: what it is called.
-        of_key: one key's hash, 0 <= h < 2**32.
-        of_rows: uint32[n] of uint8[n, L], all keys of one length, by NumPy.
-        lanes: the same by a kernel, into its second argument; None where `each` is faster.
-        lane_kernel: of a length that kernel, to be asked whether it pays; None where keys of
-            this length are for `each`.
-        each: kernel (data, starts, out): any lengths, one key after the other.
+        name: name of the hash.
+        of_key: function that hashes one key, 0 <= h < 2**32.
+        of_rows: function that hashes n keys of equal length L with NumPy, uint8[n, L] -> uint32[n].
+        lanes: the same as a compiled kernel that writes to its second argument; None if `each`
+            is faster.
+        lane_kernel: function of a key length that returns that kernel; None for lengths that
+            `each` hashes.
+        each: compiled kernel (data, starts, out) for keys of any length, one after the other.
     """
 
     name: str
@@ -88,7 +89,7 @@ _HASHES: dict[str, Hash] = {}
 
 
 def _by_name(name: str) -> Hash:
-    """Return the hash of a name, for unpickling."""
+    """Return the hash function with this name; pickle calls it."""
     return _HASHES[name]
 
 
@@ -98,16 +99,16 @@ def hash_all(
     starts: Starts,
     then: Callable[[UInt32Array], None] | None = None,
 ) -> UInt32Array:
-    """Return uint32[n], the hash of each key; key i is ``data[starts[i]:starts[i + 1]]``.
+    """Hash a column of keys and return uint32[n]. Key i is ``data[starts[i]:starts[i + 1]]``.
 
     Args:
-        hash_: which one.
+        hash_: the hash function.
         data: uint8, the bytes of all keys.
-        starts: int32[n + 1] or int64[n + 1], never falling.
-        then: what to do with the hashes of each chunk, in place, while they are at hand.
+        starts: int32[n + 1] or int64[n + 1], ascending.
+        then: function that changes the hashes of each chunk in place while they are in the cache.
 
     Raises:
-        InvalidKeysError: a start lies outside the bytes, or before the one before it.
+        InvalidKeysError: a start is outside the bytes, or less than the start before it.
 
     >>> data = np.frombuffer(b"abcab", np.uint8)
     >>> from partage.keys.hashing import CRC32
@@ -160,7 +161,7 @@ def _hash_chunk(
 
 
 def _by_lanes(hash_: Hash, rows: UInt8Array, out: UInt32Array, *, work: int) -> bool:
-    """Hash keys of one length, unless they are sooner done one after the other."""
+    """Hash keys of one length in parallel lanes; return False if one after the other is faster."""
     length = rows.shape[1]
     chosen = hash_.lane_kernel(length) if hash_.lane_kernel is not None else None
     if chosen is None or hash_.lanes is None:
@@ -181,7 +182,10 @@ def _hash_plainly(
     lengths: NDArray[np.int64],
     out: UInt32Array,
 ) -> None:
-    """Hash by NumPy all keys of one length at a time; few keys, or long ones, one by one."""
+    """Hash a column with NumPy, all keys of one length at a time.
+
+    Few keys, or long ones, are hashed one by one.
+    """
     order = np.argsort(lengths, kind="stable")
     values, firsts, counts = np.unique(lengths[order], return_index=True, return_counts=True)
     for length, first, many in zip(values.tolist(), firsts.tolist(), counts.tolist(), strict=True):

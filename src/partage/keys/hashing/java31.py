@@ -18,7 +18,7 @@ _MASK = 0xFFFFFFFF
 
 
 def java_bytes_hash(key: bytes) -> int:
-    """Return ``Arrays.hashCode(byte[])`` as unsigned bits, 0 <= h < 2**32.
+    """Return Java's ``Arrays.hashCode(byte[])`` as unsigned bits, 0 <= h < 2**32.
 
     >>> java_bytes_hash(bytes([0xFF])), java_bytes_hash(b"")
     (30, 1)
@@ -30,10 +30,10 @@ def java_bytes_hash(key: bytes) -> int:
 
 
 def java_string_hash(key: bytes | str) -> int:
-    r"""Return ``String.hashCode`` as unsigned bits; bytes are the string's UTF-8.
+    r"""Return Java's ``String.hashCode`` of UTF-8 bytes as unsigned bits, 0 <= h < 2**32.
 
     Raises:
-        InvalidKeysError: the bytes are not UTF-8: no string has them.
+        InvalidKeysError: the bytes are not UTF-8, so they are no string.
 
     >>> java_string_hash("hello"), java_string_hash("\U0001f600")
     (99162322, 1772899)
@@ -72,7 +72,7 @@ def _string_of_rows(rows: UInt8Array) -> UInt32Array:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint32[::1])")
 def _each_bytes(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
-    """Hashes of keys of any lengths, as arrays of signed bytes."""
+    """Compute Java's ``Arrays.hashCode`` of keys of any length, as arrays of signed bytes."""
     top = 0x7FFFFFFFFFFFFFFF
     for i in range(len(out)):
         h = 1
@@ -83,7 +83,10 @@ def _each_bytes(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint32[::1], uint8[::1])")
 def _each_string(data: UInt8Array, starts: Int64Array, out: UInt32Array, known: UInt8Array) -> None:
-    """Hashes of keys of ASCII; ``known`` is 0 where a key has other letters."""
+    """Compute Java's ``String.hashCode`` of ASCII keys.
+
+    ``known`` becomes 0 for a key with other characters.
+    """
     top = 0x7FFFFFFFFFFFFFFF
     for i in range(len(out)):
         h = 0
@@ -96,7 +99,7 @@ def _each_string(data: UInt8Array, starts: Int64Array, out: UInt32Array, known: 
 
 
 class _StringsEach(Each):
-    """As a kernel: ASCII compiled, and the strings that have more by Python."""
+    """Kernel for ``String.hashCode``: compiled for ASCII keys, in Python for other keys."""
 
     def pays(self, *, work: int) -> bool:
         return _each_string.pays(work=work)
