@@ -61,11 +61,11 @@ _SMALLEST_RECORD = 7
 
 
 class ChecksumError(WireFormatError):
-    """A batch whose CRC-32C does not match its bytes: they were damaged on the way or on disk."""
+    """Error for a record batch whose CRC-32C does not match its bytes: they are damaged."""
 
 
 class OldMagicError(UnsupportedVersionError):
-    """A message of magic 0 or 1, written before Kafka 0.11, of ``size`` bytes.
+    """Error for a message of magic 0 or 1, written before Kafka 0.11, of ``size`` bytes.
 
     >>> OldMagicError(1, size=80).version
     1
@@ -79,20 +79,21 @@ class OldMagicError(UnsupportedVersionError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The header of a batch, and the stored bytes of its records.
+    """The header of a record batch (magic 2), and the stored bytes of its records.
 
     Attributes:
         base_offset, last_offset: offsets in the log, both inclusive.
-        records: the number of records; after compaction smaller than the span of the offsets.
-        size: bytes of the whole batch, the first twelve included.
+        records: number of records; after compaction it is smaller than the range of offsets.
+        size: bytes of the whole batch, including its first twelve (offset and length).
         leader_epoch: epoch of the partition's leader.
         magic: 2.
         compression: one of `COMPRESSIONS`.
         append_time: whether all records have ``max_timestamp_ms`` as time (LogAppendTime).
         transactional: whether the records belong to a transaction.
         control: whether it is a control batch, with one marker.
-        base_timestamp_ms, max_timestamp_ms: -1 for none.
-        producer_id, producer_epoch, base_sequence: -1 without an idempotent producer.
+        base_timestamp_ms, max_timestamp_ms: first and latest timestamp; -1 for none.
+        producer_id, producer_epoch, base_sequence: identity of the producer; -1 if it is not
+            idempotent.
         payload: the records' bytes, still compressed.
     """
 
@@ -117,18 +118,18 @@ class Batch:
 def batch_at(
     data: bytes | memoryview, position: int = 0, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Batch | None:
-    """Return the batch that begins at ``position``, or None if it is not complete.
+    """Parse the record batch that begins at ``position``; return None if it is not complete.
 
     A Fetch response and a copied segment may end within a batch: that is no error.
 
     Args:
         data: a part of a log.
-        position: the offset in ``data`` of a batch's first byte.
+        position: index in ``data`` of the batch's first byte.
         crc32c: computes the CRC-32C; None skips the check.
 
     Raises:
         LengthError: a length or count is impossible.
-        OldMagicError: it is a message of magic 0 or 1.
+        OldMagicError: the bytes are a message of magic 0 or 1.
         UnsupportedVersionError: Kafka has no such magic or compression.
         ChecksumError: the CRC does not match.
 
@@ -187,7 +188,7 @@ def _batch(data: bytes, crc32c: Callable[[bytes], int] | None) -> Batch:
 def batches_of(
     data: bytes | memoryview, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Iterator[Batch]:
-    """Yield the complete batches of a Fetch response's records.
+    """Yield the complete record batches in the records of a Fetch response.
 
     Raises:
         WireFormatError: as `batch_at`.
@@ -205,7 +206,7 @@ def end_of_batch(data: bytes | memoryview, offset: int) -> int | None:
     """Return the offset after the first batch that ends at ``offset`` or later, damaged or not.
 
     Only headers are read, so that a reader can skip a damaged batch. None means that the headers
-    are impossible, too.
+    are damaged, too.
 
     >>> end_of_batch(b"", 0) is None
     True
@@ -244,7 +245,7 @@ _VARINT_BITS, _VARLONG_BITS = 35, 70
 
 
 class LogRecord(NamedTuple):
-    """A record with its absolute offset and time. Headers are checked and left out."""
+    """A record with its absolute offset and time; its headers are checked and left out."""
 
     offset: int
     timestamp_ms: int
@@ -254,7 +255,7 @@ class LogRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The content of a control batch.
+    """The content of a control batch, such as a transaction's COMMIT or ABORT marker.
 
     Attributes:
         type: a name of `CONTROL_TYPES`; UNKNOWN for a type of a later Kafka.
@@ -268,7 +269,7 @@ class Marker:
 
 
 def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
-    """Yield the records of a batch, in the order of the log.
+    """Parse and yield the records of a batch, in log order.
 
     Args:
         batch: any batch; a control batch has one record.
@@ -303,7 +304,10 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
 
 
 def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | None, bytes | None]:
-    """Return time delta, offset delta, key and value of the record whose body ends at ``stop``."""
+    """Parse a record whose body ends at ``stop``.
+
+    Return time delta, offset delta, key and value.
+    """
     ms, position = _varint(data, position + 1, stop, _VARLONG_BITS)
     delta, position = _varint(data, position, stop, _VARINT_BITS)
     key, position = _bytes(data, position, stop)
@@ -323,7 +327,10 @@ def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | No
 
 
 def _varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, int]:
-    """Return a zigzag varint and the position after it; most have one byte."""
+    """Parse a zigzag varint; return it and the position after it.
+
+    Most have one byte.
+    """
     if position < end:
         byte = data[position]
         if byte < 0x80:
@@ -344,7 +351,7 @@ def _varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, 
 
 
 def _bytes(data: bytes, position: int, stop: int) -> tuple[bytes | None, int]:
-    """Return bytes with a varint length (-1 for None), and the position after them."""
+    """Parse bytes with a varint length (-1 for None); return them and the position after them."""
     length, position = _varint(data, position, stop, _VARINT_BITS)
     if length < 0:
         return None, position
@@ -359,7 +366,7 @@ def _length(what: str, offset: int, number: int | None = None) -> LengthError:
 
 
 def marker_of(batch: Batch, data: bytes | None = None) -> Marker:
-    """Return the content of a control batch, which has one record.
+    """Parse the single record of a control batch.
 
     Key: version int16, type int16. Value of a transaction's marker: version int16, coordinator
     epoch int32. (Kafka 4.3.1: ``ControlRecordType``, ``EndTransactionMarker``.)

@@ -28,9 +28,9 @@ Write = Callable[[Writer, Any], None]
 
 
 class Codec(NamedTuple):
-    """The reader and the writer of one type.
+    """A pair of functions that read and write one type of a message layout.
 
-    Errors of both have the path within the type and no version.
+    Their errors have the path within the type, and no version.
     """
 
     read: Read
@@ -38,7 +38,7 @@ class Codec(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """One version of a message, and the types that it replaces by codecs of the caller."""
+    """One version of a message layout, and the types for which the caller gives its own codecs."""
 
     name: str
     version: int
@@ -62,7 +62,7 @@ _BULK = {"int8": ("b", 1), "int16": ("h", 2), "int32": ("i", 4)}
 
 
 def decode(message: Message, reader: Reader, *, version: int, path: str = "") -> dict[str, Any]:
-    r"""Read one body at the reader's position; bytes after it stay unread.
+    r"""Decode one message body at the reader's position; bytes after it stay unread.
 
     ``path`` precedes the field's name in errors.
 
@@ -83,7 +83,7 @@ def decode(message: Message, reader: Reader, *, version: int, path: str = "") ->
 
 
 def encode(message: Message, values: Mapping[str, Any], *, version: int, path: str = "") -> bytes:
-    r"""Return the bytes of one body, without header.
+    r"""Encode values as the bytes of one message body, without header.
 
     A field that the values lack gets its default. A name that the layout lacks is an error, and so
     is a value other than the default for a field that this version lacks, unless it is ignorable.
@@ -108,7 +108,7 @@ def encode(message: Message, values: Mapping[str, Any], *, version: int, path: s
 
 @lru_cache(maxsize=256)
 def message_codec(message: Message, version: int) -> Codec:
-    """Return the codec of ``message`` in ``version`` (a body without header), made once.
+    """Return the codec of a message version (a body without header); it is built once and cached.
 
     Raises:
         UnsupportedVersionError: the message has no such version.
@@ -120,7 +120,9 @@ def message_codec(message: Message, version: int) -> Codec:
 
 
 def codec_of(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
-    """Return a codec of ``message`` that uses the caller's codecs for types such as ``[]TaskId``.
+    """Return a codec of ``message`` in which the caller's codecs replace some types.
+
+    A replaced type is, for example, ``[]TaskId``.
 
     Large arrays of structs are decoded to NumPy arrays this way.
     """
@@ -129,9 +131,9 @@ def codec_of(message: Message, version: int, replaced: Mapping[str, Codec]) -> C
 
 
 def set_location(error: WireFormatError, field: str, version: int) -> None:
-    """Set the whole path and the version of ``error``; the caller raises it again.
+    """Add the path of the enclosing field and the version to ``error``; the caller raises it again.
 
-    It stays the same object, so that a bad record costs one error and one traceback.
+    The error object is modified, so that a bad record costs one error and one traceback.
     """
     error.field, error.version = join_path(field, error.field), version
 
@@ -147,7 +149,7 @@ def join_path(outer: str, inner: str) -> str:
 
 
 def _codec(field: Field, layout: _Layout, *, tagged: bool = False) -> Codec:
-    """Return the codec of a field's type; a tagged struct marks null in another way."""
+    """Return the codec of a field's type; in a tagged struct null is encoded differently."""
     name, nullable = field.type, layout.version in field.nullable
     if name in layout.replaced:
         return layout.replaced[name]
@@ -223,7 +225,7 @@ def _struct_writer(
 def _names_checker(
     fields: tuple[Field, ...], layout: _Layout
 ) -> Callable[[Writer, Mapping[str, Any]], None]:
-    """Return a check of names that the layout lacks and values that the version cannot carry."""
+    """Return a function that rejects names that the layout lacks, and values the version lacks."""
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [
         (f.name, default_of(f, layout.version))
@@ -296,7 +298,7 @@ def _flexible_codec(
 
 
 def _tags_reader(known: _Tagged) -> Callable[[Reader, dict[str, Any]], None]:
-    """Return a reader of a tag section.
+    """Return a function that reads the tagged fields at the end of a struct.
 
     Known tags are read by their type, whatever size they claim, as in Kafka. A known field with
     its default is left out, like one that was not written.
@@ -359,7 +361,10 @@ def _tags_writer(known: _Tagged) -> Callable[[Writer, Mapping[str, Any]], None]:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    """Return whether a tagged value is its default; lists and partial structs are allowed."""
+    """Return whether a tagged field's value equals its default.
+
+    Lists and partial structs may be.
+    """
     if isinstance(value, list):
         return not value and default == ()
     if isinstance(value, Mapping) and isinstance(default, Mapping):
@@ -370,7 +375,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def _check_unknown(writer: Writer, unknown: Any, known: _Tagged) -> None:
-    """Raise unless unknown tags ascend: Kafka writes them in the given order and requires that."""
+    """Check that unknown tags are ascending; Kafka requires that and keeps the given order."""
     before = -1
     for tag, data in unknown:
         if tag in known or not isinstance(data, bytes):
@@ -386,7 +391,10 @@ def _check_unknown(writer: Writer, unknown: Any, known: _Tagged) -> None:
 def _length_writer(
     fixed: Write, *, flexible: bool, nullable: bool
 ) -> Callable[[Writer, int | None], None]:
-    """Return a writer of lengths: compact in flexible versions, else as ``fixed``; None is null."""
+    """Return a function that writes lengths: compact in flexible versions, else by ``fixed``.
+
+    None is written as null.
+    """
 
     def write(writer: Writer, length: int | None) -> None:
         if length is None and not nullable:
@@ -438,9 +446,9 @@ def _bytes_codec(*, flexible: bool, nullable: bool) -> Codec:
 
 
 def _array_codec(field: Field, layout: _Layout, *, nullable: bool) -> Codec:
-    """Return the codec of an array.
+    """Return the codec of an array field; decoded arrays are tuples.
 
-    Its value is a tuple: an empty one costs no memory, which the memory bound relies on.
+    An empty tuple needs no memory, which the limit on memory relies on.
     """
     read_length = Reader.compact_length if layout.flexible else Reader.int32
     write_length = _length_writer(Writer.int32, flexible=layout.flexible, nullable=nullable)
@@ -472,7 +480,7 @@ def _array_codec(field: Field, layout: _Layout, *, nullable: bool) -> Codec:
 
 
 def _element_codec(element: str, field: Field, layout: _Layout) -> Codec:
-    """Return the codec of an array's elements, of which none may be null."""
+    """Return the codec of an array's elements, which cannot be null."""
     if element == "string":
         return _string_codec(flexible=layout.flexible, nullable=False)
     if element == "bytes":
@@ -495,7 +503,7 @@ def _elements_reader(read_element: Read) -> Callable[[Reader, int], tuple[Any, .
 
 
 def _numbers_reader(code: str, width: int) -> Callable[[Reader, int], tuple[Any, ...]]:
-    """Return a reader of numbers of one width, unpacked at once if their bytes are all there."""
+    """Return a function that reads an array of numbers with one unpacking if all bytes exist."""
 
     def read(reader: Reader, count: int) -> tuple[Any, ...]:
         start = reader.position

@@ -46,14 +46,14 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True)
 class ConsumerSubscription:
-    """The subscription of a member.
+    """A member's subscription, decoded: what a consumer sends to the group's leader on joining.
 
     Attributes:
-        topics: the topics that it subscribes to.
-        user_data: the strategy's own bytes.
-        owned: (topic, partition) pairs, with order and duplicates as sent.
-        generation: the generation of ``owned``; None if it sends none.
-        rack: None if it sends none.
+        topics: the subscribed topics.
+        user_data: the assignment strategy's own bytes.
+        owned: owned (topic, partition) pairs, with order and duplicates as sent.
+        generation: the generation of ``owned``; None if the member sends none.
+        rack: the member's rack; None if it sends none.
         version: the version in the header.
     """
 
@@ -67,7 +67,7 @@ class ConsumerSubscription:
 
 @dataclass(frozen=True)
 class ConsumerAssignment:
-    """The assignment of a member, with order and duplicates as sent."""
+    """A member's assignment, decoded; the leader's order and duplicates are preserved."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
@@ -75,7 +75,10 @@ class ConsumerAssignment:
 
 
 class Embedded(NamedTuple):
-    """A decoded message: version in its header, raw fields, number of bytes after it."""
+    """A decoded message that was inside another one: header version, fields, bytes after it.
+
+    ``trailing`` is the number of bytes after it.
+    """
 
     version: int
     data: dict[str, Any]
@@ -93,7 +96,9 @@ def _no_version(message: Message, left: int) -> TruncatedError:
 
 
 def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
-    r"""Decode a message to raw fields; with ``version``, bytes of that version without header.
+    r"""Decode a subscription or assignment to raw fields.
+
+    With ``version``, the bytes are of that version and have no header.
 
     Raises:
         WireFormatError: the bytes are not this message.
@@ -120,12 +125,12 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
 def read_recorded_subscription(data: bytes) -> Embedded:
     r"""Decode the raw fields of a subscription in a group's record, Faust's included.
 
-    Faust writes version 4 into the header, and after it the fields of version 0. Such bytes end
-    with the user data; later versions of Kafka's layout have the owned partitions after it.
-    `decode_subscription` raises an error for them, as Kafka's class does.
+    Faust writes version 4 into the header, followed by the fields of version 0. Such bytes end with
+    the user data; later versions of Kafka's layout have owned partitions after it.
+    `decode_subscription` raises an error for Faust's bytes, as Kafka's class does.
 
     Raises:
-        WireFormatError: the bytes are no subscription.
+        WireFormatError: the bytes are not a subscription.
 
     >>> read_recorded_subscription(b"\0\4\0\0\0\1\0\1t\xff\xff\xff\xff")
     Embedded(version=4, data={'topics': ('t',), 'userData': None}, trailing=0)
@@ -146,12 +151,14 @@ def read_recorded_subscription(data: bytes) -> Embedded:
 
 
 def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:
-    r"""Decode a subscription; with ``version``, bytes of that version without header.
+    r"""Decode a member's subscription.
+
+    With ``version``, the bytes are of that version and have no header.
 
     A negative generation and an empty rack mean none, as in Kafka.
 
     Raises:
-        WireFormatError: the bytes are no subscription.
+        WireFormatError: the bytes are not a subscription.
 
     >>> decode_subscription(b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff").topics
     ('t',)
@@ -169,10 +176,12 @@ def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerS
 
 
 def decode_assignment(data: bytes, *, version: int | None = None) -> ConsumerAssignment:
-    r"""Decode an assignment; with ``version``, bytes of that version without header.
+    r"""Decode a member's assignment.
+
+    With ``version``, the bytes are of that version and have no header.
 
     Raises:
-        WireFormatError: the bytes are no assignment.
+        WireFormatError: the bytes are not an assignment.
 
     >>> decode_assignment(b"\0\1\0\0\0\1\0\1t\0\0\0\1\0\0\0\7\xff\xff\xff\xff").partitions
     (('t', 7),)
@@ -190,13 +199,13 @@ def encode_subscription(
     rack: str | None = None,
     version: int = HIGHEST_VERSION,
 ) -> bytes:
-    r"""Return the bytes that Kafka's consumer sends.
+    r"""Encode a subscription exactly as Kafka's Java consumer does.
 
     Topics are sorted, owned partitions sorted and grouped by topic. Fields that ``version`` does
     not have are dropped.
 
     Raises:
-        UnsupportedVersionError: ``version`` below 0.
+        UnsupportedVersionError: ``version`` is below 0.
         EncodingError: a value does not fit.
 
     >>> encode_subscription(["t"], version=0)
@@ -224,10 +233,12 @@ def encode_assignment(
     user_data: bytes | None = None,
     version: int = HIGHEST_VERSION,
 ) -> bytes:
-    r"""Return the bytes that a leader sends: topics by first use, partitions in the given order.
+    r"""Encode a member's assignment as a leader does.
+
+    Topics are ordered by first use, partitions as given.
 
     Raises:
-        UnsupportedVersionError: ``version`` below 0.
+        UnsupportedVersionError: ``version`` is below 0.
         EncodingError: a value does not fit.
 
     >>> encode_assignment([])

@@ -26,27 +26,30 @@ __all__ = [
 
 
 class TruncatedError(WireFormatError):
-    """The payload ends inside a number of fixed width or inside a varint."""
+    """Error for a payload that ends within a fixed-width number or a varint."""
 
 
 class LengthError(WireFormatError):
-    """An impossible length, count or varint.
+    """Error for an impossible length, count or varint.
 
     A length or count exceeds the remaining bytes or the limit of its type, or is negative (null)
-    where null is not allowed; or a varint has more than five bytes.
+    for a field that cannot be null. Or a varint has more than five bytes.
     """
 
 
 class UnsupportedVersionError(WireFormatError):
-    """A version that the message does not have."""
+    """Error for a version that the message does not have."""
 
 
 class EncodingError(WireFormatError):
-    """A value that the layout cannot hold; ``offset`` counts the bytes written before it."""
+    """Error for a value that the layout cannot hold.
+
+    ``offset`` is the number of bytes written before it.
+    """
 
 
 class UnknownRecordTypeError(WireFormatError):
-    """A record type in a key that Kafka 4.3.1 does not have.
+    """Error for a record key with a record type that Kafka 4.3.1 does not have.
 
     >>> UnknownRecordTypeError(9).type
     9
@@ -58,7 +61,7 @@ class UnknownRecordTypeError(WireFormatError):
 
 
 class UnknownRecordVersionError(WireFormatError):
-    """A value version that Kafka 4.3.1 does not have for the record type.
+    """Error for a value version that Kafka 4.3.1 does not have for the record type.
 
     >>> error = UnknownRecordVersionError(3, 1)
     >>> error.type, error.version

@@ -49,15 +49,15 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class FaustMetadata:
-    """The user data of a worker, or of its assignment.
+    """The user data in a Faust worker's subscription or assignment, decoded.
 
     Attributes:
-        actives: numbers of its active partitions, by topic.
-        standbys: numbers of its standby partitions, by topic.
-        url: the address of its web server.
+        actives: topic -> numbers of the worker's active partitions.
+        standbys: topic -> numbers of the worker's standby partitions.
+        url: the address of the worker's web server.
         changelogs: active partitions of changelog topics, by worker URL and topic.
         others: active partitions of all other topics, by worker URL and topic.
-        groups: number of each topic's group; topics of a group have equal partition counts.
+        groups: topic -> number of its topic group; topics of a group have equal partition counts.
 
     >>> FaustMetadata({"t": [0]}, url="http://a:6066").standbys
     {}
@@ -72,7 +72,7 @@ class FaustMetadata:
 
 
 def write_faust_subscription(metadata: FaustMetadata) -> bytes:
-    """Return the user data of a subscription, byte for byte as Faust without orjson.
+    """Encode the user data of a subscription, byte for byte as Faust does without orjson.
 
     >>> write_faust_subscription(FaustMetadata({"t": [0]}))[:47]
     b'{"assignment":{"actives":{"t":[0]},"standbys":{'
@@ -88,7 +88,7 @@ def write_faust_subscription(metadata: FaustMetadata) -> bytes:
 
 
 def write_faust_assignment(metadata: FaustMetadata) -> bytes:
-    """Return the user data of an assignment: the same JSON, compressed.
+    """Encode the user data of an assignment: the JSON of a subscription, compressed with zlib.
 
     >>> read_faust_assignment(write_faust_assignment(FaustMetadata({"t": [3]}))).actives
     {'t': [3]}
@@ -97,11 +97,11 @@ def write_faust_assignment(metadata: FaustMetadata) -> bytes:
 
 
 def read_faust_assignment(data: bytes) -> FaustMetadata:
-    """Decode the user data of an assignment.
+    """Decode the user data of a Faust assignment.
 
     Raises:
-        WireFormatError: it is no zlib stream, decompresses to more than `LARGEST_METADATA`, or
-            is not JSON of this structure.
+        WireFormatError: the bytes are not a zlib stream, decompress to more than
+            `LARGEST_METADATA`, or are not JSON of this structure.
     """
     unpacking = zlib.decompressobj()
     try:
@@ -118,10 +118,11 @@ def read_faust_assignment(data: bytes) -> FaustMetadata:
 
 
 def read_faust_subscription(data: bytes) -> FaustMetadata:
-    """Decode the user data of a subscription.
+    """Decode the user data of a Faust subscription.
 
     Raises:
-        WireFormatError: it is not JSON in UTF-8, or not this structure; ``field`` is the path.
+        WireFormatError: the bytes are not UTF-8 JSON of this structure; ``field`` is the path in
+            it.
 
     >>> read_faust_subscription(b'{"assignment":{"actives":[]}}')
     Traceback (most recent call last):

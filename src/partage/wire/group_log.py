@@ -82,14 +82,14 @@ _VALUE_READERS: dict[tuple[int, int], Callable[[Reader], dict[str, Any]]] = {
 
 
 class DecodedRecord(NamedTuple):
-    """A record as plain values; `codec` describes their forms.
+    """A record of ``__consumer_offsets`` as plain values; `codec` describes their forms.
 
     Attributes:
         type: the name of the record type.
-        key_version: its number.
+        key_version: the number of the record type, which is the key's version.
         key: the values of the key.
-        value_version: None for a tombstone.
-        value: None for a tombstone.
+        value_version: the version of the value; None for a tombstone.
+        value: the values of the value; None for a tombstone.
     """
 
     type: str
@@ -100,7 +100,7 @@ class DecodedRecord(NamedTuple):
 
 
 def record_type(key: bytes | None) -> int:
-    r"""Return the number of the record type in a key, known or not.
+    r"""Return the number of the record type in a key; it need not be a known type.
 
     Raises:
         TruncatedError: the key is null, or has fewer than two bytes.
@@ -119,11 +119,11 @@ def _missing_type(key: bytes | None) -> TruncatedError:
 
 
 def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
-    r"""Return the record type and the values of a key.
+    r"""Decode a record key; return the number of the record type and the key's values.
 
     Raises:
         UnknownRecordTypeError: Kafka 4.3.1 knows no such type.
-        WireFormatError: the bytes are no key.
+        WireFormatError: the bytes are not a key.
 
     >>> decode_key(b"\x00\x03\x00\x01g")
     (3, {'groupId': 'g'})
@@ -142,11 +142,11 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
 
 
 def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
-    r"""Return the version and the values of a value whose key has record type ``number``.
+    r"""Decode the value of a record whose key has type ``number``; return version and values.
 
     Raises:
         UnknownRecordVersionError: Kafka 4.3.1 knows no such version of it.
-        WireFormatError: the bytes are no value of that type.
+        WireFormatError: the bytes are not a value of that type.
 
     >>> decode_value(3, b"\x00\x00\x00\x00\x00\x0a\x00")
     (0, {'epoch': 10})
@@ -166,7 +166,7 @@ def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> DecodedRecord:
-    r"""Decode one record; a null ``value`` is a tombstone.
+    r"""Decode one record of ``__consumer_offsets``; a null ``value`` is a tombstone.
 
     Raises:
         UnknownRecordTypeError: Kafka's loader skips such a record.
@@ -190,11 +190,13 @@ def encode_record(
     version: int | None = None,
     value: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, bytes | None]:
-    r"""Return key and value bytes of a record of type ``number``; without ``value``, a tombstone.
+    r"""Encode a record of type ``number``; return key and value bytes.
+
+    Without ``value`` the record is a tombstone.
 
     Raises:
         UnknownRecordTypeError: Kafka 4.3.1 knows no such type.
-        EncodingError: a value without version, or one that does not fit the layout.
+        EncodingError: a value has no version, or does not fit the layout.
         UnsupportedVersionError: the value has no such version.
 
     >>> encode_record(3, {"groupId": "g"}, version=0, value={"epoch": 10})

@@ -38,13 +38,13 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Extras:
-    """The content of the trailer.
+    """The trailer that Partage appends to a strategy's user data: owned partitions and loads.
 
     Attributes:
         claims: the partitions that the member owned before it revoked everything.
         generation: the generation of the claims; -1 for none.
-        measured: load of partitions, as the member measured it.
-        held: load of partitions in the last plan (see `partage.weights`).
+        measured: partition -> load that the member measured.
+        held: partition -> load in the last plan (see `partage.weights`).
     """
 
     claims: tuple[Partition, ...] = ()
@@ -54,7 +54,7 @@ class Extras:
 
 
 def with_extras(data: bytes | None, extras: Extras) -> bytes:
-    """Return the strategy's own user data with the trailer after it.
+    """Append the trailer to a strategy's own user data.
 
     Raises:
         EncodingError: a name or a number does not fit.
@@ -83,7 +83,9 @@ def with_extras(data: bytes | None, extras: Extras) -> bytes:
 
 
 def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
-    """Return the strategy's own user data and the trailer; None where there is no valid trailer.
+    """Split user data into the strategy's own bytes and the trailer.
+
+    The trailer is None if there is no valid one.
 
     >>> split(b"no trailer"), split(b"PTG1"), split(None)
     ((b'no trailer', None), (b'PTG1', None), (None, None))
@@ -102,7 +104,9 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
 
 
 def trailer_body(data: bytes | None) -> int:
-    """Return where the body of a trailer begins that ends 8 bytes before the end; -1 for none.
+    """Return where the trailer's body begins in user data; -1 if there is no trailer.
+
+    The body ends 8 bytes before the end.
 
     >>> trailer_body(with_extras(b"own", Extras())), trailer_body(b"own")
     (3, -1)

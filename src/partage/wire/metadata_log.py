@@ -34,7 +34,7 @@ METADATA_RECORDS = {
 
 
 class MetadataRecord(NamedTuple):
-    """A record of the metadata log as plain values; `codec` describes their forms.
+    """A record of ``__cluster_metadata`` as plain values; `codec` describes their forms.
 
     ``type`` is "" and ``value`` empty for a record that is not decoded.
     """
@@ -46,7 +46,7 @@ class MetadataRecord(NamedTuple):
 
 
 def decode_metadata_record(value: bytes | None) -> MetadataRecord:
-    r"""Decode the value of one record.
+    r"""Decode the value of one record of ``__cluster_metadata``.
 
     Raises:
         UnsupportedVersionError: Kafka 4.3.1 knows no such frame, or no such version of the record.

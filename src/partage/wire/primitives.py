@@ -37,7 +37,7 @@ _INT64 = Struct(">q")
 
 
 class Reader:
-    r"""A position in a payload; each method reads one value there and advances.
+    r"""A cursor in a payload: each method reads one value there and advances.
 
     ``position`` and ``end`` are byte offsets in ``data``. Methods raise `TruncatedError` or
     `LengthError` with the offset at which the value begins and an empty ``field``, which the
@@ -57,7 +57,7 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """The number of bytes not yet read."""
+        """Number of bytes not yet read."""
         return self.end - self.position
 
     # The caller raises the errors that these two return: one frame less in each traceback.
@@ -116,7 +116,7 @@ class Reader:
         return value
 
     def uuid(self) -> str:
-        """Read 16 bytes; return the 22 characters that Kafka prints for them."""
+        """Read 16 bytes; return the 22 base64 characters that Kafka prints for them."""
         start = self.position
         if start + 16 > self.end:
             raise self._short(16)
@@ -142,12 +142,12 @@ class Reader:
         return value if shift < 28 else (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
     def compact_length(self) -> int:
-        """Read the length of a compact string, bytes or array; a negative one means null."""
+        """Read the length of a compact string, bytes or array; a negative result means null."""
         value = self.varint() - 1
         return value if value >= -0x80000000 else 0x7FFFFFFF
 
     def raw(self, length: int) -> bytes:
-        """Read ``length`` bytes; they are copied only if all of them exist."""
+        """Read ``length`` bytes; nothing is allocated if fewer bytes are left."""
         start = self.position
         stop = start + length
         if length < 0 or stop > self.end:
@@ -167,19 +167,19 @@ class Reader:
         return decode_utf8(self.data[start:stop])
 
     def not_null(self, length: int) -> int:
-        """Return ``length``.
+        """Check that a length is not negative (null), and return it.
 
         Raises:
-            LengthError: it is negative, which means null.
+            LengthError: the length is negative, which means null.
         """
         if length < 0:
             raise self._bad_length("null for a field that is not nullable")
         return length
 
     def count(self, length: int) -> int:
-        """Return ``length`` as the number of an array's elements, each of at least one byte.
+        """Check that an array with ``length`` elements can fit in the remaining bytes; return it.
 
-        Kafka compares the count with the remaining bytes, not with the size of the elements.
+        Like Kafka, it assumes at least one byte per element, whatever the size of the elements.
 
         Raises:
             LengthError: fewer bytes are left.
@@ -226,7 +226,7 @@ class Reader:
 
 
 class Writer:
-    r"""A growing payload; each method appends one value.
+    r"""A growing payload: each method appends one encoded value.
 
     Methods raise `EncodingError` with an empty ``field`` for a value that does not fit.
 
@@ -241,11 +241,11 @@ class Writer:
         self.buffer = bytearray()
 
     def fail(self, what: str) -> NoReturn:
-        """Raise `EncodingError` at the current offset."""
+        """Raise an `EncodingError` at the current offset."""
         raise EncodingError(what, offset=len(self.buffer), field="")
 
     def _pack(self, layout: Struct, value: object, name: str) -> None:
-        """Append a number, or raise the error that names its type."""
+        """Append a number, or raise an error that names the number's type."""
         try:
             self.buffer += layout.pack(value)
         except struct_error:
@@ -272,7 +272,7 @@ class Writer:
         self._pack(_INT64, value, "int64")
 
     def uuid(self, value: object) -> None:
-        """Append 16 bytes, given as Kafka prints them."""
+        """Append the 16 bytes of a UUID, given in the base64 form that Kafka prints."""
         try:
             self.buffer += uuid_bytes(value if isinstance(value, str) else "")
         except ValueError:
@@ -291,10 +291,10 @@ class Writer:
         self.buffer += data
 
     def utf8(self, value: object) -> bytes:
-        """Return the UTF-8 bytes of a string.
+        """Check a string's type and length, and return its UTF-8 bytes.
 
         Raises:
-            EncodingError: the value is no string, or longer than Kafka allows.
+            EncodingError: the value is not a string, or longer than Kafka allows.
         """
         if not isinstance(value, str):
             self.fail(f"not a string: {value!r:.80}")

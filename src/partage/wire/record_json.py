@@ -43,7 +43,9 @@ CONSUMER = "consumer"
 
 
 def plain_json(value: Any) -> Any:
-    r"""Return decoded values in JSON's types: base64 for bytes, lists; unknown tags are left out.
+    r"""Convert decoded values to JSON types: bytes to base64, tuples to lists.
+
+    Unknown tagged fields are left out.
 
     >>> plain_json({"userData": b"\x01", "topics": ("a",)})
     {'userData': 'AQ==', 'topics': ['a']}
@@ -60,7 +62,9 @@ def plain_json(value: Any) -> Any:
 def to_json(
     record: DecodedRecord, *, partition: int, offset: int, timestamp_ms: int
 ) -> dict[str, Any]:
-    r"""Return the JSON object of a record; a tombstone has ``value`` null and no ``value_version``.
+    r"""Convert a decoded record to the JSON object that `partage decode` prints.
+
+    A tombstone has ``value`` null and no ``value_version``.
 
     For a classic group with protocol type ``consumer``, ``members_decoded`` has each member's
     subscription and assignment; a member of a consumer group that uses the classic protocol has
@@ -99,7 +103,10 @@ def to_json(
 
 
 def _members(group: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the members of a classic group; only their ids if it is no consumer group."""
+    """Return the members of a classic group as JSON.
+
+    Only their ids if it is not a consumer group.
+    """
     if group["protocolType"] != CONSUMER:
         return [{"memberId": member["memberId"]} for member in group["members"]]
     members = [
@@ -119,7 +126,7 @@ def _members(group: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _streams_user_data(member: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the decoded user data of a Streams member; absent user data is left out."""
+    """Return the decoded user data of a Kafka Streams member; absent parts are left out."""
     sent = _user_data(CONSUMER_PROTOCOL_SUBSCRIPTION, member["subscription"])
     assigned = _user_data(CONSUMER_PROTOCOL_ASSIGNMENT, member["assignment"])
     shown = {
@@ -130,7 +137,7 @@ def _streams_user_data(member: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _user_data(message: Message, data: bytes) -> bytes | None:
-    """Return the user data of an embedded message, or None; `_embedded` reports damaged bytes."""
+    """Return the user data of a subscription or assignment; None if absent or damaged."""
     try:
         found: bytes | None = read_embedded(message, data).data["userData"] if data else None
     except WireFormatError:
@@ -139,7 +146,7 @@ def _user_data(message: Message, data: bytes) -> bytes | None:
 
 
 def _embedded(message: Message, data: bytes) -> dict[str, Any]:
-    """Return a subscription or an assignment as JSON."""
+    """Return a subscription or an assignment as a JSON object, or an object with ``error``."""
     if not data:
         return {"empty": True}
     try:
@@ -156,9 +163,11 @@ def _embedded(message: Message, data: bytes) -> dict[str, Any]:
 
 
 def subscription_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Return the fields of a ``SubscriptionInfo``; ``error`` for damaged bytes, None for null.
+    r"""Return the fields of a Streams ``SubscriptionInfo`` as JSON; None for null.
 
-    Of a version above 11 only the two versions are known.
+    Damaged bytes give an object with ``error``.
+
+    For a version above 11, only the two version fields can be decoded.
 
     >>> subscription_json(b"\0\0\0\x0c\0\0\0\x0d")
     {'version': 12, 'latestSupportedVersion': 13}
@@ -167,7 +176,9 @@ def subscription_json(data: bytes | None) -> dict[str, Any] | None:
 
 
 def assignment_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Return the fields of an ``AssignmentInfo``; ``error`` for damaged bytes, None for null.
+    r"""Return the fields of a Streams ``AssignmentInfo`` as JSON; None for null.
+
+    Damaged bytes give an object with ``error``.
 
     >>> assignment_json(b"\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0")
     {'version': 1, 'activeTasks': ['0_2'], 'standbyTasks': []}
@@ -181,7 +192,7 @@ def _info_json(
     message: Message,
     value_of: Mapping[str, Callable[[Any], Any]],
 ) -> dict[str, Any] | None:
-    """Return the fields that the version has, in the order of ``value_of``."""
+    """Decode user data and return the fields that its version has, in the order of ``value_of``."""
     if data is None:
         return None
     try:

@@ -43,7 +43,7 @@ _ZERO: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Versions:
-    """A closed range of versions, empty if ``lowest > highest``."""
+    """A range of versions, both ends included; it is empty if ``lowest > highest``."""
 
     lowest: int
     highest: int
@@ -57,7 +57,7 @@ class Versions:
 
 @lru_cache(maxsize=64)
 def parse_versions(text: str) -> Versions:
-    """Parse Kafka's notation of a range of versions.
+    """Parse Kafka's notation of a version range, such as ``2+``, ``0-4`` or ``none``.
 
     >>> parse_versions("2+").lowest, 3 in parse_versions("0-4"), 1 in parse_versions("none")
     (2, True, False)
@@ -72,7 +72,7 @@ def parse_versions(text: str) -> Versions:
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """One field of a struct.
+    """One field of a struct in Kafka's message definitions.
 
     Attributes:
         name: the name in decoded values and in Kafka's JSON; its first letter is lower case.
@@ -80,9 +80,9 @@ class Field:
         versions: versions of the message that have the field.
         nullable: versions in which its value may be null.
         tagged: versions in which it is a tagged field, with number ``tag``.
-        default: the value where the bytes do not have the field. The JSON literal null is a trap:
-            Kafka's generator takes it for "not given", so that the default is an empty struct or
-            array and not null (quirk Q14). Null is the text ``"null"``.
+        default: the value if the bytes do not have the field. Kafka's generator takes the JSON
+            literal null for "not given", so that the default is an empty struct or array (quirk
+            Q14). The text ``"null"`` means null.
         ignorable: whether a value may be dropped in a version that does not have the field.
         fields: the fields of its struct, or of each element of its array.
     """
@@ -100,10 +100,10 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """The layout of a message in all its versions.
+    """The layout of a Kafka message in all its versions, as its message definition says.
 
     Attributes:
-        name: Kafka's name.
+        name: Kafka's name of the message.
         kind: ``coordinator-key`` or ``coordinator-value`` (a record of a group),
             ``metadata`` (a record of the metadata log) or ``data``.
         api_key: the number of the record type; None for ``data``.
@@ -121,7 +121,7 @@ class Message:
 
 
 def parse_message(document: Mapping[str, Any]) -> Message:
-    """Return the layout that a JSON message definition describes.
+    """Parse a JSON message definition into a layout.
 
     Raises:
         LookupError: a field's type is neither known nor declared.
@@ -140,7 +140,7 @@ def parse_message(document: Mapping[str, Any]) -> Message:
 def _parse_fields(
     documents: Sequence[Mapping[str, Any]], structs: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> tuple[Field, ...]:
-    """Return fields with those of their structs, declared in place or by name in ``structs``."""
+    """Parse field definitions; the fields of a struct are inline, or declared in ``structs``."""
     fields = []
     for document in documents:
         name, element = document["name"], document["type"].removeprefix("[]")
@@ -163,7 +163,7 @@ def _parse_fields(
 
 
 def default_of(field: Field, version: int) -> Any:
-    """Return the value that Kafka gives ``field`` where the bytes do not have it.
+    """Return the value of a field that the bytes of a version do not have.
 
     >>> document = {"name": "x", "type": "int32", "default": "-1"}
     >>> default_of(_parse_fields([document], {})[0], version=0)

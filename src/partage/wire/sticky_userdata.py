@@ -30,7 +30,7 @@ _MIN_BYTES = 4  # version 0 with an empty list of topics
 class StickyClaims(NamedTuple):
     """The partitions that a member owned, and the generation of that assignment.
 
-    ``generation`` is None where the bytes have none, and -1 where they are no user data at all.
+    ``generation`` is None if the bytes have none, and -1 if they are not valid user data.
     """
 
     partitions: tuple[tuple[str, int], ...]
@@ -40,7 +40,9 @@ class StickyClaims(NamedTuple):
 def encode_sticky_user_data(
     partitions: Iterable[tuple[str, int]], generation: int = NO_GENERATION, *, version: int = 1
 ) -> bytes:
-    r"""Return the user data of a member's claims; version 0 drops the generation.
+    r"""Encode the user data of Kafka's StickyAssignor: owned partitions and their generation.
+
+    Version 0 has no generation.
 
     Raises:
         EncodingError: a value does not fit.
@@ -61,10 +63,10 @@ def encode_sticky_user_data(
 
 
 def decode_sticky_user_data(data: bytes | None) -> StickyClaims:
-    r"""Return the claims in ``data``; like Kafka's class, it never raises an error.
+    r"""Decode the user data of Kafka's StickyAssignor; like Kafka's class, never raise an error.
 
-    Null and empty data mean no claims and no generation. Data that fits neither version means no
-    claims, of generation -1.
+    Null and empty data mean no owned partitions and no generation. Data that fits neither version
+    means no owned partitions, and generation -1.
 
     >>> decode_sticky_user_data(b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5")
     StickyClaims(partitions=(('t', 2),), generation=5)

@@ -23,12 +23,12 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BinaryColumn:
-    """A column of ``n`` byte strings: row ``i`` is ``data[start[i]:start[i + 1]]``.
+    """A column of ``n`` byte strings in one buffer: row ``i`` is ``data[start[i]:start[i + 1]]``.
 
     Attributes:
-        data: uint8, the bytes of all rows.
-        start: int32 or int64[n + 1], ascending offsets within ``data``.
-        valid: bool[n], False for null rows; None if no row is null.
+        data: the bytes of all rows (uint8).
+        start: where each row begins in ``data``, and the end (int32 or int64[n + 1]).
+        valid: False for null rows (bool[n]); None if no row is null.
 
     >>> column = BinaryColumn.of([b"ab", None, b""])
     >>> len(column), column[0], column[1], column[2]
@@ -41,7 +41,7 @@ class BinaryColumn:
 
     @staticmethod
     def of(rows: Sequence[bytes | None]) -> BinaryColumn:
-        """Return the column of Python byte strings."""
+        """Build a column from Python byte strings; None is a null row."""
         lengths = np.fromiter((len(row or b"") for row in rows), np.int64, len(rows))
         start = np.concatenate(([0], np.cumsum(lengths)))
         data = np.frombuffer(b"".join(row or b"" for row in rows), np.uint8)
@@ -53,7 +53,7 @@ class BinaryColumn:
     def from_buffers(
         buffers: Sequence[Any], *, length: int, offset: int = 0, large: bool = False
     ) -> BinaryColumn:
-        """Return a view of an Arrow array's buffers; only the validity bits are copied.
+        """Build a column as a view of an Arrow array's buffers; only validity bits are copied.
 
         Args:
             buffers: validity, offsets and data, as the array's ``buffers()`` returns them.
@@ -84,19 +84,20 @@ class BinaryColumn:
         return self.data[self.start[row] : self.start[row + 1]].tobytes()
 
     def is_valid(self) -> NDArray[np.bool_]:
-        """Return one bool for each row, False for null."""
+        """Return a mask with one bool for each row, False for null."""
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
     def bounds(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return the first byte of each of ``rows`` and the byte after its last, as int64."""
+        """Return the first byte of each row in ``rows``, and the byte after its last (int64)."""
         return self.start[rows].astype(np.int64), self.start[rows + 1].astype(np.int64)
 
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """A dictionary-encoded column: ``names``, and the index of each row's name.
+    """A dictionary-encoded column: distinct byte strings in ``names``, and each row's index.
 
-    ``code`` is int32[n], -1 for null. Names may repeat or be unused, but none is null.
+    ``code`` has the index of each row's name, -1 for null (int32[n]). Names may repeat or be
+    unused, but none is null.
 
     >>> column = CodedColumn(BinaryColumn.of([b"a", b"b"]), np.array([1, -1, 1], np.int32))
     >>> len(column), column[0], column[1]

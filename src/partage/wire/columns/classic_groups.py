@@ -43,18 +43,18 @@ _STEPS_SAVED_A_RECORD = 200
 
 
 def pays(*, rows: int) -> bool:
-    """Return whether compiled kernels are faster for ``rows`` records, cold start included."""
+    """Return whether compiled kernels are faster for ``rows`` records, including their loading."""
     work = rows * _STEPS_SAVED_A_RECORD
     return read_groups.pays(work=work) and read_payloads.pays(work=work)
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Distinct byte strings by code, decoded on first use.
+    """The distinct byte strings of a column by code (0, 1, ...), decoded to text on first use.
 
     Attributes:
         data: the bytes of the column.
-        positions: int64[n, 2]: first byte and size.
+        positions: first byte and size of each string (int64[n, 2]).
     """
 
     data: Bytes = field(repr=False)
@@ -69,13 +69,13 @@ class Texts:
         return self.data.data, self.positions.tolist()
 
     def raw(self, code: int) -> bytes:
-        """Return the bytes of a code."""
+        """Return the byte string with a code."""
         data, positions = self._bounds
         at, size = positions[code]
         return bytes(data[at : at + size])
 
     def text(self, code: int) -> str:
-        """Return the string of a code, decoded as in Java; always the same object."""
+        """Return the string with a code, decoded as in Java; it is always the same object."""
         known = self._decoded.get(code)
         if known is None:
             known = self._decoded[code] = decode_utf8(self.raw(code))
@@ -84,15 +84,16 @@ class Texts:
 
 @dataclass(frozen=True)
 class Payloads:
-    """Distinct payloads of the consumer protocol, all subscriptions or all assignments.
+    """The distinct subscriptions, or the distinct assignments, that members of groups sent.
 
     Attributes:
         sent: the bytes of each payload.
-        heads: int64[n, len(`PAYLOAD`)], one row a payload.
-        names: names of topics.
-        topics: int32, codes of subscribed topics, one payload after the other.
-        pairs: int64[k, 3], code, first number and count of numbers of owned or assigned topics.
-        numbers: int32, partitions, one pair after the other.
+        heads: the fields `PAYLOAD` of each payload, one row per payload (int64).
+        names: the distinct topic names.
+        topics: codes of subscribed topics, one payload after the other (int32).
+        pairs: topic code, first index into ``numbers`` and count of each owned or assigned topic
+            (int64[k, 3]).
+        numbers: partition numbers, one pair after the other (int32).
     """
 
     sent: Texts
@@ -103,24 +104,26 @@ class Payloads:
     numbers: NDArray[np.int32]
 
     def column(self, name: str) -> Ints:
-        """Return a column of ``heads`` by its name."""
+        """Return one field of all payloads by its name in `PAYLOAD`."""
         column: Ints = self.heads[:, PAYLOAD.index(name)]
         return column
 
 
 @dataclass(frozen=True)
 class ClassicColumns:
-    """The values of a batch of GROUP_METADATA records.
+    """The decoded values of a batch of GROUP_METADATA records, as columns.
 
     Attributes:
-        records: int64[n, len(`RECORD`)], one row a plain record, in their order.
-        listed: int32, codes of each record's members, from its ``members_from`` on.
-        members: int64[m, len(`MEMBER`)], one row a distinct member.
+        records: the fields `RECORD`, one row per record that the kernel decoded, in their order
+            (int64).
+        listed: codes of the members of all records; those of a record begin at its ``members_from``
+            (int32).
+        members: the fields `MEMBER`, one row per distinct member (int64).
         whole: the bytes of each distinct member.
         texts: the distinct strings.
         subscriptions: the distinct subscriptions.
         assignments: the distinct assignments.
-        odd: rows that the engine must read.
+        odd: rows that the kernel cannot decode; the schema engine must decode them.
     """
 
     records: NDArray[np.int64]
@@ -136,15 +139,15 @@ class ClassicColumns:
         return len(self.records)
 
     def column(self, name: str) -> Ints:
-        """Return a column of ``records`` by its name."""
+        """Return one field of all records by its name in `RECORD`."""
         column: Ints = self.records[:, RECORD.index(name)]
         return column
 
 
 def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns]:
-    r"""Yield the values at ``rows`` in batches, in order; none of them may be null.
+    r"""Decode the GROUP_METADATA values at ``rows`` and yield them in batches, in order.
 
-    Damaged values raise no error: they are in ``odd``.
+    None of the values may be null. Damaged values raise no error: they are in ``odd``.
 
     >>> value = b"\0\3\0\0" + (7).to_bytes(4, "big") + b"\xff\xff\xff\xff" + bytes(12)
     >>> (made,) = classic_columns(BinaryColumn.of([value]), np.array([0]))
@@ -167,7 +170,7 @@ def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns
 
 
 def _read_batch(source: GroupSource, size: int) -> ClassicColumns:
-    """Run the kernel over values of ``size`` bytes; enlarge its tables where they are full."""
+    """Run the kernel over values of ``size`` bytes; enlarge its tables when they are full."""
     count, members = len(source.rows), size // _BYTES_A_MEMBER
     texts, whole = NameTable(size // _BYTES_A_TEXT), NameTable(members)
     subscriptions, assignments = NameTable(members), NameTable(members)
@@ -205,7 +208,7 @@ def _read_batch(source: GroupSource, size: int) -> ClassicColumns:
 
 
 def _read_payloads(data: Bytes, positions: Ints, *, is_subscription: bool) -> Payloads:
-    """Run the kernel over distinct payloads; enlarge its table of topics where it is full."""
+    """Run the kernel over distinct payloads; enlarge its table of topics when it is full."""
     at, size = (read_only(column, np.int64) for column in positions.T)
     count, total = len(at), int(size.sum())
     names = NameTable()

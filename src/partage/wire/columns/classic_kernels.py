@@ -66,11 +66,11 @@ _LONGEST_TEXT = 0x7FFF
 
 
 class GroupSource(NamedTuple):
-    """Values of group records.
+    """Input of `read_groups`: the values of group records in a column of bytes.
 
     Attributes:
         data: the bytes of a column.
-        start: the offsets of its rows in ``data``.
+        start: where each row begins in ``data``.
         rows: the rows to read.
     """
 
@@ -80,17 +80,17 @@ class GroupSource(NamedTuple):
 
 
 class GroupTables(NamedTuple):
-    """The output of `read_groups`.
+    """The output of `read_groups`: decoded records and members as tables.
 
     Attributes:
         texts: the distinct strings.
         subscriptions: the distinct subscriptions.
         assignments: the distinct assignments.
-        whole: the distinct members, all their bytes.
-        records: one row a record, with the columns `RECORD`.
-        members: one row a distinct member, with the columns `MEMBER`.
+        whole: the distinct members, by all of their bytes.
+        records: one row per record, with the columns `RECORD`.
+        members: one row per distinct member, with the columns `MEMBER`.
         listed: codes of each record's members, one record after the other.
-        odd: rows that are not plain.
+        odd: rows that the kernel cannot decode (damaged or unusual).
         counts: numbers of records, odd rows and listed members.
     """
 
@@ -106,7 +106,7 @@ class GroupTables(NamedTuple):
 
 
 class PayloadSource(NamedTuple):
-    """Distinct payloads of the consumer protocol.
+    """Input of `read_payloads`: distinct subscriptions or assignments in a column of bytes.
 
     Attributes:
         data: the bytes of a column.
@@ -120,14 +120,14 @@ class PayloadSource(NamedTuple):
 
 
 class PayloadTables(NamedTuple):
-    """The output of `read_payloads`.
+    """The output of `read_payloads`: decoded subscriptions or assignments as tables.
 
     Attributes:
         names: the distinct names of topics.
-        heads: one row a payload, with the columns `PAYLOAD`.
+        heads: one row per payload, with the columns `PAYLOAD`.
         topics: codes of subscribed topics, one payload after the other.
-        pairs: topic, first number and count of numbers of each owned or assigned topic.
-        numbers: partitions, one pair after the other.
+        pairs: topic code, first index into ``numbers`` and count of each owned or assigned topic.
+        numbers: partition numbers, one pair after the other.
         counts: numbers of topics, pairs and numbers.
     """
 
@@ -144,7 +144,7 @@ class PayloadTables(NamedTuple):
 
 @piece
 def _varint(data, at, end):
-    """Return a varint of up to four bytes, times 8, plus its size; -1 if there is none."""
+    """Return a varint of up to four bytes, times 8, plus its size in bytes; -1 if invalid."""
     value = 0
     for width in range(4):
         if at + width >= end:
@@ -158,7 +158,10 @@ def _varint(data, at, end):
 
 @piece
 def _size(data, at, end, width, compact):
-    """Return a length plus one (0 is null), times 8, plus the length's own size; -1 if odd."""
+    """Return a length plus one (0 is null), times 8, plus the size of the length field.
+
+    It is -1 if the bytes are invalid.
+    """
     if compact:
         return _varint(data, at, end)
     if at + width > end:
@@ -169,7 +172,7 @@ def _size(data, at, end, width, compact):
 
 @piece
 def _stop(data, at, end, width, compact, nullable):
-    """Return the end of a string (length of 2 bytes) or bytes (of 4); -1 if they are not plain."""
+    """Return the end of a string (2-byte length) or bytes field (4-byte length); -1 if invalid."""
     size = _size(data, at, end, width, compact)
     if size < 0:
         return -1
@@ -184,7 +187,10 @@ def _stop(data, at, end, width, compact, nullable):
 
 @inline_piece
 def _code(data, at, stop, width, compact, names, like):
-    """Return the code of what `_stop` accepted, probably ``like``; -1 for null."""
+    """Return the code of a string whose end is ``stop``; -1 for null.
+
+    The string is probably that with code ``like``.
+    """
     size = _size(data, at, stop, width, compact)
     if size < 8:
         return -1
@@ -193,7 +199,7 @@ def _code(data, at, stop, width, compact, names, like):
 
 @piece
 def _end_without_tags(data, at, end, compact):
-    """Return the end of a struct without tagged fields; -1 if it may have some."""
+    """Return the end of a struct if it has no tagged fields; -1 if it may have some."""
     if not compact:
         return at
     return at + 1 if at < end and data[at] == 0 else -1
@@ -201,7 +207,7 @@ def _end_without_tags(data, at, end, compact):
 
 @piece
 def _end_of_member(data, at, end, layout):
-    """Return the end of a member, by its lengths alone; -1 if it is not plain."""
+    """Return the end of a member, computed from its lengths; -1 if it is invalid or unusual."""
     compact = layout == 3
     at = _stop(data, at, end, 2, compact, False)
     if at >= 0 and layout >= 2:
@@ -222,13 +228,13 @@ def _end_of_member(data, at, end, layout):
 
 @inline_piece
 def _column_of(members, like, column):
-    """Return a column of member ``like``, -1 without such a member."""
+    """Return one column of the member with code ``like``, -1 if there is no such member."""
     return -1 if like < 0 else members[like, column]
 
 
 @inline_piece
 def _read_member(data, at, end, layout, code, like, tables):
-    """Read a plain member into its columns; most are those of member ``like``."""
+    """Decode a member into its row of the table; most fields equal those of member ``like``."""
     compact, members, texts = layout == 3, tables.members, tables.texts
     members[code, 0] = layout
     stop = _stop(data, at, end, 2, compact, False)
@@ -258,7 +264,7 @@ def _read_member(data, at, end, layout, code, like, tables):
 
 @inline_piece
 def _is_full(tables):
-    """Return whether a table of names is half full, or would be with one member more."""
+    """Return whether a table of strings is half full, or would be with one more member."""
     return (
         is_half_full(tables.texts, 8) or is_half_full(tables.subscriptions, 1)
         or is_half_full(tables.assignments, 1) or is_half_full(tables.whole, 1)
@@ -267,7 +273,7 @@ def _is_full(tables):
 
 @inline_piece
 def _read_head(data, at, end, version, record, tables):
-    """Read what precedes the members; return the position of their count, -1 if not plain."""
+    """Decode a group's fields before its members; return where their count is, -1 if invalid."""
     compact, records, texts = version == 4, tables.records, tables.texts
     stop = _stop(data, at, end, 2, compact, False)
     if stop < 0 or stop + 4 > end:
@@ -294,9 +300,9 @@ def _read_head(data, at, end, version, record, tables):
 
 @inline_piece
 def _read_members(data, at, end, version, count, likely, tables):
-    """Read ``count`` members; return their end, -1 if one is not plain, -2 for want of room.
+    """Decode ``count`` members; return their end, -1 if one is invalid, -2 if a table is full.
 
-    They are probably those listed from ``likely`` on, the members of the record before.
+    They probably equal the members of the record before, which are listed from ``likely`` on.
     """
     listed, counts = tables.listed, tables.counts
     layout = version - 1 if version >= 2 else version
@@ -324,7 +330,7 @@ def _read_members(data, at, end, version, count, likely, tables):
 
 @inline_piece
 def _read_record(data, at, end, tables):
-    """Read one value; return its end, -1 if it is not plain, -2 for want of room."""
+    """Decode one group record; return its end, -1 if it is invalid, -2 if a table is full."""
     if at + 2 > end:
         return -1
     version = int16_at(data, at)
@@ -352,9 +358,9 @@ def _read_record(data, at, end, tables):
 
 @kernel("int64(GroupSource, int64, GroupTables)", GroupSource, Names, GroupTables)
 def read_groups(source, first, tables):
-    """Read the values from the ``first`` row on, until the end or until there is no room.
+    """Decode group records from the ``first`` row on, until the end or until a table is full.
 
-    Return the first row that is not read.
+    Return the first row that was not decoded.
     """
     counts = tables.counts
     for i in range(first, len(source.rows)):
@@ -380,7 +386,7 @@ def read_groups(source, first, tables):
 
 @piece
 def _end_of_text(data, at, end):
-    """Return the end of a string that is not null; -1 if it is not plain."""
+    """Return the end of a non-null string; -1 if it is invalid."""
     if at + 2 > end:
         return -1
     length = int16_at(data, at)
@@ -390,7 +396,7 @@ def _end_of_text(data, at, end):
 
 @piece
 def _count(data, at, end, least):
-    """Return the count of an array whose elements take ``least`` bytes; -1 if impossible."""
+    """Return an array's count if its elements, of ``least`` bytes each, can fit; else -1."""
     if at + 4 > end:
         return -1
     count = int32_at(data, at)
@@ -399,7 +405,7 @@ def _count(data, at, end, least):
 
 @inline_piece
 def _read_topics(data, at, end, tables):
-    """Read the topics of a subscription; return their end, -1 if odd, -2 for want of room."""
+    """Decode a subscription's topics; return their end, -1 if invalid, -2 if a table is full."""
     count = _count(data, at, end, 2)
     if count < 0:
         return -1
@@ -418,7 +424,7 @@ def _read_topics(data, at, end, tables):
 
 @inline_piece
 def _read_pairs(data, at, end, tables):
-    """Read topics with their partitions; return their end, -1 if odd, -2 for want of room."""
+    """Decode topics with partitions; return their end, -1 if invalid, -2 if a table is full."""
     counts, pairs = tables.counts, tables.pairs
     count = _count(data, at, end, 6)
     if count < 0:
@@ -448,7 +454,7 @@ def _read_pairs(data, at, end, tables):
 
 @inline_piece
 def _read_user_data(data, at, end, payload, heads):
-    """Read the position of user data; return their end, -1 if odd."""
+    """Store the position of a payload's user data; return its end, -1 if invalid."""
     if at + 4 > end:
         return -1
     size = int32_at(data, at)
@@ -460,7 +466,10 @@ def _read_user_data(data, at, end, payload, heads):
 
 @inline_piece
 def _read_later_fields(data, at, end, version, payload, tables):
-    """Read what versions 1 to 3 added to a subscription; return its end, -1 or -2."""
+    """Decode the fields that versions 1 to 3 added to a subscription.
+
+    Return its end, -1 if invalid, -2 if a table is full.
+    """
     heads = tables.heads
     if version >= 1:
         at = _read_pairs(data, at, end, tables)
@@ -481,7 +490,7 @@ def _read_later_fields(data, at, end, version, payload, tables):
 
 @inline_piece
 def _read_payload(data, at, end, is_subscription, payload, tables):
-    """Read one payload; return its end, -1 if it is odd, -2 for want of room.
+    """Decode one subscription or assignment; return its end, -1 if invalid, -2 if a table is full.
 
     Versions above 3 are read as 3, as Kafka does.
     """
@@ -513,9 +522,9 @@ def _read_payload(data, at, end, is_subscription, payload, tables):
 
 @kernel("int64(PayloadSource, boolean, int64, PayloadTables)", PayloadSource, Names, PayloadTables)
 def read_payloads(source, is_subscription, first, tables):
-    """Read payloads from the ``first`` on, until the end or until there is no room for topics.
+    """Decode subscriptions or assignments from ``first`` on, until the end or a table is full.
 
-    Return the first payload that is not read.
+    Return the first payload that was not decoded.
     """
     counts, heads = tables.counts, tables.heads
     for i in range(first, len(source.at)):

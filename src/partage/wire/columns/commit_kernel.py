@@ -48,10 +48,10 @@ UNREAD = -3
 
 
 class CommitSource(NamedTuple):
-    """The two columns of records.
+    """Input of `read_commits`: the key and value columns of the records.
 
     Attributes:
-        key_data: bytes of the keys, or of the names of a dictionary.
+        key_data: bytes of the keys, or of a dictionary's distinct keys.
         key_start: offsets of the keys in ``key_data``.
         key_valid: 0 for a null key; empty if none is null.
         code: dictionary code of each row's key, -1 for null; empty without a dictionary.
@@ -70,12 +70,12 @@ class CommitSource(NamedTuple):
 
 
 class CommitTable(NamedTuple):
-    """The commits read so far, a column each, and the rows that are none.
+    """The offset commits decoded so far, as columns, and the rows that are not commits.
 
     Attributes:
-        short, middle, long: the rows `SHORT`, `MIDDLE`, `LONG`.
+        short, middle, long: fields of 16, 32 and 64 bits; their rows are `SHORT`, `MIDDLE`, `LONG`.
         others: rows of other or unknown record types.
-        odd: rows of commits that are not plain.
+        odd: rows of commits that the kernel cannot decode.
         counts: numbers of commits, others and odd rows.
     """
 
@@ -89,7 +89,7 @@ class CommitTable(NamedTuple):
 
 @piece
 def _end_of_names(data, at, end):
-    """Return the end of a key's group and topic, whose lengths begin at ``at``, or -1."""
+    """Return the end of a key's group and topic names, which begin at ``at``; -1 if invalid."""
     for _ in range(2):
         if at + 2 > end:
             return -1
@@ -102,7 +102,7 @@ def _end_of_names(data, at, end):
 
 @piece
 def _read_key(data, at, end, code, keys, pairs):
-    """Read a distinct key into its column of ``keys``."""
+    """Decode a distinct commit key into its column of ``keys``."""
     keys[0, code] = -1
     if end - at < 2 or data[at] != 0 or data[at + 1] > 1:
         return
@@ -117,7 +117,7 @@ def _read_key(data, at, end, code, keys, pairs):
 
 @piece
 def _read_value(data, at, end, highest, table, commit):
-    """Read a value; return the position of its topic id, 0 for none, -1 if it is not plain."""
+    """Decode a commit value; return where its topic id is, 0 for none, -1 if it is invalid."""
     if at + 20 > end:  # the shortest value: version 0 without metadata
         return -1
     version = int16_at(data, at)
@@ -145,7 +145,10 @@ def _read_value(data, at, end, highest, table, commit):
 
 @piece
 def _read_end_of_value(data, at, end, version, table, commit):
-    """Read what follows the metadata; return the same as `_read_value`."""
+    """Decode a commit value after its metadata; return where its topic id is, 0 or -1.
+
+    0 means no topic id, -1 an invalid value.
+    """
     if at + 8 + (8 if version == 1 else 1 if version == 4 else 0) > end:
         return -1
     table.long[2, commit] = int64_at(data, at)
@@ -161,7 +164,7 @@ def _read_end_of_value(data, at, end, version, table, commit):
 
 @piece
 def _write_tombstone(table, commit):
-    """Set the columns of a null value."""
+    """Set a commit's columns for a null value."""
     table.short[0, commit] = -1
     table.middle[1, commit] = -1
     table.middle[3, commit] = 0
@@ -171,7 +174,7 @@ def _write_tombstone(table, commit):
 
 @piece
 def _key_code(source, row, keys):
-    """Return the code of a row's key, or -1 if it is null."""
+    """Return the code of a row's key among the distinct keys, or -1 if it is null."""
     if len(source.code) > 0:
         return source.code[row]
     if len(source.key_valid) > 0 and source.key_valid[row] == 0:
@@ -181,7 +184,7 @@ def _key_code(source, row, keys):
 
 @piece
 def _is_full(keys, pairs, ids):
-    """Return whether a table of names is half full."""
+    """Return whether one of the tables of distinct strings is half full."""
     return is_half_full(keys, 0) or is_half_full(pairs, 0) or is_half_full(ids, 0)
 
 
@@ -190,10 +193,10 @@ def _is_full(keys, pairs, ids):
     CommitSource, Names, CommitTable,
 )  # fmt: skip
 def read_commits(source, row, keys, key_columns, pairs, ids, table):
-    """Read rows from ``row`` on, until the end or until a table of names is half full.
+    """Decode the rows from ``row`` on, until the end or until a table of strings is half full.
 
-    Each distinct key is read once, into ``key_columns`` (`KEY`). Return the first row that is not
-    read.
+    Each distinct key is decoded once, into ``key_columns`` (`KEY`). Return the first row that was
+    not decoded.
     """
     commits, others, odd = table.counts[0], table.counts[1], table.counts[2]
     start, valid = source.value_start, source.value_valid

@@ -42,12 +42,12 @@ _STEPS_A_ROW = 170
 
 @dataclass(frozen=True)
 class OffsetCommits:
-    """The offset commits of two columns, one element a commit in the order of the rows.
+    """Decoded offset commits as columns, one element per commit in the order of the rows.
 
     Attributes:
-        row: the commit's row in the columns.
+        row: the commit's row in the input columns.
         key_version: record type, 0 or 1.
-        pair: index of its group and topic in ``pairs``.
+        pair: index into ``pairs`` of the commit's group and topic.
         partition: number of the topic's partition.
         value_version: `TOMBSTONE` for a null value, whose other columns have defaults.
         offset: the committed offset.
@@ -55,7 +55,7 @@ class OffsetCommits:
         commit_timestamp, expire_timestamp: milliseconds; -1 for none.
         topic_id: index of the topic's id in ``topic_ids``; -1 for none.
         others: rows of other or unknown record types, for `group_log.decode_record`.
-        errors: damaged commits by row.
+        errors: row of a damaged commit -> its error.
         series: a small number for each distinct group, topic and partition.
         metadata_at, metadata_length: position of the commit's metadata in the values' bytes.
     """
@@ -84,14 +84,14 @@ class OffsetCommits:
         return len(self.row)
 
     def metadata(self, commit: int) -> str:
-        """Return the metadata of a commit: free text of the client, mostly empty."""
+        """Return the metadata string of a commit, which the client chose; it is mostly empty."""
         if commit in self._odd:
             return str((self._odd[commit].value or {}).get("metadata", ""))
         at, length = int(self.metadata_at[commit]), int(self.metadata_length[commit])
         return decode_utf8(self._values[at : at + length].tobytes()) if length > 0 else ""
 
     def record(self, commit: int) -> DecodedRecord:
-        """Return a commit as the engine decodes it."""
+        """Return a commit as a `DecodedRecord`, as the schema engine decodes it."""
         if commit in self._odd:
             return self._odd[commit]
         number = int(self.key_version[commit])
@@ -117,9 +117,9 @@ class OffsetCommits:
 
 
 def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> OffsetCommits:
-    r"""Decode the offset commits among the records of two columns of equal length.
+    r"""Decode the offset commits among the records of a key column and a value column.
 
-    A group's commits repeat the same keys: a dictionary-encoded column reads each of them once.
+    Commits repeat their keys, so keys of a dictionary-encoded column are decoded only once.
     Damaged rows raise no error: they are in ``errors``.
 
     Raises:
@@ -137,7 +137,7 @@ def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn
 
 
 class _PlainCommits(NamedTuple):
-    """The output of the kernel.
+    """The output of the commit kernel, before names are decoded to text.
 
     Attributes:
         columns: the columns of `OffsetCommits` by name; ``pair`` and ``topic_id`` index the next
@@ -145,8 +145,8 @@ class _PlainCommits(NamedTuple):
         pairs: distinct bytes of group and topic, each with its length before it.
         topic_ids: distinct ids, 16 bytes each.
         others: rows of other or unknown record types.
-        odd: rows of commits for the engine.
-        key: each commit's distinct key.
+        odd: rows of commits that the schema engine must decode.
+        key: code of each commit's distinct key.
         key_columns: pair and partition of each distinct key.
     """
 
@@ -160,7 +160,7 @@ class _PlainCommits(NamedTuple):
 
 
 def _read_plain(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> _PlainCommits:
-    """Run the kernel over all rows; enlarge its tables where they are full."""
+    """Run the commit kernel over all rows; enlarge its tables when they are full."""
     rows = len(keys)
     coded = isinstance(keys, CodedColumn)
     names = keys.names if isinstance(keys, CodedColumn) else keys
@@ -205,7 +205,10 @@ def _read_plain(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> _Plai
 
 
 def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return data, starts and validity (empty if every row is valid) as the kernel takes them."""
+    """Return a column's data, starts and validity in the form that the kernel takes.
+
+    The validity is empty if every row is valid.
+    """
     valid = np.empty(0, np.uint8) if column.valid is None else column.valid
     return (
         read_only(column.data, np.uint8),
@@ -215,7 +218,7 @@ def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], ND
 
 
 class _Merger:
-    """Decodes names, and inserts the commits that only the engine can read."""
+    """Decodes names to text, and merges in the commits that only the schema engine can decode."""
 
     def __init__(
         self, keys: BinaryColumn | CodedColumn, values: BinaryColumn, plain: _PlainCommits
@@ -226,7 +229,7 @@ class _Merger:
         self.errors: dict[int, WireFormatError] = {}
 
     def commits(self) -> OffsetCommits:
-        """Return the commits of all rows, in their order."""
+        """Return the decoded commits of all rows, in their order."""
         columns = dict(self.plain.columns)
         renamed = _numbers(self.plain.pairs, self._pair_code)
         columns["pair"] = _renamed(columns["pair"], renamed)
@@ -253,7 +256,7 @@ class _Merger:
     def _series(
         self, columns: dict[str, NDArray[Any]], renamed: NDArray[np.int32], *, odd: bool
     ) -> NDArray[np.int32]:
-        """Return a number for each distinct pair and partition, computed by distinct keys."""
+        """Return a small number for each distinct pair and partition, for every commit."""
         if odd:
             return _paired(columns["pair"], columns["partition"])
         pair, partition = self.plain.key_columns
@@ -261,7 +264,7 @@ class _Merger:
         return _paired(renamed[known], partition)[self.plain.key]
 
     def _engine_records(self) -> dict[int, DecodedRecord]:
-        """Decode the rows that are not plain by the engine; add its errors to ``errors``."""
+        """Decode with the schema engine the rows that the kernel could not; store errors."""
         out: dict[int, DecodedRecord] = {}
         for row in self.plain.odd.tolist():
             try:
@@ -273,7 +276,7 @@ class _Merger:
     def _insert(
         self, columns: dict[str, NDArray[Any]], records: dict[int, DecodedRecord]
     ) -> dict[str, NDArray[Any]]:
-        """Return the columns with the engine's commits at their places."""
+        """Return the columns with the schema engine's commits inserted in row order."""
         rows = [{"row": row, **self._cells(record)} for row, record in records.items()]
         order = np.argsort(np.append(columns["row"], [r["row"] for r in rows]), kind="stable")
         return {
@@ -282,7 +285,7 @@ class _Merger:
         }
 
     def _cells(self, record: DecodedRecord) -> dict[str, int]:
-        """Return a record of the engine as one cell of each column."""
+        """Return a commit of the schema engine as one value for each column."""
         key, value = record.key, record.value or {}
         topic_id = value.get("topicId")
         return {
@@ -313,18 +316,21 @@ class _Merger:
 
 
 def _numbers(names: Sequence[bytes], number_of: Callable[[bytes], int]) -> NDArray[np.int32]:
-    """Return a number for each byte string, and a last -1 for none."""
+    """Return the number of each byte string, followed by -1 (for the code of a missing name)."""
     return np.array([*map(number_of, names), -1], np.int32)
 
 
 def _renamed(codes: NDArray[Any], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Replace codes of bytes by codes of decoded names: different bytes may decode to one name."""
+    """Replace codes of byte strings by codes of decoded names.
+
+    Different bytes may decode to one name.
+    """
     same = np.array_equal(numbers[:-1], np.arange(len(numbers) - 1))
     return codes if same else numbers[codes]  # code -1 selects the last number, -1
 
 
 def _paired(pair: NDArray[np.int32], partition: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return small numbers, equal for equal pairs of numbers."""
+    """Return a small number for each (pair, partition), equal for equal ones."""
     both = (pair.astype(np.int64) << 32) | (partition.astype(np.int64) & 0xFFFFFFFF)
     codes: NDArray[np.int32] = np.unique(both, return_inverse=True)[1].astype(np.int32)
     return codes

@@ -36,11 +36,13 @@ _STEPS_A_NAME = 8
 
 
 class Names(NamedTuple):
-    """The arrays of a table of distinct byte strings.
+    """A hash table of distinct byte strings, as arrays that compiled kernels can use.
+
+    Each string has a code: 0, 1 and so on.
 
     Attributes:
         slots: the code at each hash slot, -1 for none; the length is a power of two.
-        table: hash, position and size of each string, one row a code.
+        table: hash, position and size of each string, one row per code.
         used: one element, the number of strings.
     """
 
@@ -59,7 +61,7 @@ _MULTIPLIER = 0x1B873593CC9E2D51
 
 @piece
 def int16_at(data, at):
-    """Return two bytes as a signed number."""
+    """Return the big-endian signed 16-bit integer at a position."""
     at = at & _PLACE
     high = data[at]
     return ((high - ((high & 128) << 1)) << 8) | data[at + 1]
@@ -67,7 +69,7 @@ def int16_at(data, at):
 
 @piece
 def int32_at(data, at):
-    """Return four bytes as a signed number."""
+    """Return the big-endian signed 32-bit integer at a position."""
     at = at & _PLACE
     high = data[at]
     return (
@@ -80,7 +82,7 @@ def int32_at(data, at):
 
 @piece
 def int64_at(data, at):
-    """Return eight bytes as a signed number."""
+    """Return the big-endian signed 64-bit integer at a position."""
     at = at & _PLACE
     high = data[at]
     return (
@@ -104,7 +106,7 @@ def _mix(out, word):
 
 @piece
 def hash_of(data, at, stop):
-    """Return a hash of 62 bits of the bytes in [at, stop); the last eight may count twice.
+    """Return a 62-bit hash of the bytes in [at, stop); the last eight may be included twice.
 
     Long strings go through four independent sums, which the processor computes in parallel.
     """
@@ -151,7 +153,7 @@ def same_bytes(data, at, other, size):
 
 @inline_piece
 def code_of(data, at, stop, names):
-    """Return the code of the bytes in [at, stop): that of equal ones, else a new one."""
+    """Return the code of the bytes in [at, stop); new bytes are added with a new code."""
     slots, table = names.slots, names.table
     size = stop - at
     wanted = hash_of(data, at, stop)
@@ -172,7 +174,7 @@ def code_of(data, at, stop, names):
 
 @inline_piece
 def is_code_of(data, at, stop, names, code):
-    """Return whether the bytes in [at, stop) are those of ``code``; -1 is the code of none."""
+    """Return whether the bytes in [at, stop) are the string with a code; False for code -1."""
     size = stop - at
     if code < 0 or names.table[code, 2] != size:
         return False
@@ -181,7 +183,7 @@ def is_code_of(data, at, stop, names, code):
 
 @inline_piece
 def code_like(data, at, stop, names, like):
-    """Return `code_of`, where the bytes are probably those of code ``like`` (-1: unknown).
+    """Return the code of the bytes in [at, stop), which is probably ``like`` (-1: unknown).
 
     A comparison takes less time than a hash.
     """
@@ -190,13 +192,13 @@ def code_like(data, at, stop, names, like):
 
 @inline_piece
 def is_half_full(names, more):
-    """Return whether a table is half full once it has ``more`` strings."""
+    """Return whether the hash table is half full after adding ``more`` strings."""
     return 2 * (names.used[0] + more) >= len(names.slots)
 
 
 @kernel("void(int64[:, ::1], int64, int32[::1])")
 def fill_slots(table, count, slots):
-    """Insert ``count`` strings by their hashes into empty slots."""
+    """Insert the first ``count`` strings, by their hashes, into empty hash slots."""
     for code in range(count):
         slot = table[code, 0] & (len(slots) - 1)
         while slots[slot] >= 0:
@@ -205,10 +207,10 @@ def fill_slots(table, count, slots):
 
 
 class NameTable:
-    """A growing table of distinct byte strings.
+    """A hash table of distinct byte strings that can grow.
 
     Args:
-        expected: about how many there are; the table grows if there are more.
+        expected: approximate number of strings; the table grows if there are more.
     """
 
     def __init__(self, expected: int = 0) -> None:
@@ -220,7 +222,7 @@ class NameTable:
         return int(self.names.used[0])
 
     def grow(self) -> None:
-        """Make room for four times as many strings."""
+        """Enlarge the table to four times its capacity."""
         count = max(len(self), 16)
         slots = np.full(1 << (8 * count - 1).bit_length(), -1, np.int32)
         more = np.empty((len(slots) // 2 + 1, 3), np.int64)
@@ -229,21 +231,21 @@ class NameTable:
         self.names = Names(slots, more, self.names.used)
 
     def is_full(self, reserve: int) -> bool:
-        """Return whether a kernel stops for want of room that takes ``reserve`` strings at once."""
+        """Return whether a kernel that adds up to ``reserve`` strings at once needs more room."""
         return bool(is_half_full(self.names, reserve))
 
     def strings(self, data: Bytes) -> list[bytes]:
-        """Return the strings by code."""
+        """Return all strings, in the order of their codes."""
         return [data[at : at + n].tobytes() for at, n in self.positions().tolist()]
 
     def positions(self) -> NDArray[np.int64]:
-        """Return a copy of position and size of each string, int64[n, 2]."""
+        """Return a copy of the position and size of each string (int64[n, 2])."""
         positions: NDArray[np.int64] = self.names.table[: len(self), 1:].copy()
         return positions
 
 
 def read_only(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
-    """Return a contiguous view or copy of an array in the form that kernels take."""
+    """Return an array as a contiguous, read-only view or copy, which kernels require."""
     view: NDArray[Any] = np.require(array, kind, ["C", "A"]).view()
     view.flags.writeable = False
     return view

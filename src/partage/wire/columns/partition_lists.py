@@ -36,12 +36,12 @@ _NULL = b"\xff\xff\xff\xff"
 
 
 class PartitionList(NamedTuple):
-    """One member's list, with order and duplicates as sent.
+    """One member's list of topic partitions, with order and duplicates as sent.
 
     Attributes:
         names: the distinct topics of all lists that were read together.
-        topic: int32[n], position in ``names``.
-        number: int32[n], partition numbers.
+        topic: index of each partition's topic in ``names`` (int32[n]).
+        number: partition numbers within the topics (int32[n]).
         end: number of bytes that the list takes.
     """
 
@@ -52,9 +52,12 @@ class PartitionList(NamedTuple):
 
 
 def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
-    r"""Read the list at the beginning of each payload; None for those that the engine must read.
+    r"""Decode the list of topic partitions at the beginning of each payload.
 
-    These are damaged ones, and all if the engine takes less time: if few members have most pairs.
+    The result is None for a payload that the schema engine must decode.
+
+    These are damaged ones, and all payloads if the engine is faster (if few members have most
+    topics).
 
     >>> lists = read_partition_lists([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7!"] * 6 + [b"\0\0\0\1"])
     >>> lists[0].names, lists[0].number.tolist(), lists[0].end, lists[6]
@@ -92,10 +95,10 @@ def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None
 def _find_pairs(
     data: bytes, int32: NDArray[np.int32], at: Ints, end: Ints, count: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Return where each pair's name begins and ends, and where each list ends.
+    """Return where each topic name begins and ends, and where each list ends.
 
-    A list that does not fit in its payload ends at -1. Step k reads the k-th pair of all lists that
-    have one; lists are sorted by length, so that these are the first ones.
+    A list that does not fit in its payload ends at -1. Step k reads the k-th topic of all lists
+    that have one. Lists are sorted by length, so that these lists come first.
     """
     uint16 = np.ndarray((len(data) - 1,), ">u2", data, strides=(1,))
     order = np.argsort(-count, kind="stable")
@@ -133,7 +136,7 @@ class _Numbers(dict[bytes, int]):
 
 
 def _number_names(data: bytes, begin: Ints, end: Ints) -> tuple[tuple[str, ...], Int32s]:
-    """Return the distinct names, and the position of each pair's name among them."""
+    """Return the distinct topic names, and the index of each pair's topic among them."""
     numbers = _Numbers()
     raw = map(data.__getitem__, map(slice, begin.tolist(), end.tolist()))
     number = np.fromiter(map(numbers.__getitem__, raw), np.int32, len(begin))
@@ -150,14 +153,15 @@ def encode_assignments(
     number: Int32s,
     user_data: Sequence[bytes | None],
 ) -> list[bytes]:
-    r"""Return the assignments of all members, as `encode_assignment` returns each one.
+    r"""Encode the assignments of all members, with the same bytes as `encode_assignment`.
 
     Args:
-        names: distinct topics.
-        start: int32[M + 1], begin of each member's partitions (CSR).
-        topic: int32[n], position in ``names``.
-        number: int32[n], partition numbers.
-        user_data: of each member.
+        names: distinct topic names.
+        start: where each member's partitions begin in ``topic`` and ``number`` (int32[members +
+            1]).
+        topic: index of each partition's topic in ``names`` (int32[n]).
+        number: partition numbers within the topics (int32[n]).
+        user_data: the strategy's user data for each member.
 
     Raises:
         EncodingError: a value does not fit.
@@ -204,7 +208,7 @@ def _encode_one_by_one(
     number: Int32s,
     user_data: Sequence[bytes | None],
 ) -> list[bytes]:
-    """Return the same from the engine, which names the value that does not fit."""
+    """Encode the assignments with the schema engine; its error names a value that does not fit."""
     ends = start.tolist()
     named = list(zip([names[t] for t in topic.tolist()], number.tolist(), strict=True))
     return [
@@ -218,9 +222,9 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return an order that brings equal keys together, groups by their first use.
+    """Return an order that groups equal keys, where groups are ordered by first use.
 
-    Also the begin of each group in that order, and its size.
+    The begin of each group in that order and its size are returned, too.
     """
     order = np.argsort(key, kind="stable")
     first, size = _runs(key[order])
@@ -241,7 +245,7 @@ def _runs(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _join_pieces(source: Bytes, start: Ints, size: Ints) -> bytes:
-    """Return ``source[start[i] : start[i] + size[i]]`` of all i, one after the other.
+    """Concatenate the pieces ``source[start[i] : start[i] + size[i]]`` for all i.
 
     Pieces of one size are copied together, as items of a type of that size.
     """

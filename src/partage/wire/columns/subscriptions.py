@@ -29,14 +29,14 @@ _NO_LOADS = bytes(4)
 
 
 class SubscriptionColumns(NamedTuple):
-    """A decoded subscription.
+    """A decoded subscription of one member, with its owned partitions as arrays.
 
     Attributes:
-        topics: the topics that it subscribes to; equal ones are one tuple.
-        user_data: the strategy's own bytes.
+        topics: the subscribed topics; members with equal topics share one tuple.
+        user_data: the assignment strategy's own bytes.
         owned: the owned partitions.
-        generation: the generation of ``owned``; None if it sends none.
-        rack: None if it sends none.
+        generation: the generation of ``owned``; None if the member sends none.
+        rack: the member's rack; None if it sends none.
     """
 
     topics: tuple[str, ...]
@@ -47,10 +47,10 @@ class SubscriptionColumns(NamedTuple):
 
 
 class TrailerColumns(NamedTuple):
-    """User data with a trailer that has claims and no loads.
+    """User data with a Partage trailer (`partage.wire.member_extras`) that has claims, no loads.
 
     Attributes:
-        user_data: the strategy's own bytes.
+        user_data: the assignment strategy's own bytes.
         claims: the partitions that the member owned before it revoked everything.
         generation: the generation of the claims.
     """
@@ -61,7 +61,10 @@ class TrailerColumns(NamedTuple):
 
 
 class _Prefix(NamedTuple):
-    """The beginning of subscriptions, up to the topics: its bytes and its fields."""
+    """The bytes of a subscription up to its topics, with the decoded version and topics.
+
+    Members often share it.
+    """
 
     data: bytes
     version: int
@@ -69,7 +72,7 @@ class _Prefix(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """The fields of a subscription before its owned partitions, and their offset."""
+    """The decoded fields of a subscription before its owned partitions, and where these begin."""
 
     version: int
     topics: tuple[str, ...]
@@ -78,7 +81,9 @@ class _Head(NamedTuple):
 
 
 def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns | None]:
-    r"""Return the subscriptions of a group's members.
+    r"""Decode the subscriptions of all members of a group at once.
+
+    The result is None for one that the schema engine must decode.
 
     >>> sent = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\1\0\1t\0\0\0\1\0\0\0\7"
     >>> decode_subscriptions([sent] * 6)[5].owned.number.tolist()
@@ -95,7 +100,10 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
 
 
 def _read_head(data: bytes, prefixes: list[_Prefix]) -> _Head | None:
-    """Read version, topics and user data; a list of topics like one of the last is read once."""
+    """Decode version, topics and user data of a subscription; None if they are invalid.
+
+    Topics that equal those of a recent subscription are not decoded again.
+    """
     prefix = next((one for one in prefixes if data.startswith(one.data)), None)
     if prefix is None:
         prefix = _read_prefix(data)
@@ -128,7 +136,10 @@ def _read_prefix(data: bytes) -> _Prefix | None:
 def _with_tail(
     head: _Head | None, owned: PartitionList | None, data: bytes
 ) -> SubscriptionColumns | None:
-    """Return the subscription with the fields after the owned partitions; None if not all fit."""
+    """Decode the fields after the owned partitions and return the subscription.
+
+    Return None if a field does not fit.
+    """
     if head is None or owned is None:
         return None
     reader = Reader(data, head.end + owned.end)
@@ -148,7 +159,9 @@ def _with_tail(
 
 
 def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
-    r"""Return the user data that end with a trailer, split.
+    r"""Split each member's user data into the strategy's own bytes and Partage's trailer.
+
+    The result is None for user data without a trailer that has only claims.
 
     >>> from partage.wire.member_extras import Extras, with_extras
     >>> split_user_data([with_extras(b"own", Extras((("t", 7),), 4))] * 6)[5].claims.number.tolist()
@@ -170,7 +183,9 @@ def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
 
 
 def decode_sticky_claims(user_data: Sequence[bytes]) -> list[tuple[PartitionList, int] | None]:
-    r"""Return the claims in the user data of ``sticky``, and their generation.
+    r"""Decode the owned partitions and their generation in the user data of Kafka's ``sticky``.
+
+    The result is None for user data in another format.
 
     >>> claims, generation = decode_sticky_claims([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5"] * 6)[5]
     >>> claims.number.tolist(), generation

@@ -18,7 +18,7 @@ __all__ = ["load_message"]
 
 @lru_cache(maxsize=128)
 def load_message(name: str) -> Message:
-    """Return the layout of a message by its name in Kafka.
+    """Load the layout of a Kafka message by its name.
 
     Raises:
         FileNotFoundError: there is no document of that name.

@@ -42,12 +42,13 @@ _UNNAMED = -1
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
-    """A list of tasks in their order in the bytes, duplicates included.
+    """A list of Kafka Streams tasks as arrays, in their order in the bytes, with duplicates.
 
     Attributes:
-        subtopology: int32[n].
-        partition: int32[n].
-        topology: int32[n], indexes into ``topologies``, -1 for no name; None if no task has one.
+        subtopology: sub-topology number of each task (int32[n]).
+        partition: partition number of each task (int32[n]).
+        topology: index of each task's topology in ``topologies``, -1 for no name (int32[n]); None
+            if no task has a name.
         topologies: the distinct names of topologies.
 
     >>> list(Tasks.of([(0, 2), (1, 0, "ab")]))
@@ -61,10 +62,10 @@ class Tasks:
 
     @classmethod
     def of(cls, tasks: Iterable[tuple[int, int] | TaskKey]) -> Tasks:
-        """Return the tasks of tuples; a topology's name of "" is no name, as in Kafka.
+        """Build the arrays from tuples; an empty topology name is no name, as in Kafka.
 
         Raises:
-            EncodingError: an element is no task of int32 numbers with a string or None as name.
+            EncodingError: an element is not a task of int32 numbers with a string or None as name.
         """
         builder = TasksBuilder()
         for index, task in enumerate(tasks):
@@ -78,7 +79,7 @@ class Tasks:
         return builder.tasks()
 
     def without_empty_names(self) -> Tasks:
-        """Return the tasks with no name in place of an empty one, as in Kafka's ``TaskId``."""
+        """Return the tasks with empty topology names removed, as in Kafka's ``TaskId``."""
         return Tasks.of(self) if "" in self.topologies else self
 
     def __len__(self) -> int:
@@ -111,13 +112,16 @@ class Tasks:
 
     @property
     def nbytes(self) -> int:
-        """The size of the arrays in bytes."""
+        """Size of the arrays in bytes."""
         named = 0 if self.topology is None else self.topology.nbytes
         return self.subtopology.nbytes + self.partition.nbytes + named
 
     @cached_property
     def _sorted(self) -> tuple[Int64s, NDArray[np.intp]]:
-        """Both numbers of each task packed into one, ascending; and their indexes."""
+        """Sub-topology and partition of each task packed into one int64, sorted.
+
+        And their indexes.
+        """
         packed = self.subtopology.astype(np.int64) << 32 | self.partition.astype(np.int64) & (
             0xFFFFFFFF
         )
@@ -125,7 +129,7 @@ class Tasks:
         return packed[order], order
 
     def last_index(self, task: tuple[int, int] | TaskKey) -> int | None:
-        """Return the last index of a task, or None if the list does not have it.
+        """Return the last index of a task in the list, or None if it is not there.
 
         >>> Tasks.of([(0, 2), (0, 3), (0, 2)]).last_index((0, 2))
         2
@@ -142,7 +146,7 @@ class Tasks:
 
 
 class TasksBuilder:
-    """Columns of a `Tasks` that grow task by task."""
+    """A builder of `Tasks` to which tasks are appended one by one."""
 
     def __init__(self) -> None:
         self._subtopology, self._partition, self._topology = array("i"), array("i"), array("i")
@@ -156,7 +160,7 @@ class TasksBuilder:
         self._topology.append(code)
 
     def tasks(self) -> Tasks:
-        """Return the tasks added so far."""
+        """Return all tasks added so far as arrays."""
         return Tasks(
             np.array(self._subtopology, np.int32),
             np.array(self._partition, np.int32),
@@ -172,10 +176,10 @@ def _fail_on_task(task: object, index: int) -> NoReturn:
 
 @dataclass(frozen=True, eq=False)
 class TaskValues:
-    """An int64 for each task of a list: offset sums, or lags.
+    """An int64 value for each task of a list: its offset sum or its lag.
 
-    ``value`` is int64[n], parallel to ``tasks``. For a task that is listed twice, lookups return
-    its last value.
+    ``value`` has one element for each of ``tasks`` (int64[n]). If a task occurs twice, lookups
+    return its last value.
 
     >>> sums = TaskValues.of({(0, 2): 5, (1, 0): -2})
     >>> sums[1, 0], sums.get((9, 9)), len(sums)
@@ -189,10 +193,10 @@ class TaskValues:
     def of(
         cls, values: Mapping[tuple[int, int], int] | Mapping[TaskKey, int] | TaskValues
     ) -> TaskValues:
-        """Return the values of a mapping, in its order.
+        """Build the arrays from a mapping of tasks to values, in its order.
 
         Raises:
-            EncodingError: a value is no int64, or a key no task.
+            EncodingError: a value is not an int64, or a key is not a task.
         """
         if isinstance(values, TaskValues):
             return values
@@ -230,24 +234,24 @@ class TaskValues:
         return value
 
     def get(self, task: tuple[int, int] | TaskKey) -> int | None:
-        """Return the last value of a task by binary search, or None."""
+        """Return the last value of a task, or None; it is found by binary search."""
         index = self.tasks.last_index(task)
         return None if index is None else int(self.value[index])
 
     def to_dict(self) -> dict[TaskKey, int]:
-        """Return the last value of each task, as Kafka's map has them."""
+        """Return task -> its last value, like the map that Kafka builds."""
         return dict(self)
 
     @property
     def nbytes(self) -> int:
-        """The size of the arrays in bytes."""
+        """Size of the arrays in bytes."""
         return self.tasks.nbytes + self.value.nbytes
 
 
 def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
-    """Return a mapping by task in which the names "" and None are one key.
+    """Return a mapping by task in which topology names "" and None count as the same key.
 
-    Such a key has the first one's position and the last one's value.
+    A merged key has the position of the first and the value of the last.
 
     >>> merge_unnamed({(0, 1): 5, (0, 2): 6, (0, 1, ""): 7})
     {(0, 1, None): 7, (0, 2, None): 6}
@@ -258,7 +262,9 @@ def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
 
 
 def task_set_order(tasks: Iterable[TaskKey]) -> list[TaskKey]:
-    """Return distinct tasks in the order of a Java ``HashSet<TaskId>`` filled in this order.
+    """Return the distinct tasks in the iteration order of a Java ``HashSet<TaskId>``.
+
+    The set is filled in the given order.
 
     >>> [partition for _, partition, _ in task_set_order((0, p, None) for p in range(4))]
     [3, 2, 1, 0]
@@ -276,7 +282,7 @@ def _int32(value: int) -> int:
 
 
 def _ranks(tasks: list[TaskKey]) -> list[int]:
-    """Return each task's rank by ``TaskId.compareTo``, which crowded hash bins sort by."""
+    """Return each task's rank by ``TaskId.compareTo``, by which Java sorts crowded hash bins."""
 
     def key(index: int) -> tuple[bytes, int, int]:
         subtopology, partition, name = tasks[index]
@@ -293,13 +299,13 @@ def _ranks(tasks: list[TaskKey]) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class PartitionLists:
-    """A list of partitions for each task or host, in the order of the bytes, with duplicates.
+    """A list of partitions for each task or host as arrays, in the order of the bytes.
 
     Attributes:
-        start: int32[lists + 1], the first index of each list.
-        topic: int32[n], indexes into ``topics``.
-        partition: int32[n].
-        topics: names; those of a dictionary may repeat, or be unused.
+        start: where each list begins, and the end (int32[lists + 1]).
+        topic: index of each partition's topic in ``topics`` (int32[n]).
+        partition: partition numbers within the topics (int32[n]).
+        topics: topic names; those of a decoded dictionary may repeat, or be unused.
 
     >>> lists = PartitionLists.of([[("a", 0), ("b", 0)], []])
     >>> list(lists)
@@ -313,10 +319,10 @@ class PartitionLists:
 
     @classmethod
     def of(cls, lists: Iterable[Iterable[TopicPartition]]) -> PartitionLists:
-        """Return lists of (topic, partition) pairs as arrays.
+        """Build the arrays from lists of (topic, partition) pairs.
 
         Raises:
-            EncodingError: an element is no such pair, or its number no int32.
+            EncodingError: an element is not such a pair, or its number is not an int32.
         """
         builder = PartitionListsBuilder()
         for index, partitions in enumerate(lists):
@@ -356,12 +362,12 @@ class PartitionLists:
 
     @property
     def nbytes(self) -> int:
-        """The size of the arrays in bytes."""
+        """Size of the arrays in bytes."""
         return self.start.nbytes + self.topic.nbytes + self.partition.nbytes
 
 
 class PartitionListsBuilder:
-    """Columns of a `PartitionLists` that grow partition by partition."""
+    """A builder of `PartitionLists` to which partitions are appended one by one."""
 
     def __init__(self) -> None:
         self._start, self._topic, self._partition = array("i", [0]), array("i"), array("i")
@@ -373,7 +379,7 @@ class PartitionListsBuilder:
         self._topic.append(self._names.setdefault(topic, len(self._names)))
 
     def add_rows(self, topics: Int32s, partitions: Int32s) -> None:
-        """Append partitions whose topics are indexes into the ``topics`` given to `lists`."""
+        """Append partitions to the current list; topics are indexes into `lists`'s argument."""
         self._topic.frombytes(topics.astype(np.intc).tobytes())
         self._partition.frombytes(partitions.astype(np.intc).tobytes())
 
@@ -382,7 +388,7 @@ class PartitionListsBuilder:
         self._start.append(len(self._partition))
 
     def lists(self, topics: tuple[str, ...] | None = None) -> PartitionLists:
-        """Return the lists ended so far; ``topics`` are the names of `add_rows`."""
+        """Return the lists ended so far; ``topics`` are the names that `add_rows` refers to."""
         return PartitionLists(
             np.array(self._start, np.int32),
             np.array(self._topic, np.int32),
@@ -393,7 +399,7 @@ class PartitionListsBuilder:
 
 @dataclass(frozen=True)
 class Hosts:
-    """End points (host, port), each with its partitions, as sent.
+    """Application end points (host, port), each with its partitions, in the order sent.
 
     >>> Hosts.of([(("h", 80), [("t", 1)])]).to_dict()
     {('h', 80): (('t', 1),)}
@@ -404,10 +410,10 @@ class Hosts:
 
     @classmethod
     def of(cls, hosts: Iterable[tuple[Host, Iterable[TopicPartition]]]) -> Hosts:
-        """Return the hosts of (end point, partitions) pairs, in that order.
+        """Build the value from pairs of an end point and its partitions, in that order.
 
         Raises:
-            EncodingError: an element of a list is no partition.
+            EncodingError: an element of a list is not a partition.
         """
         pairs = list(hosts)
         return cls(tuple(name for name, _ in pairs), PartitionLists.of(own for _, own in pairs))
@@ -416,12 +422,12 @@ class Hosts:
         return len(self.names)
 
     def to_dict(self) -> dict[Host, tuple[TopicPartition, ...]]:
-        """Return the last list of each host, as Kafka's map has them."""
+        """Return end point -> its last list of partitions, like the map that Kafka builds."""
         return dict(zip(self.names, self.partitions, strict=True))
 
 
 def partition_order_key(partition: TopicPartition) -> tuple[bytes, int]:
-    """Return the sort key of Streams' members: topic in Java's string order, then number.
+    """Return the key by which Streams members sort partitions: topic in Java's order, then number.
 
     >>> sorted([("b", 0), ("a", 10), ("a", 9)], key=partition_order_key)[0]
     ('a', 9)

@@ -78,7 +78,9 @@ Dictionary = tuple[tuple[int, str], ...]
 
 @dataclass(frozen=True)
 class AssignmentInfo:
-    """The message, field for field as in the bytes, every list in its own order.
+    """A Streams member's assignment (user data), field for field as in the bytes.
+
+    Every list keeps its own order.
 
     Attributes:
         version: the version of the bytes, the lowest that any member of the group sent.
@@ -91,8 +93,8 @@ class AssignmentInfo:
         error_code: a key of `ERRORS` (from 4 on).
         next_rebalance_ms: milliseconds since 1970; 0 for at once, `NEVER_MS` for never (also
             before 7).
-        dictionary: pairs (index, topic) as sent (from 5 on), needed to encode the same bytes;
-            None for the dictionary that Kafka makes.
+        dictionary: (index, topic) pairs as sent (from 5 on), needed to encode the same bytes; None
+            for the dictionary that Kafka builds.
         trailing: number of bytes after the message, which Kafka ignores.
 
     Source: ``AssignmentInfo`` of kafka-streams 4.3.1.
@@ -125,11 +127,12 @@ class AssignmentInfo:
         error_code: int = 0,
         next_rebalance_ms: int = NEVER_MS,
     ) -> AssignmentInfo:
-        """Return the message of plain values, in the order of the mappings.
+        """Build the message from plain values, in the order of the mappings.
 
         Raises:
-            UnsupportedVersionError: no version from 1 to 11 (IllegalArgumentException).
-            EncodingError: an element is no task or no partition.
+            UnsupportedVersionError: the version is not in 1 to 11 (IllegalArgumentException in
+                Kafka).
+            EncodingError: an element is not a task or a partition.
 
         >>> AssignmentInfo.of(active=[(0, 2)], standby={(1, 0): [("t", 0)]}).standby_tasks()
         {(1, 0, None): (('t', 0),)}
@@ -150,7 +153,7 @@ class AssignmentInfo:
 
     @property
     def error(self) -> str:
-        """The name of the error code, ``UNKNOWN`` for one that Kafka does not know.
+        """Name of the error code; ``UNKNOWN`` for one that Kafka does not know.
 
         >>> AssignmentInfo(error_code=3).error
         'ASSIGNMENT_ERROR'
@@ -158,18 +161,21 @@ class AssignmentInfo:
         return ERRORS.get(self.error_code, "UNKNOWN")
 
     def standby_tasks(self) -> dict[TaskKey, tuple[TopicPartition, ...]]:
-        """Return the partitions of each standby task; of duplicates the last, as in Kafka's map."""
+        """Return each standby task with its partitions.
+
+        Of duplicates the last one counts, as in Kafka's map.
+        """
         return dict(zip(self.standby, self.standby_partitions, strict=True))
 
     def task_of(self, partitions: Sequence[TopicPartition]) -> list[tuple[TopicPartition, TaskKey]]:
-        """Return each assigned partition with its task.
+        """Pair each assigned partition with its task.
 
         Args:
             partitions: the partitions of the assignment with this user data, in any order.
 
         Raises:
-            WireFormatError: the numbers of tasks and partitions differ (TaskAssignmentException
-                in Kafka's member).
+            WireFormatError: the number of tasks differs from that of partitions
+                (TaskAssignmentException in Kafka).
         """
         if len(partitions) != len(self.active):
             what = f"{len(self.active)} tasks for {len(partitions)} assigned partitions"
@@ -179,7 +185,7 @@ class AssignmentInfo:
 
 
 def _check_version(version: int) -> None:
-    """Raise for a version that is not from 1 to 11, as Kafka's constructor does."""
+    """Check that a version is in 1 to 11, as Kafka's constructor does."""
     if not 1 <= version <= LATEST_VERSION:
         what = f"versions 1 to {LATEST_VERSION} can be written"
         field = "AssignmentInfo.version"
@@ -203,7 +209,7 @@ _ATTRIBUTES = {
 
 
 class _InfoReader(Reader):
-    """A reader that keeps the dictionary for the lists that refer to it."""
+    """A reader that stores the topic dictionary for the lists that refer to it."""
 
     __slots__ = ("dictionary",)
     dictionary: Dictionary
@@ -223,17 +229,17 @@ def _codec(version: int) -> Codec:
 
 
 def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> AssignmentInfo:
-    r"""Decode the user data of a member's assignment.
+    r"""Decode the user data of a Streams member's assignment.
 
-    It differs from Kafka's reader in one point: an index that the dictionary lacks is an error
-    here, and a partition of topic null there.
+    It differs from Kafka's decoder in one point: an index that the dictionary lacks is an error.
+    Kafka returns a partition with topic null.
 
     Args:
         data: the bytes; those after the message are counted in ``trailing``.
         latest: the latest version that the reader supports.
 
     Raises:
-        WireFormatError: the bytes are no such message (TaskAssignmentException).
+        WireFormatError: the bytes are not such a message (TaskAssignmentException in Kafka).
 
     >>> decode_assignment_info(b"\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0").active
     Tasks([(0, 2, None)])
@@ -258,13 +264,13 @@ def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> Assi
 
 
 def encode_assignment_info(info: AssignmentInfo) -> bytes:
-    """Return the bytes of the message, every list in its own order; ``trailing`` is not written.
+    """Encode the message, every list in its own order; ``trailing`` is not written.
 
-    Without a ``dictionary`` topics are numbered as in Kafka: in the order of a hash set of all
-    partitions. The entries are in the order of a hash map.
+    Without a ``dictionary``, topics are numbered as in Kafka: in the order of a Java hash set of
+        all partitions. The entries are in the order of a Java hash map.
 
     Raises:
-        UnsupportedVersionError: no version from 1 to 11.
+        UnsupportedVersionError: the version is not in 1 to 11.
         EncodingError: a value does not fit, a named topology before version 10, or a topic that
             the given dictionary lacks.
 
@@ -293,7 +299,7 @@ def encode_assignment_info(info: AssignmentInfo) -> bytes:
 
 
 def _read_count(reader: Reader) -> int:
-    """Read a count of entries, each of which takes at least four bytes.
+    """Read a number of entries, each of which needs at least four bytes.
 
     Kafka compares it with the payload's length; a larger count fails where the bytes end.
     """
@@ -306,7 +312,7 @@ def _read_count(reader: Reader) -> int:
 
 
 def _read_partitions(reader: Reader, builder: PartitionListsBuilder) -> None:
-    """Read one list of partitions with names of topics."""
+    """Read one list of partitions whose topics are given by name, into the builder."""
     for _ in range(_read_count(reader)):
         builder.add(reader.modified_utf8(), reader.int32())
     builder.end_list()
@@ -357,7 +363,7 @@ def _write_dictionary(writer: Writer, dictionary: Dictionary) -> None:
 
 
 def _read_hosts(reader: _InfoReader, *, indexed: bool) -> Hosts:
-    """Read hosts with their partitions, by the dictionary just read if ``indexed``."""
+    """Read end points with their partitions; if ``indexed``, topics refer to the dictionary."""
     names: list[Host] = []
     lists = PartitionListsBuilder()
     topics = _TopicIndex(reader.dictionary) if indexed else None
@@ -371,7 +377,7 @@ def _read_hosts(reader: _InfoReader, *, indexed: bool) -> Hosts:
 
 
 class _TopicIndex:
-    """The topics of a dictionary, found by their indexes in whole lists of partitions."""
+    """Looks up topics of a dictionary by index, for whole lists of partitions at once."""
 
     def __init__(self, dictionary: Dictionary) -> None:
         self.names = tuple(topic for _, topic in dictionary)
@@ -381,7 +387,7 @@ class _TopicIndex:
         self._entries = np.array([entry_of[one] for one in self._indexes.tolist()], np.int32)
 
     def read_partitions(self, reader: Reader, lists: PartitionListsBuilder) -> None:
-        """Read one list of partitions with indexes of topics."""
+        """Read one list of partitions whose topics are given by index."""
         count = _read_count(reader)
         if count * _INDEXED.itemsize > reader.left:
             reader.position = reader.end
@@ -419,7 +425,7 @@ def _write_hosts(writer: Writer, value: tuple[Hosts, Dictionary | None]) -> None
 def _indexed_rows(
     writer: Writer, lists: PartitionLists, dictionary: Dictionary
 ) -> NDArray[np.void]:
-    """Return all partitions of the lists as they are written, topics by index."""
+    """Return all partitions of the lists in their encoded form, with topics by index."""
     if lists.topics == tuple(topic for _, topic in dictionary):
         # Decoded lists: a topic may have two indexes, and each partition keeps its own.
         indexes = [index for index, _ in dictionary]
@@ -437,7 +443,7 @@ def _indexed_rows(
 
 
 def _kafka_dictionary(info: AssignmentInfo) -> Dictionary:
-    """Return the dictionary that Kafka makes, in the order of its Java maps."""
+    """Return the topic dictionary that Kafka builds, in the order of its Java maps."""
     lists = [*info.hosts.partitions]
     if info.version >= 6:
         lists += [*info.standby_hosts.partitions]

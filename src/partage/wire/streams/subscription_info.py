@@ -60,24 +60,25 @@ _FIRST_WITH_SUMS = 7
 
 @dataclass(frozen=True)
 class SubscriptionInfo:
-    """The message, field for field as in the bytes.
+    """A Streams member's user data on joining, field for field as in the bytes.
 
     A field that the version does not have keeps its default. Null and empty differ only in names
     of topologies, where the bytes differ too.
 
     Attributes:
-        version: the version of the bytes; of one above the reader's latest, only the two versions
-            are decoded.
+        version: the version of the bytes. If it is above the reader's latest, only the two version
+            fields are decoded.
         latest_version: the latest version that the member supports; -1 in versions 1 and 2.
         process: the client's id, 16 bytes, most significant first.
         previous: the tasks that it ran (versions 1 to 6).
         standby: the tasks of which it has state (versions 1 to 6).
         user_endpoint: ``host:port`` for interactive queries, as sent; empty for none (from 2 on).
         offset_sums: offset sum of each task (from 7 on); `task_offset_sums` is for all versions.
-        unique: an int8 that changes with each join, so that the group does rebalance (from 8 on).
+        unique: an int8 that changes with each join, so that the join triggers a rebalance (from 8
+            on).
         error_code: 4 asks the whole application to shut down (from 9 on).
         client_tags: pairs as sent (from 11 on); `tags` is the map of them.
-        groups: the groups of ``offset_sums`` by sub-topology (7 to 9), needed to encode the same
+        groups: how ``offset_sums`` are grouped by sub-topology (7 to 9), needed to encode the same
             bytes; None if each run of one sub-topology is a group.
         trailing: number of bytes after the message, which Kafka ignores.
 
@@ -110,14 +111,15 @@ class SubscriptionInfo:
         error_code: int = 0,
         tags: Mapping[str, str] | None = None,
     ) -> SubscriptionInfo:
-        """Return the message that Kafka's constructor makes; ``version`` decides what it keeps.
+        """Build the message as Kafka's constructor does; ``version`` decides which fields it has.
 
         Up to version 6 a task with sum -2 is a previous task, any other one a standby task; the
         sums are lost, and both lists are in the order of Kafka's hash sets. From 7 to 9
         sub-topologies are in the order of its hash map. Later versions keep the mapping's order.
 
         Raises:
-            UnsupportedVersionError: the versions contradict each other (IllegalArgumentException).
+            UnsupportedVersionError: the versions contradict each other (IllegalArgumentException in
+                Kafka).
             EncodingError: a value does not fit, or a named topology before version 10.
 
         >>> info = SubscriptionInfo.of(process=bytes(16), offset_sums={(0, 2): -2}, version=6)
@@ -149,20 +151,23 @@ class SubscriptionInfo:
         )
 
     def is_future(self, latest: int = LATEST_VERSION) -> bool:
-        """Return whether a reader of versions up to ``latest`` can decode only the two versions."""
+        """Return whether the version is too new for a reader that supports up to ``latest``.
+
+        Such a reader can decode only the two version fields.
+        """
         return self.version > latest
 
     @property
     def endpoint(self) -> str | None:
-        """The end point as text, or None."""
+        """The end point ``host:port`` as text, or None."""
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
     @property
     def tags(self) -> dict[str, str]:
-        """The client's tags.
+        """The client's tags as a dict.
 
         Raises:
-            WireFormatError: a key repeats (IllegalStateException in Kafka's leader).
+            WireFormatError: a key occurs twice (IllegalStateException in Kafka's leader).
         """
         pairs = [(decode_utf8(key), decode_utf8(value)) for key, value in self.client_tags]
         if len(dict(pairs)) < len(pairs):
@@ -172,7 +177,9 @@ class SubscriptionInfo:
 
     @property
     def task_offset_sums(self) -> TaskValues:
-        """The offset sums that the leader reads: -2 and -3 for the lists of versions 1 to 6.
+        """Task -> offset sum as the leader reads it.
+
+        For versions 1 to 6 it is -2 for a previous task, and -3 for a standby task.
 
         A task in both lists is a standby task. An empty name of a topology is no name.
         """
@@ -182,7 +189,7 @@ class SubscriptionInfo:
         return TaskValues.of(sums | dict.fromkeys(self.standby, UNKNOWN_OFFSET_SUM))
 
     def previous_tasks(self) -> set[TaskKey]:
-        """Return the tasks that the member ran: those of the list, or with offset sum -2."""
+        """Return the active tasks that the member ran before; they have offset sum -2."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.previous)
         return {
@@ -192,7 +199,7 @@ class SubscriptionInfo:
         }
 
     def standby_tasks(self) -> set[TaskKey]:
-        """Return the tasks of which the member has state without running them."""
+        """Return the tasks for which the member has state without running them."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.standby)
         return {
@@ -203,12 +210,12 @@ class SubscriptionInfo:
 
 
 def _path(field: str) -> str:
-    """Return the path of a field in errors."""
+    """Return the path of a field for error messages."""
     return join_path(SUBSCRIPTION_INFO_DATA.name, field)
 
 
 def _check_versions(version: int, latest: int) -> None:
-    """Raise unless the version is 1 or 2 without a latest version, or from 1 to ``latest``."""
+    """Check that the version is in 1 to ``latest``; only versions 1 and 2 may lack ``latest``."""
     if latest == UNKNOWN_VERSION:
         if 1 <= version <= 2:
             return
@@ -221,7 +228,7 @@ def _check_versions(version: int, latest: int) -> None:
 
 
 def _as_lists(sums: TaskValues) -> tuple[Tasks, Tasks]:
-    """Return previous and standby tasks in the order of Kafka's hash sets."""
+    """Return the previous and the standby tasks, each in the order of Kafka's hash sets."""
     values = sums.to_dict()
     previous = task_set_order(task for task, value in values.items() if value == LATEST_OFFSET)
     standby = task_set_order(task for task, value in values.items() if value != LATEST_OFFSET)
@@ -229,7 +236,10 @@ def _as_lists(sums: TaskValues) -> tuple[Tasks, Tasks]:
 
 
 def _by_subtopology(sums: TaskValues) -> TaskValues:
-    """Sort sub-topologies by Java's hash-map order; tasks of each keep their order."""
+    """Sort offset sums by sub-topology in the order of Java's hash map.
+
+    The tasks of a sub-topology keep their order.
+    """
     groups: dict[int, dict[TaskKey, int]] = {}
     calls = 0
     for task, value in sums.to_dict().items():
@@ -246,7 +256,7 @@ def _by_subtopology(sums: TaskValues) -> TaskValues:
 
 
 def _ranks(numbers: list[int]) -> list[int]:
-    """Return each number's rank in ascending order."""
+    """Return each number's rank in ascending order, from 0."""
     rank = dict(zip(sorted(numbers), range(len(numbers)), strict=True))
     return [rank[number] for number in numbers]
 
@@ -275,15 +285,15 @@ def _codec(version: int) -> Codec:
 
 
 def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> SubscriptionInfo:
-    r"""Decode the user data of a member's subscription.
+    r"""Decode the user data of a Streams member's subscription.
 
     Args:
         data: the bytes; those after the message are counted in ``trailing``.
-        latest: the latest version that the reader supports; of a later one only the two versions
-            are decoded.
+        latest: the latest version that the reader supports; of a later one only the two version
+            fields are decoded.
 
     Raises:
-        WireFormatError: the bytes are no such message.
+        WireFormatError: the bytes are not such a message.
 
     >>> decode_subscription_info(b"\0\0\0\x0c\0\0\0\x0e whatever").latest_version
     14
@@ -322,10 +332,10 @@ def _decode(reader: Reader, version: int) -> SubscriptionInfo:
 
 
 def encode_subscription_info(info: SubscriptionInfo) -> bytes:
-    r"""Return the bytes of the message, every list in its own order; ``trailing`` is not written.
+    r"""Encode the message, every list in its own order; ``trailing`` is not written.
 
     Raises:
-        UnsupportedVersionError: a version above 11, or versions that contradict each other.
+        UnsupportedVersionError: the version is above 11, or the versions contradict each other.
         EncodingError: a value does not fit.
 
     >>> info = SubscriptionInfo.of(process=bytes(16), version=2, offset_sums={(0, 2): -2})

@@ -27,7 +27,7 @@ FIRST_NAMED_VERSION = 10
 
 
 class Groups(NamedTuple):
-    """The groups of offset sums in versions 7 to 9: int32 sub-topology and number of tasks."""
+    """How offset sums are grouped in versions 7 to 9: sub-topology and number of tasks (int32)."""
 
     subtopology: NDArray[np.int32]
     size: NDArray[np.int32]
@@ -57,13 +57,19 @@ def tasks_codec(version: int) -> Codec:
 
 
 def offset_sums_codec(version: int) -> Codec:
-    """Return the codec of `GroupedSums`: grouped by sub-topology up to version 9, then flat."""
+    """Return the codec of offset sums (`GroupedSums`).
+
+    They are grouped by sub-topology up to version 9, and a flat list later.
+    """
     read = _read_grouped_sums if version < FIRST_NAMED_VERSION else _read_named_sums
     return Codec(read, partial(_write_offset_sums, version=version))
 
 
 def check_names(writer: Writer, tasks: Tasks, version: int) -> None:
-    """Raise for a named topology before version 10, as Kafka does (TaskAssignmentException)."""
+    """Check that no task has a named topology before version 10.
+
+    Kafka raises a TaskAssignmentException.
+    """
     if tasks.topology is not None and version < FIRST_NAMED_VERSION:
         name = tasks.topologies[0]
         writer.fail(f"topology {name!r:.80} is named: needs version {FIRST_NAMED_VERSION}")
@@ -74,7 +80,7 @@ def _read_count(reader: Reader) -> int:
 
 
 def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
-    """Read ``count`` entries; if the bytes end before, fail at the first incomplete number."""
+    """Read ``count`` entries; if the bytes end early, fail at the first incomplete number."""
     whole = reader.left // layout.itemsize
     if count > whole:
         reader.position += whole * layout.itemsize
@@ -88,7 +94,7 @@ def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray
 def _unnamed_rows(
     reader: Reader, layout: np.dtype[np.void], count: int, name_length: str
 ) -> NDArray[np.void] | None:
-    """Read ``count`` entries if none has a name, else read nothing and return None."""
+    """Read ``count`` entries if none has a topology name; otherwise read nothing, return None."""
     if count * layout.itemsize > reader.left:
         return None
     rows = np.frombuffer(reader.data, layout, count, reader.position)
@@ -186,7 +192,7 @@ def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) ->
 
 
 def _runs(tasks: Tasks) -> Groups:
-    """Return each run of tasks of one sub-topology as a group.
+    """Return each run of consecutive tasks with the same sub-topology as one group.
 
     >>> _runs(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
     [2, 1]

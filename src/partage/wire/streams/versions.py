@@ -48,15 +48,15 @@ SHUTDOWN_REQUESTED = 4
 
 @dataclass(frozen=True)
 class GroupVersions:
-    """The versions of a group from its leader's view.
+    """The versions that a Streams group's leader derives from its members' subscriptions.
 
     Attributes:
-        used: the lowest version that any member used, at most the leader's latest; the version of
-            its replies.
+        used: the lowest version that any member used, at most the leader's latest; the leader
+            replies in this version.
         common: the lowest of the latest supported versions, at most the leader's latest.
         future: indexes of the members that the leader cannot decode.
-        error_code: 0 for none; 3 for a future member in a group with one that cannot be probed;
-            4 if a member asks for shutdown. With an error every member gets the code alone.
+        error_code: 0 for none; 3 if a future member meets one that does not support probing; 4 if a
+            member asks for shutdown. With an error every member receives only the code.
     """
 
     used: int
@@ -66,17 +66,17 @@ class GroupVersions:
 
     @property
     def probing(self) -> bool:
-        """True in a round of version probing."""
+        """Whether this is a round of version probing (KIP-268): some members are too new."""
         return bool(self.future) and not self.error_code
 
 
 def group_versions(
     members: Iterable[SubscriptionInfo], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Return the versions of a group from its leader's view.
+    """Derive the versions of a group from its members' subscriptions, as its leader does.
 
     Args:
-        members: subscriptions as the leader decoded them (with the same ``latest``).
+        members: the subscriptions as the leader decoded them (with the same ``latest``).
         latest: the latest version that the leader supports.
 
     >>> old = SubscriptionInfo.of(process=bytes(16), version=9, latest_version=9)
@@ -95,7 +95,9 @@ def group_versions(
 def versions_of(
     members: Iterable[tuple[int, int, bool]], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Return `group_versions` of each member's (version, latest version, asks for shutdown).
+    """Derive a group's versions from plain values; `group_versions` takes subscriptions.
+
+    Each member is (version, latest version, whether it asks for shutdown).
 
     >>> versions_of([(9, 9, False), (12, 12, True)])
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
@@ -121,7 +123,7 @@ def versions_of(
 
 @dataclass(frozen=True)
 class NextVersion:
-    """A member's version after a reply.
+    """The version that a member uses after the leader's reply, and whether it rejoins.
 
     Attributes:
         version: the version of its next subscription.
@@ -135,7 +137,7 @@ class NextVersion:
 
 
 def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERSION) -> NextVersion:
-    """Return the version with which a member continues.
+    """Return the version with which a member continues after the leader's reply.
 
     Args:
         answer: the leader's reply, as the member decoded it.
@@ -143,7 +145,7 @@ def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERS
         latest: the latest version that the member supports.
 
     Raises:
-        UnsupportedVersionError: the reply has a later version than the subscription, or the common
+        UnsupportedVersionError: the reply's version is later than the subscription's, or the common
             version is later than ``latest`` (TaskAssignmentException in Kafka).
 
     >>> next_version(AssignmentInfo(9, 9), used=11)
