@@ -15,7 +15,7 @@ OUT ?= demo-out
 # The version that `make same` compares with, a tag or a commit: the last one before the renames (tag before-house).
 BASE ?= f79072d13ec0e1c9661bf2b89ad649ff3132cc34
 
-.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak same jvm wheel lock clean java run-env test-env unit-env coverage-env docs-env
+.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak same jvm wheel release lock clean java run-env test-env unit-env coverage-env docs-env release-env
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,12 @@ jvm: java ## fetch Kafka's jars and compile the parity programs into jvm/target
 wheel: test-env ## build the wheel into dist/
 	@$(BIN)/uv build --quiet --wheel --out-dir dist && ls dist/*.whl
 
+release: release-env ## build sdist and wheel, check their metadata, and list their dependencies (SBOM)
+	@rm -rf dist && $(BIN)/uv build --quiet --out-dir dist
+	@$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
+	@$(BIN)/uv export --frozen --quiet --extra all --format cyclonedx1.5 --output-file dist/partage.cdx.json >/dev/null
+	@ls dist/*
+
 lock: test-env ## lock the dependencies anew (ARGS=--upgrade for newer ones)
 	@$(BIN)/python tools/lock.py $(ARGS)
 
@@ -87,3 +93,6 @@ coverage-env:
 
 docs-env:
 	@tools/setup.sh docs
+
+release-env:
+	@tools/setup.sh release
