@@ -34,12 +34,15 @@ _LEAST_PROBING_MS = 60_000
 
 @dataclass(frozen=True)
 class AssignmentConfigs:
-    """The settings in ``AssignmentConfigs`` of Kafka Streams 4.3.1, with Kafka's defaults.
+    """Settings of a Kafka Streams application that its task assignor reads, with Kafka's defaults.
+
+    The Java class is ``AssignmentConfigs`` of Kafka Streams 4.3.1.
 
     Attributes:
-        acceptable_recovery_lag: largest lag, in offsets, at which a client is caught up.
-        max_warmup_replicas: most extra copies that restore in the background at one time.
-        num_standby_replicas: standby replicas of each stateful task.
+        acceptable_recovery_lag: largest lag, in offsets, at which a client counts as caught up.
+        max_warmup_replicas: maximum number of extra copies that restore in the background at one
+            time.
+        num_standby_replicas: number of standby replicas of each stateful task.
         probing_rebalance_interval_ms: time between probing rebalances, in milliseconds.
         rack_aware_assignment_strategy: ``none``, ``min_traffic`` or ``balance_subtopology``.
         rack_aware_assignment_traffic_cost: cost of a partition that is read across racks;
@@ -81,7 +84,10 @@ class AssignmentConfigs:
         _check_tags(self.rack_aware_assignment_tags)
 
     def costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
-        """Return the traffic cost and the non-overlap cost; the arguments are the defaults."""
+        """Return the rack-aware traffic cost and non-overlap cost.
+
+        They are the configured values, or the defaults given as arguments.
+        """
         configured = self.rack_aware_assignment_traffic_cost
         overlap = self.rack_aware_assignment_non_overlap_cost
         return (
@@ -91,7 +97,7 @@ class AssignmentConfigs:
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> AssignmentConfigs:
-        """Return the settings of a Streams configuration with Kafka's names; ignore other names.
+        """Read the settings from a Streams configuration with Kafka's names; ignore other names.
 
         Numbers may be given as text, and tags as a comma-separated list.
 
@@ -127,7 +133,7 @@ _OTHERS = {
 
 
 def _parse(name: str, value: object) -> object:
-    """Return the value of a setting that may be given as text."""
+    """Convert a setting that may be given as text, such as "3" or "zone,rack", to its type."""
     if name == "rack.aware.assignment.tags":
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):

@@ -50,7 +50,7 @@ def balance_over_threads(
 
 
 def _reachable(draft: DraftAssignment, source: int) -> list[int]:
-    """Return the clients to which a move from the source may reduce the difference in load.
+    """Return the destinations for which a move from the source may reduce the load difference.
 
     A superset is sufficient: `_should_move` decides, and the load of a source only falls.
     """
@@ -91,14 +91,14 @@ def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
 
 @dataclass
 class TaskMovements:
-    """The moves of stateful tasks from clients that lag behind to caught-up clients.
+    """Moves of stateful tasks in an assignment, from clients that lag behind to caught-up clients.
 
     A warm-up replica stays on the client from which the task moves.
 
     Attributes:
         problem: input of the assignor.
         draft: balanced assignment, which is changed.
-        budget: remaining warm-up replicas; may fall below 0.
+        budget: number of warm-up replicas that may still be added; may fall below 0.
         warmups: (client, task) of each warm-up replica.
 
     Source: ``TaskMovement`` 4.3.1.
@@ -126,7 +126,10 @@ class TaskMovements:
         self.load = np.array(self.draft.load)
 
     def move_actives(self) -> int:
-        """Move every active task that lags to a client that lags less; return their number."""
+        """Move every active task that lags behind to a client that lags less.
+
+        Return the number of moves.
+        """
         wanted = [
             (self.ready[task], task, client)
             for client, tasks in enumerate(self.draft.active)
@@ -175,7 +178,10 @@ class TaskMovements:
         self._update_loads(source, destination)
 
     def move_standbys(self) -> int:
-        """Move standby tasks that lag to clients that lag less; return the number of moves."""
+        """Move standby tasks that lag behind to clients that lag less.
+
+        Return the number of moves.
+        """
         warm = set(self.warmups)
         size = len(self.problem.tasks)
         keys, places = [], []
@@ -192,7 +198,7 @@ class TaskMovements:
         return moved
 
     def _holders(self, tasks: set[int]) -> dict[int, list[int]]:
-        """Return the clients with a copy of each task in either role."""
+        """Return the clients that have a copy of each task, active or standby."""
         holders: dict[int, list[int]] = {task: [] for task in tasks}
         for client in range(len(self.draft.count)):
             for held in (self.draft.active[client], self.draft.standby[client]):
@@ -218,7 +224,10 @@ class TaskMovements:
         return True
 
     def _standby_source(self, task: int, destination: int, holders: list[int]) -> int | None:
-        """Return the least loaded caught-up client without a copy, else the one that lags least."""
+        """Return the client that takes a standby over, None if no client lags less.
+
+        It is the least loaded caught-up client without a copy, else the one that lags least.
+        """
         if self.ready[task]:
             caught_up = self.caught_up[task].copy()
             caught_up[holders] = False
@@ -238,7 +247,7 @@ class TaskMovements:
 
 
 def _in_heap_order(keys: list[int]) -> list[int]:
-    """Return the order in which Java's ``PriorityQueue`` polls entries with these keys.
+    """Return the order in which Java's ``PriorityQueue`` polls entries with these keys, as indices.
 
     Distinct keys need no emulation: any heap polls them in ascending order.
     """
@@ -287,7 +296,9 @@ class HighAvailability:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the plan; ``probing`` is true if any task still has to move.
+        """Assign all tasks to clients.
+
+        In the plan, ``probing`` is true if any task still has to move.
 
         Raises:
             InvalidProblemError: a client has no lag of a stateful task.

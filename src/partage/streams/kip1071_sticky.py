@@ -21,7 +21,7 @@ ServerTask = tuple[str, int]
 
 @dataclass(frozen=True)
 class ServerSubtopology:
-    """A sub-topology in the coordinator's metadata.
+    """A sub-topology as the group coordinator knows it, the input of its task assignor.
 
     Attributes:
         id: sub-topology id, any text.
@@ -53,7 +53,10 @@ class ServerMember:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """The tasks of each member; this assignor creates no warm-up tasks."""
+    """Target assignment by the group coordinator: active and standby tasks by member id.
+
+    This assignor creates no warm-up tasks.
+    """
 
     active: dict[str, list[ServerTask]]
     standby: dict[str, list[ServerTask]]
@@ -92,7 +95,7 @@ class ServerSticky:
         members: Sequence[ServerMember],
         configs: Mapping[str, str] | None = None,
     ) -> ServerPlan:
-        """Return the target assignment.
+        """Return the target assignment of all members of a streams group.
 
         Args:
             subtopologies: sub-topologies in any order.
@@ -123,7 +126,7 @@ class ServerSticky:
 
 
 def _replicas(configs: Mapping[str, str]) -> int:
-    """Return ``num.standby.replicas`` of a group's configuration."""
+    """Return ``num.standby.replicas`` of a group's configuration, checked to be an int32."""
     if not configs:
         return 0
     text = configs.get("num.standby.replicas")
@@ -142,21 +145,24 @@ def _check_distinct(path: str, names: Sequence[str]) -> None:
 
 
 def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
-    """Return members in the iteration order of a Java ``HashMap`` by member id."""
+    """Return members in the iteration order of a Java ``HashMap`` keyed by member id."""
     ids = [member.id for member in members]
     places = hash_order([string_hash(one) for one in ids], rank=lambda: string_ranks(ids))
     return [members[place] for place in places]
 
 
 class _Quota:
-    """The most tasks that a member may get: ceil(remaining tasks / members below the quota)."""
+    """Maximum number of tasks per member: ceil(remaining tasks / members below the quota)."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
         self.each = -(-tasks // members) if members else 0
 
     def reached(self, count: int) -> None:
-        """Remove a member and its tasks from the quota if its number of tasks has reached it."""
+        """Recompute the quota after a member with ``count`` tasks has reached it.
+
+        The member and its tasks then no longer count.
+        """
         if count != self.each:
             return
         self._members -= 1
@@ -165,7 +171,10 @@ class _Quota:
 
 
 class _Process:
-    """A process: its members, and the tasks that they have together (Kafka: ``ProcessState``)."""
+    """A client process of a streams group: its members and the tasks they have together.
+
+    Kafka's class is ``ProcessState``.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -180,7 +189,7 @@ class _Process:
         return self.given / len(self.members)
 
     def add(self, task: ServerTask, member: str) -> int:
-        """Assign a task to a member; return the member's new number of tasks."""
+        """Assign a task to a member of the process; return the member's new number of tasks."""
         self.tasks.add(task)
         self.given += 1
         self.count[member] += 1
@@ -188,7 +197,10 @@ class _Process:
         return self.count[member]
 
     def add_to_least_loaded(self, task: ServerTask) -> tuple[str, int]:
-        """Assign a task to the least loaded member; return the member and its number of tasks."""
+        """Assign a task to the process's least loaded member.
+
+        Return that member and its number of tasks.
+        """
         if len(self.members) == 1:
             member = self.members[0].id
             return member, self.add(task, member)
@@ -274,7 +286,7 @@ class _TargetDraft:
     # -- actives ---------------------------------------------------------------------------------
 
     def assign_actives(self) -> None:
-        """Assign previous actives, then previous standbys, then the rest to the least loaded."""
+        """Assign active tasks: to previous members, then to previous standbys, then by load."""
         moved = []
         for task in sorted(self.tasks, key=self._by_partition):
             member = self.previous_active.get(task)
@@ -337,7 +349,7 @@ class _TargetDraft:
     # -- standbys --------------------------------------------------------------------------------
 
     def assign_standbys(self, replicas: int) -> None:
-        """Assign standbys to previous members, then the rest to the least loaded processes."""
+        """Assign ``replicas`` standbys of each stateful task: to previous members, then by load."""
         missing: list[tuple[ServerTask, int]] = []
         for task in sorted(self.stateful, key=self._by_partition, reverse=True):
             for copy in range(replicas):
@@ -352,7 +364,10 @@ class _TargetDraft:
                     break
 
     def _assign_standby(self, task: ServerTask) -> bool:
-        """Assign a standby to a previous member; return False if none can take it."""
+        """Assign a standby to a member that had the task before.
+
+        Return False if none can take it.
+        """
         member = self.previous_active.get(task)
         if member is not None and self._may_be_standby(task, member):
             self._record_standby(task, member, self.process_of[member].add(task, member))
@@ -372,7 +387,10 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _assign_to_least_loaded(self, task: ServerTask, heap: PriorityQueue) -> bool:
-        """Assign a standby to the least loaded process without a copy; return False if none."""
+        """Assign a standby to the least loaded process without a copy.
+
+        Return False if there is none.
+        """
         polled: list[_Process] = []
         assigned = False
         while len(heap) and not assigned:
@@ -388,7 +406,10 @@ class _TargetDraft:
     # -- the result ------------------------------------------------------------------------------
 
     def plan(self, members: Iterable[ServerMember]) -> ServerPlan:
-        """Return the tasks of each member, sorted by sub-topology and partition."""
+        """Return the finished assignment.
+
+        Each member's tasks are sorted by sub-topology and partition.
+        """
         active: dict[str, list[ServerTask]] = {member.id: [] for member in members}
         for task, member in self.active.items():
             active[member].append(task)

@@ -162,7 +162,7 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 @dataclass(frozen=True)
 class StreamsApplication:
-    """The input of the leader apart from the members: the application and the cluster.
+    """The application and the cluster, the leader's input besides the members.
 
     Attributes:
         topology: topology of the application.
@@ -183,7 +183,7 @@ class StreamsApplication:
 
 @dataclass(frozen=True)
 class StreamsGroupAssignment:
-    """The result of a rebalance.
+    """Result of `rebalance`: the assignment of every member of a Streams group.
 
     Attributes:
         consumers: assignment of each member, by member id.
@@ -212,7 +212,7 @@ def rebalance(
     now_ms: int,
     assignor: TaskAssignor | None = None,
 ) -> StreamsGroupAssignment:
-    """Return the assignment of every member.
+    """Compute the assignment of every member of a Streams application, as the group leader does.
 
     A missing source topic, or a repartition topic whose partition count cannot be derived,
     gives every member an error code.
@@ -276,7 +276,7 @@ def rebalance(
 
 
 def _error(clients: Sequence[ClientGroup], code: int, why: str) -> StreamsGroupAssignment:
-    """Return a result in which every member gets an error code."""
+    """Return a result in which every member gets an error code and no tasks."""
     return StreamsGroupAssignment(error_assignments(clients, code), error=why)
 
 
@@ -290,7 +290,7 @@ def _assigned(
     versions: tuple[int, int],
     probing_versions: bool,
 ) -> StreamsGroupAssignment:
-    """Run the assignor and split each client's tasks among its consumers.
+    """Run the task assignor and split each client's tasks among its consumers.
 
     Args:
         application: see `rebalance`.
@@ -336,7 +336,10 @@ def _assigned(
 
 
 def _validate(plan: TaskPlan, problem: TaskProblem, name: str) -> None:
-    """Raise PlanInvariantError if a custom assignor's plan is invalid (KIP-924)."""
+    """Check the plan of a custom assignor by KIP-924's rules.
+
+    Raise PlanInvariantError if it is invalid.
+    """
 
     def tasks(row: Sequence[int]) -> list[TaskId]:
         numbers = range(len(problem.tasks))
@@ -359,7 +362,7 @@ def _validate(plan: TaskPlan, problem: TaskProblem, name: str) -> None:
 
 
 def _first_place(plan: TaskPlan, error: AssignmentError) -> str:
-    """Return the first task and client with the error as text; empty if the error names none."""
+    """Describe the first task and client with the error; empty if the error names none."""
     problem = plan.problem
     seen: set[int] = set()
     for client, active, standby in zip(problem.clients, plan.active, plan.standby, strict=True):
@@ -385,7 +388,7 @@ def _problem(
     *,
     public: bool,
 ) -> TaskProblem:
-    """Return the input of the task assignor."""
+    """Build the input of the task assignor from the members and the layout of the topology."""
     tasks = layout.task_arrival
     ends = end_offset_sums(layout, application.end_offsets, application.committed)
     states = []

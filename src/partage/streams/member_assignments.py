@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ThreadTasks:
-    """The task numbers of one consumer (stream thread), each list in Kafka's order."""
+    """Tasks of one consumer (stream thread) as task numbers, each list in Kafka's order."""
 
     stateful: list[int]
     standby: list[int]
@@ -37,17 +37,18 @@ class ThreadTasks:
 
     @property
     def active(self) -> list[int]:
-        """Active tasks, stateful ones first."""
+        """Active tasks of the thread, stateful ones first."""
         return self.stateful + self.stateless
 
 
 def assign_to_threads(
     plan: TaskPlan, client: int, reported: Mapping[str, Collection[int]]
 ) -> dict[str, ThreadTasks]:
-    """Return the tasks of each consumer of a client.
+    """Split the tasks of a client among its consumers (stream threads); return those of each.
 
-    Three passes share one count of tasks per consumer: stateful actives, standbys, stateless
-    actives. In the first two, a consumer first gets tasks that it reported, the least lag
+    There are three passes: stateful actives, standbys, stateless actives. They share one count of
+        tasks per consumer. In the first two, a consumer first gets tasks that it reported, the
+        least lag
     first. The others are assigned in turn. Tasks beyond the equal share are assigned in the
     raw array order of a binary heap, which differs for actives (filled from a hash set) and
     standbys (filled in order).
@@ -97,7 +98,7 @@ def _assign_pass(
     known: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
-    """Assign tasks of one kind, up to an equal share of all tasks per consumer, then the rest.
+    """Assign tasks of one kind to consumers: first up to an equal share of all tasks, then others.
 
     Args:
         tasks: numbers of the tasks, in the order in which Kafka inserts them into its heap.
@@ -138,7 +139,7 @@ def _assign_pass(
 def _assign_rest(
     left: PriorityQueue, ring: list[str], too_many: Mapping[int, str], given: dict[str, list[int]]
 ) -> None:
-    """Assign the tasks beyond the equal share: first to consumers that reported them, then in turn.
+    """Assign the tasks beyond the equal share: to consumers that reported them, then in turn.
 
     Args:
         left: tasks beyond the equal share.
@@ -161,9 +162,10 @@ def _assign_rest(
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Return the tasks of each consumer as before Kafka Streams 2.4: round-robin, actives first.
+    """Split the tasks of a client as before Kafka Streams 2.4: round-robin, active tasks first.
 
-    Threads keep nothing. Consumers and tasks are visited in the order of Java's hash sets.
+    Previous tasks of threads do not matter. Consumers and tasks are visited in the order of Java's
+    hash sets.
 
     Args:
         plan: plan of ``streams:0.10.2`` or ``streams:0.11``.
@@ -216,7 +218,7 @@ class StreamsMemberAssignment:
 def error_assignments(
     clients: Iterable[ClientGroup], code: int
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return an assignment with nothing but the error code for every consumer."""
+    """Return an assignment for every consumer that has only the error code."""
     return {
         name: StreamsMemberAssignment(error_code=code) for one in clients for name in one.consumers
     }
@@ -225,7 +227,9 @@ def error_assignments(
 def hosts(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Return the source partitions of the active and of the standby tasks of each endpoint.
+    """Return the source partitions of active tasks, and those of standby tasks, by endpoint.
+
+    An endpoint is the host and port of a client, used for interactive queries.
 
     The partitions are those of the target plan: a withheld task is listed at its new client.
     If two clients have the same endpoint, the later one in the leader's map counts.
@@ -256,11 +260,11 @@ def member_assignments(
     deadline_ms: int | None,
     versions: tuple[int, int] = (LATEST_VERSION, LATEST_VERSION),
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return the assignments of one client's consumers.
+    """Return the assignment of each consumer of one client.
 
     A task is withheld as a whole while another consumer owns one of its partitions, and its new
     consumer rebalances at once. Until then the client keeps the task as a standby if it was a
-    standby and is stateful. The client's deadline goes to its first consumer by id, unless
+    standby there and is stateful. The client's deadline goes to its first consumer by id, unless
     that one rebalances at once anyway.
 
     Args:
@@ -308,7 +312,7 @@ def member_assignments(
 
 
 def _reported(plan: TaskPlan, group: ClientGroup) -> dict[str, list[int]]:
-    """Return the numbers of the tasks whose offset sums each consumer reported."""
+    """Return, for each consumer of a client, the tasks (numbers) whose offset sums it reported."""
     number_of = plan.problem.number_of
     return {
         member.id: [number_of[task] for task in member.offset_sums if task in number_of]
@@ -325,7 +329,7 @@ def _withheld(
     layout: TopologyLayout,
     owned: Collection[TopicPartition],
 ) -> list[TaskId]:
-    """Return the tasks with a partition that another consumer owns, sorted."""
+    """Return, sorted, the tasks that a consumer cannot get yet: another one owns a partition."""
     return sorted(
         (
             task

@@ -32,7 +32,7 @@ def member_of(
     owned: Iterable[TopicPartition] = (),
     rack: str | None = None,
 ) -> StreamsMember:
-    """Return the member that a subscription describes.
+    """Build a `StreamsMember` from the subscription that a consumer sends.
 
     Args:
         name: member id of the consumer.
@@ -83,7 +83,7 @@ def assignment_info(
     hosts: Hosts | None = None,
     standby_hosts: Hosts | None = None,
 ) -> AssignmentInfo:
-    """Return the user data that the leader sends to a consumer with its partitions.
+    """Build the user data that the leader sends to a consumer together with its partitions.
 
     Args:
         assignment: assignment of the consumer; with an error code, all else is left out.
@@ -123,7 +123,7 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """The next rebalance that a member requests after an assignment.
+    """What a member does after an assignment: version and time of its next rebalance.
 
     Attributes:
         version: version of its next subscription.

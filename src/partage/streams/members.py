@@ -22,7 +22,7 @@ FUTURE_PROCESS = ProcessId(-1, -1)
 
 @dataclass(frozen=True)
 class StreamsMember:
-    """A consumer of a Streams group, with the contents of its subscription.
+    """A consumer of a Streams group (one stream thread) with the contents of its subscription.
 
     Attributes:
         id: member id of the consumer.
@@ -59,7 +59,7 @@ class StreamsMember:
 
 @dataclass
 class ClientGroup:
-    """The consumers of one client (Kafka: ``ClientMetadata``).
+    """The consumers of one client (application instance). Kafka's class is ``ClientMetadata``.
 
     Attributes:
         process: process id of the client.
@@ -77,7 +77,7 @@ class ClientGroup:
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
     def add(self, member: StreamsMember) -> None:
-        """Add a consumer.
+        """Add a consumer with its owned partitions and offset sums to the client.
 
         Raises:
             InvalidProblemError: the client has tasks with and without a topology's name. Kafka
@@ -96,21 +96,24 @@ class ClientGroup:
 
     @property
     def consumers(self) -> list[str]:
-        """Member ids of the consumers in Java's string order."""
+        """Member ids of the client's consumers, in Java's string order."""
         return sorted((member.id for member in self.members), key=string_order_key)
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Client tags of the first consumer."""
+        """Client tags (KIP-708), taken from the first consumer."""
         return self.members[0].tags if self.readable else {}
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """Endpoint of the first consumer."""
+        """Host and port for interactive queries, taken from the first consumer."""
         return self.members[0].endpoint if self.readable else None
 
     def rack(self, *, of_first: bool) -> str | None:
-        """Return the first consumer's rack (KIP-924), or the rack that all consumers share."""
+        """Return the client's rack: the first consumer's (KIP-924), or the rack of all consumers.
+
+        Without ``of_first`` it is None if the consumers' racks differ.
+        """
         racks = {member.rack for member in self.members}
         return self.members[0].rack if of_first or len(racks) == 1 else None
 

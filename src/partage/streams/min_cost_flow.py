@@ -30,10 +30,12 @@ _LEAST_RUN = 8
 
 
 class Network(NamedTuple):
-    """The residual network: each given edge and its reverse edge, sorted by (origin, end).
+    """Residual network of a flow problem: each given edge and its reverse edge.
+
+    Edges are sorted by (origin, end) as compressed rows (CSR).
 
     Attributes:
-        start: int64[N + 1], index of each node's first edge (CSR).
+        start: int64[N + 1], index of each node's first edge.
         origin: int64[E], node at which each edge begins.
         end: int64[E], node at which each edge ends.
         cost: int64[E], cost per unit of flow.
@@ -54,7 +56,7 @@ class Network(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Buffers of the Bellman-Ford search.
+    """Working arrays of the Bellman-Ford search for negative cycles.
 
     Attributes:
         distance: int64[N], least known cost of a path to each node.
@@ -79,7 +81,7 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FlowGraph:
-    """A network with a flow.
+    """A flow network with the present flow, and the operations of Kafka's ``Graph`` on it.
 
     Attributes:
         network: residual network.
@@ -98,7 +100,7 @@ class FlowGraph:
         cost: Int64Array,
         flow: Int64Array,
     ) -> FlowGraph:
-        """Return the graph of these edges.
+        """Build the graph from arrays of edges with capacity, cost and present flow.
 
         Node numbers need not be dense; only their order matters. At most one edge joins two
         nodes, in either direction.
@@ -130,18 +132,24 @@ class FlowGraph:
         return cls(network, index[:edges].astype(np.int64))
 
     def flows(self) -> Int64Array:
-        """Return the flow of each given edge."""
+        """Return the flow of each given edge, in the order given."""
         return self.network.flow[self.given]
 
     def maximize(self) -> int:
-        """Augment the flow to a maximum flow from the first to the last node; return its value."""
+        """Augment the flow to a maximum flow from the first to the last node.
+
+        Return the added flow.
+        """
         nodes = len(self.network.start) - 1
         parent, queue = np.zeros((2, nodes), np.int64)
         value: int = _maximize(self.network, parent, queue, work=2 * nodes * nodes)
         return value
 
     def cancel_negative_cycles(self) -> int:
-        """Cancel negative cycles until none is left; return their number."""
+        """Make the flow's cost minimal by cancelling negative cycles.
+
+        Return the number of cycles.
+        """
         nodes, edges = len(self.network.start) - 1, len(self.network.end)
         sizes = [nodes] * 3 + [nodes + 1] + [edges] * 4
         search = Search._make(np.zeros(size, np.int64) for size in sizes)
@@ -155,7 +163,10 @@ class FlowGraph:
 
 @piece
 def _push(edge: Any, amount: Any, network: Any) -> None:
-    """Push flow along an edge as Kafka does; a forward reverse edge loses flow if it can."""
+    """Push flow along an edge and update residual capacities, with Kafka's rule for reverse edges.
+
+    If the reverse edge is a given edge, it loses flow if it can.
+    """
     reverse = network.reverse[edge]
     network.residual[edge] -= amount
     if network.forward[edge]:
@@ -207,7 +218,7 @@ def _maximize(network: Any, parent: Any, queue: Any) -> int:
 
 @piece
 def _list_usable_edges(network: Any, search: Any) -> None:
-    """List the edges with residual capacity by node, and where the run of each edge ends."""
+    """List the edges with residual capacity by node, for the search."""
     first, end, run_end = search.first, search.end, search.run_end
     nodes = len(network.start) - 1
     at = 0
@@ -231,7 +242,10 @@ def _list_usable_edges(network: Any, search: Any) -> None:
 
 @piece
 def _find_cycle(search: Any, least_run: Any) -> int:
-    """Return a node whose distance still falls in the last round; -1 without a negative cycle."""
+    """Run Bellman-Ford; return a node reached from a negative cycle, -1 if there is no such cycle.
+
+    The distance of that node still falls in the last round.
+    """
     distance, stale = search.distance, search.stale
     end, cost = search.end, search.cost
     nodes = len(search.first) - 1

@@ -12,13 +12,14 @@ __all__ = ["DraftAssignment", "TaskPlan"]
 
 
 class DraftAssignment:
-    """An assignment under construction: task numbers by client number, and each client's load.
+    """Task assignment under construction: sets of task numbers by client, and each client's load.
 
     Attributes:
         active: active tasks of each client.
         standby: standby tasks of each client.
         count: number of tasks of each client in both roles.
-        load: ``count / capacity`` of each client, Kafka's ``assignedTaskLoad``.
+        load: tasks per stream thread (``count / capacity``) of each client; Kafka's
+            ``assignedTaskLoad``.
     """
 
     def __init__(self, problem: TaskProblem) -> None:
@@ -30,16 +31,16 @@ class DraftAssignment:
         self.load = [0.0] * clients
 
     def holds(self, client: int, task: int) -> bool:
-        """Return whether the client has the task in either role."""
+        """Return whether the client has the task, active or standby."""
         return task in self.active[client] or task in self.standby[client]
 
     def assign_active(self, client: int, task: int) -> None:
-        """Assign an active task to a client without a copy of the task."""
+        """Assign an active task to a client that has no copy of the task."""
         self.active[client].add(task)
         self._add_to_count(client, 1)
 
     def assign_standby(self, client: int, task: int) -> None:
-        """Assign a standby task to a client without a copy of the task."""
+        """Assign a standby task to a client that has no copy of the task."""
         self.standby[client].add(task)
         self._add_to_count(client, 1)
 
@@ -49,7 +50,7 @@ class DraftAssignment:
         self._add_to_count(client, -1)
 
     def move(self, tasks: list[set[int]], task: int, source: int, destination: int) -> None:
-        """Move a task to a client without a copy; ``tasks`` is `active` or `standby`."""
+        """Move a task to a client that has no copy; ``tasks`` is `active` or `standby`."""
         tasks[source].remove(task)
         tasks[destination].add(task)
         self._add_to_count(source, -1)
@@ -69,12 +70,12 @@ class DraftAssignment:
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """The tasks of each client, as numbers of a `TaskProblem`.
+    """Result of a task assignor: the active and standby tasks of each client, by task number.
 
     Attributes:
         problem: the input of the assignor.
         active: numbers of the active tasks of each client, ascending.
-        standby: numbers of its standby tasks (warm-ups among them), ascending.
+        standby: numbers of the standby tasks of each client, including warm-ups, ascending.
         probing: whether a probing rebalance follows after the probing interval.
         warmups: (client, task) of each warm-up replica: a standby beyond
             ``num.standby.replicas`` on the client to which the task moves later.
@@ -105,7 +106,7 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Return the plan of a finished draft."""
+        """Build the immutable plan from a finished draft."""
         return cls(
             problem,
             tuple(tuple(sorted(tasks)) for tasks in draft.active),
@@ -118,11 +119,11 @@ class TaskPlan:
         )
 
     def active_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the active tasks of one client, ascending."""
+        """Return the active tasks of one client by its process id, ascending."""
         return self._named(self.active, process)
 
     def standby_of(self, process: ProcessId) -> list[TaskId]:
-        """Return the standby tasks of one client, ascending."""
+        """Return the standby tasks of one client by its process id, ascending."""
         return self._named(self.standby, process)
 
     def _named(self, rows: tuple[tuple[int, ...], ...], process: ProcessId) -> list[TaskId]:
@@ -132,7 +133,10 @@ class TaskPlan:
         return []
 
     def to_dict(self) -> dict[str, dict[str, list[str]]]:
-        """ClientState by client ``{"active": [...], "standby": [...]}``, all as text."""
+        """Return the plan as text for JSON.
+
+        It maps a process id to ``{"active": [...], "standby": [...]}``.
+        """
         tasks = self.problem.tasks
         return {
             str(client.process): {

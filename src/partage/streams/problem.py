@@ -19,7 +19,9 @@ __all__ = ["ClientState", "PartitionRacks", "TaskProblem"]
 
 @dataclass(frozen=True)
 class ClientState:
-    """A client before the rebalance: one application instance (Kafka: ``ClientState``).
+    """One application instance before the rebalance: its threads and previous tasks.
+
+    Kafka's class is ``ClientState``.
 
     Attributes:
         process: process id.
@@ -75,7 +77,7 @@ def _is_int(value: object) -> bool:
 
 @dataclass(frozen=True)
 class PartitionRacks:
-    """The racks of the replicas of a task's partitions (KIP-925).
+    """Racks of the replicas of each partition that a task reads (KIP-925).
 
     Attributes:
         source: racks of all replicas of each source partition; an empty set or None if not
@@ -88,11 +90,11 @@ class PartitionRacks:
 
 
 class TaskProblem:
-    """The clients, tasks and settings of one rebalance.
+    """Input of a task assignor: the clients, tasks and settings of one rebalance.
 
     Clients are numbered by process id and tasks by task id, as Kafka's sorted maps order them.
-    The order in which clients and tasks were given is kept too: it decides the order inside
-    the buckets of Kafka's hash maps.
+    The order in which they were given is stored too: it decides the order inside the buckets of
+    Kafka's hash maps.
 
     Attributes:
         clients: clients by process id, ascending; a client's number is its index here.
@@ -123,14 +125,14 @@ class TaskProblem:
         with_stores: Iterable[TaskId] | None = None,
         lags: NDArray[np.int64] | None = None,
     ) -> None:
-        """Assign numbers to clients and tasks.
+        """Number the clients and tasks and check them.
 
         Args:
             clients: clients in the order in which Kafka's leader reads them.
             tasks: all tasks, in the order in which Kafka inserts them into a set.
-            stateful: tasks with a changelog, in that order too.
+            stateful: tasks with a changelog, in the same order.
             settings: Kafka's defaults if None.
-            racks: see class.
+            racks: racks of each task's partitions; None if unknown.
             with_stores: tasks with a store; the stateful tasks if None.
             lags: int64[clients, tasks] in the orders given; replaces the lags of the clients.
 
@@ -215,7 +217,9 @@ class TaskProblem:
 
     @cached_property
     def lags(self) -> NDArray[np.int64]:
-        """Lags as int64[clients, tasks]; the columns of stateless tasks have no meaning.
+        """Lag of each client on each task, in offsets (int64[clients, tasks]).
+
+        The columns of stateless tasks have no meaning.
 
         Raises:
             InvalidProblemError: a client has no lag of a stateful task, or a lag is negative and
@@ -242,7 +246,7 @@ class TaskProblem:
 
     @cached_property
     def capacity(self) -> list[int]:
-        """Threads of each client."""
+        """Number of stream threads of each client."""
         return [client.capacity for client in self.clients]
 
     # -- iteration orders of Kafka's hash collections -------------------------------------------
@@ -253,7 +257,7 @@ class TaskProblem:
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Return clients in the iteration order of a ``HashSet``.
+        """Return client numbers in the iteration order of a Java ``HashSet`` of process ids.
 
         Args:
             clients: numbers in the order of insertion.
@@ -266,7 +270,10 @@ class TaskProblem:
         return [clients[place] for place in places]
 
     def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Return tasks in the iteration order of a ``HashSet``; see `client_hash_order`."""
+        """Return task numbers in the iteration order of a Java ``HashSet`` of task ids.
+
+        `client_hash_order` has the arguments.
+        """
         table = copied_hash_set_table(len(tasks)) if copied else DEFAULT_TABLE
         hashes = self._task_hashes
         places = hash_order([hashes[one] for one in tasks], table=table, rank=lambda: tasks)

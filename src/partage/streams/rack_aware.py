@@ -30,7 +30,7 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Return the cheapest client of each task; every client keeps its number of tasks.
+    """Assign each task to its cheapest client while every client keeps its number of tasks.
 
     The search starts from the present assignment.
 
@@ -39,7 +39,7 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
         cost: int64[tasks, clients], cost of the task at the client.
 
     Returns:
-        The column of each task's client.
+        The client (column) of each task.
 
     Raises:
         UnsupportedProblemError: a task is on no client or on several; Kafka's class throws too.
@@ -66,19 +66,19 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Return the cheapest client of each task with a bound for each sub-topology and client.
+    """Assign each task to its cheapest client, with a limit for each sub-topology and client.
 
     A client gets at most ceil(its share of all tasks * tasks of the sub-topology), computed in
     IEEE doubles in Kafka's order of operations. The search starts from a maximum flow, not from
     the present assignment.
 
     Args:
-        held: see `min_traffic`.
-        cost: see `min_traffic`.
-        groups: rows of each sub-topology, in order; every row is in one of them.
+        held: bool[tasks, clients], whether the client has the task; one client per task.
+        cost: int64[tasks, clients], cost of the task at the client.
+        groups: rows (tasks) of each sub-topology, in order; every row is in one group.
 
     Raises:
-        UnsupportedProblemError: as `min_traffic`.
+        UnsupportedProblemError: a task is on no client or on several.
     """
     tasks, clients = held.shape
     _check_held_once(held)
@@ -125,7 +125,7 @@ def balance_subtopology(
 
 
 def _check_held_once(held: NDArray[np.bool_]) -> None:
-    """Raise UnsupportedProblemError unless every task is on exactly one client."""
+    """Check that every task is on exactly one client; raise UnsupportedProblemError otherwise."""
     holders = held.sum(axis=1)
     for row in np.flatnonzero(holders != 1).tolist():
         number = "no client" if holders[row] == 0 else f"{holders[row]} clients"
@@ -139,7 +139,7 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Optimisation that minimises reads across racks while clients keep their number of tasks.
+    """Optimizer that moves tasks to reduce reads across racks; clients keep their number of tasks.
 
     The cost of a task at a client is the traffic cost times the number of its partitions
     without a replica in the client's rack (source partitions for actives, changelogs for
@@ -171,7 +171,7 @@ class RackOptimizer:
 
     @classmethod
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
-        """Return the optimisation of the internal assignors; None where Kafka does not optimise."""
+        """Return the optimizer for Kafka's internal assignors; None if Kafka does not optimise."""
         if not legacy_racks_are_known(problem):
             return None
         return cls(
@@ -185,7 +185,7 @@ class RackOptimizer:
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Return the optimisation of KIP-924's helpers; None where they do nothing."""
+        """Return the optimizer for KIP-924's helpers; None if they do nothing."""
         if not public_racks_are_known(problem, standbys=standbys):
             return None
         changelogs = rack_misses(problem, lambda racks: racks.changelog)
@@ -201,7 +201,7 @@ class RackOptimizer:
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Move active tasks (numbers, ascending) to the cheapest clients."""
+        """Move active tasks (numbers, ascending) to the clients where they cost least."""
         if not tasks:
             return
         clients = self._clients
@@ -240,7 +240,7 @@ class RackOptimizer:
         may_swap: MaySwap,
         groups: list[list[int]],
     ) -> bool:
-        """Exchange standbys between two clients; return whether any moved."""
+        """Exchange standbys between two clients to reduce cost; return whether any moved."""
         one, other = pair
         from_one = _movable(draft, one, other, may_swap)
         from_other = _movable(draft, other, one, may_swap) if from_one else []
@@ -267,7 +267,10 @@ class RackOptimizer:
     def _cost(
         misses: NDArray[np.int64], held: NDArray[np.bool_], traffic: int, non_overlap: int
     ) -> NDArray[np.int64]:
-        """Return int64[tasks, clients]: costs in Java's int arithmetic."""
+        """Return the cost of each task at each client (int64[tasks, clients]).
+
+        It overflows as Java's int.
+        """
         cost = misses * traffic + np.where(held, 0, non_overlap)
         return cost.astype(np.int32).astype(np.int64)
 
@@ -282,7 +285,7 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
 
 
 def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by sub-topology; every sub-topology is listed, by (number, topology)."""
+    """Group tasks by sub-topology, ordered by (number, topology); groups may be empty."""
     every: dict[tuple[int, str], list[int]] = {}
     for task in problem.tasks:
         every.setdefault((task.subtopology, task.topology or ""), [])
@@ -295,7 +298,7 @@ def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]
 
 
 def by_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by the number of their sub-topology, whatever its topology."""
+    """Group tasks by the number of their sub-topology, regardless of the topology's name."""
     found: dict[int, list[int]] = {}
     for number in tasks:
         found.setdefault(problem.tasks[number].subtopology, []).append(number)
@@ -306,11 +309,11 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count the partitions of each task without a replica in each client's rack.
+    """Count the partitions of each task that have no replica in each client's rack.
 
     Args:
         problem: input of the assignor.
-        partitions: racks of the partitions that count.
+        partitions: function that selects the partitions that count from a task's `PartitionRacks`.
 
     Returns:
         int64[tasks, clients].
@@ -352,7 +355,7 @@ def legacy_racks_are_known(problem: TaskProblem) -> bool:
 
 
 def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
-    """Return whether KIP-924's helpers optimise: strategy and both costs set, all racks known.
+    """Return whether KIP-924's helpers optimise: strategy and both costs set, and all racks known.
 
     For actives, the racks of all partitions of all tasks must be known, for standbys those of
     all changelog partitions.

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class TaskAssignor(Protocol):
-    """The interface of a task assignor.
+    """Interface of a task assignor, which assigns the tasks of a Streams application to clients.
 
     Attributes:
         name: begins with ``streams:``.
@@ -36,34 +36,34 @@ class TaskAssignor(Protocol):
     def exact_to(self) -> str | None: ...  # noqa: D102 - see Attributes
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the plan for a problem."""
+        """Assign the tasks of a problem to its clients."""
 
 
 @runtime_checkable
 class Kip441Proposal(TaskAssignor, Protocol):
-    """A task assignor that decides itself whether a probing rebalance follows.
+    """Interface of a task assignor that decides itself whether a probing rebalance follows.
 
     KIP-441's document proposes this; Kafka's leader probes at fixed intervals instead.
     """
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether a probing rebalance follows.
+        """Return whether a probing rebalance follows, because a task is not yet on its best client.
 
         Args:
-            problem: with the current lags.
+            problem: the problem with the current lags.
             active: the client that runs each task of ``problem.stateful``, in that order.
         """
 
     def with_balance_factor(self, balance_factor: int) -> TaskAssignor:
-        """Return the assignor with another ``balance_factor``."""
+        """Return the same assignor with another ``balance_factor``."""
 
 
 class TaskRow(NamedTuple):
-    """A row of the table of task assignors.
+    """A row of the table of task assignors: name, summary and origin.
 
     Attributes:
         name: the assignor's name.
-        summary: the first line of its documentation.
+        summary: first line of its documentation.
         exact_to: class and release that it reproduces, None if there is none.
         doc: the documentation of its class.
     """
@@ -122,7 +122,7 @@ def assignors() -> dict[str, TaskAssignor]:
 
 
 def find_assignor(name: str) -> TaskAssignor:
-    """Return the assignor of a name, with or without ``streams:``, or of a Java class.
+    """Return the task assignor with this name, with or without ``streams:``, or this Java class.
 
     ``StreamsPartitionAssignor`` is the leader's own class; its default is high availability.
 
@@ -144,7 +144,7 @@ def find_assignor(name: str) -> TaskAssignor:
 
 
 def describe() -> list[TaskRow]:
-    """Return a row for each task assignor, the coordinator's last.
+    """Return a table row for each task assignor; the coordinator's assignor is last.
 
     >>> describe()[-1].name
     'streams:server-sticky'

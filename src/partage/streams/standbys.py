@@ -22,7 +22,7 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """The client tags of a group: the values of each key, and the tags of each client."""
+    """Client tags of a group (KIP-708): the values of each tag key, and the tags of each client."""
 
     def __init__(self, problem: TaskProblem) -> None:
         self.configured = frozenset(problem.settings.rack_aware_assignment_tags)
@@ -33,7 +33,7 @@ class TagIndex:
                 self.values.setdefault(key, set()).add(value)
 
     def mark(self, used: set[Tag], client: int, copies: int) -> None:
-        """Mark the configured tags of a client as used by a copy of a task.
+        """Mark a client's tags as used after it got a copy of a task.
 
         A key that has no more distinct values than the task has copies becomes unused again.
 
@@ -51,12 +51,12 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether the client has a used tag."""
+        """Return whether the client has a tag on which the task already has a copy."""
         return any(self.tags[client].get(key) == value for key, value in used)
 
 
 class TagAwareStandbys:
-    """Standbys spread over client tags (KIP-708).
+    """Standby placement that spreads the copies of a task over client tags (KIP-708).
 
     A standby goes to the least loaded client that shares no configured tag with another copy of
     its task. A key with fewer values than the task has copies is ignored. The remaining
@@ -79,7 +79,7 @@ class TagAwareStandbys:
         self._index = TagIndex(problem)
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign standbys to each task that has an active task, in the order given."""
+        """Assign standbys to each of the tasks that has an active task, in the order given."""
         active_at = {task: client for client, own in enumerate(draft.active) for task in own}
         order = list(tasks)
         missing = dict.fromkeys(order, self._replicas)
@@ -92,7 +92,7 @@ class TagAwareStandbys:
 
     @staticmethod
     def _assign_by_load(draft: DraftAssignment, task: int, copies: int) -> None:
-        """Assign standbys of a task to the least loaded clients, whatever their tags."""
+        """Assign ``copies`` standbys of a task to the least loaded clients, regardless of tags."""
         for _ in range(copies):
             client = least_loaded(draft, lambda one: not draft.holds(one, task))
             if client is None:
@@ -100,7 +100,9 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def spread(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Assign standbys to clients with unused tags; return the number that is missing.
+        """Assign standbys of a task to clients with unused tags.
+
+        Return how many could not be placed.
 
         Like Kafka's class, this tries to assign one standby even if none is configured.
         """
@@ -120,11 +122,17 @@ class TagAwareStandbys:
                 return left
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether the destination has every tag of the source, configured or not."""
+        """Return whether balancing may move standbys between two clients.
+
+        The destination must have every tag of the source.
+        """
         return self._index.tags[source].items() <= self._index.tags[destination].items()
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether the task's copies have no fewer distinct tags after the move."""
+        """Return whether a standby may move.
+
+        Its task's copies must keep at least as many distinct tags.
+        """
         others = {
             tag
             for client, tags in enumerate(self._index.tags)
@@ -137,7 +145,10 @@ class TagAwareStandbys:
 
 
 def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int | None:
-    """Return the eligible client with the least (load, number); None if no client is eligible."""
+    """Return the eligible client with the least load, then the lowest number.
+
+    None if none is eligible.
+    """
     best, least = None, 0.0
     for client, load in enumerate(draft.load):
         if (best is None or load < least) and eligible(client):
@@ -146,7 +157,7 @@ def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int
 
 
 class StandbyPlacement(Protocol):
-    """The interface of a standby placement, which also restricts later moves."""
+    """Interface of a standby placement, which assigns standbys and restricts their later moves."""
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
         """Assign standbys to each task, in the order given."""
@@ -159,7 +170,7 @@ class StandbyPlacement(Protocol):
 
 
 class DefaultStandbys:
-    """Standbys on the least loaded clients without a copy of the task.
+    """Standby placement by load: a standby goes to the least loaded client without a copy.
 
     Ties go to the lower process id. Cost: O(log C) for each of T tasks times N standbys.
     Exact to ``DefaultStandbyTaskAssignor`` 4.3.1.
@@ -177,11 +188,11 @@ class DefaultStandbys:
         self._replicas = problem.settings.num_standby_replicas
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign standbys to each task, in the order given."""
+        """Assign the configured number of standbys to each task, in the order given."""
         assign_to_least_loaded(draft, ((task, self._replicas) for task in tasks))
 
     def may_balance(self, source: int, destination: int) -> bool:  # noqa: ARG002 - the interface
-        """Return True: the load alone decides."""
+        """Return True: without tags, balancing may move any standby."""
         return True
 
     def may_swap(
@@ -191,16 +202,18 @@ class DefaultStandbys:
         destination: int,  # noqa: ARG002 - the same
         task: int,  # noqa: ARG002 - the same
     ) -> bool:
-        """Return True: the load alone decides."""
+        """Return True: without tags, rack-aware optimisation may move any standby."""
         return True
 
 
 def assign_to_least_loaded(draft: DraftAssignment, wanted: Iterable[tuple[int, int]]) -> None:
-    """Assign each standby to the client of least (load, number) without a copy of the task.
+    """Assign each standby to the least loaded client without a copy of the task.
+
+    Ties go to the lower client number.
 
     Args:
         draft: assignment, which is changed.
-        wanted: (task, number of standbys).
+        wanted: (task, number of standbys) pairs.
     """
     heap = [(load, client) for client, load in enumerate(draft.load)]
     heapq.heapify(heap)
@@ -221,7 +234,7 @@ def assign_to_least_loaded(draft: DraftAssignment, wanted: Iterable[tuple[int, i
 
 
 def placement_for(problem: TaskProblem) -> StandbyPlacement:
-    """Return the placement by tags if tags are configured, else the placement by load.
+    """Return the standby placement of a problem: by tags if tags are configured, else by load.
 
     Kafka's factory also has a placement by racks. It is never used, because the high
     availability assignor passes no racks to the factory.

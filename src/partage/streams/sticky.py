@@ -32,7 +32,7 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """The pairs of tasks that share a client.
+    """The pairs of tasks that were assigned to the same client.
 
     The sticky assignors prefer clients with which a task makes new pairs. This spreads the tasks
     of a failed client over several others.
@@ -54,18 +54,18 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add(self, task: int, others: Iterable[int]) -> None:
-        """Add the pairs of a task with others on its client."""
+        """Record that a task shares a client with the other tasks."""
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether the task has shared no client with one of the others so far."""
+        """Return whether at least one of the others has not yet shared a client with the task."""
         if self.full:
             return False
         return any(self._pair(task, other) not in self._pairs for some in others for other in some)
 
     @property
     def full(self) -> bool:
-        """True if all pairs of tasks share a client."""
+        """Whether all pairs of tasks have shared a client, so that no pair is new."""
         return len(self._pairs) == self._most
 
     def _pair(self, one: int, other: int) -> int:
@@ -73,7 +73,7 @@ class TaskPairs:
 
 
 class StickyCore:
-    """The steps that the sticky task assignors of 0.11 to 4.3 have in common.
+    """Common steps of the sticky task assignors of Kafka Streams 0.11 to 4.3.
 
     The assignors differ in the order in which they visit tasks, and in the comparison of loads.
 
@@ -110,7 +110,10 @@ class StickyCore:
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Read the previous tasks of all clients; later clients in map order win."""
+        """Read the previous tasks of all clients.
+
+        For a task of several clients the last one counts. Clients are read in map order.
+        """
         number_of = self.problem.number_of
         ran: dict[TaskId, int] = {}
         had: dict[TaskId, list[int]] = {}
@@ -150,18 +153,18 @@ class StickyCore:
         self._pairs.add(task, self.draft.standby[client])
 
     def has_room(self, client: int) -> bool:
-        """Return whether the client has fewer actives than the quota of its threads."""
+        """Return whether the client has fewer active tasks than the quota of its threads."""
         return len(self.draft.active[client]) < self.draft.capacity[client] * self.quota
 
     def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
-        """Assign tasks to clients that ran them, then to clients with their state.
+        """Assign active tasks to the clients that ran them, then to clients with their state.
 
         Args:
             tasks: all tasks, in the order in which previous standbys are promoted.
-            ignore_quota: whether clients keep all their actives, whatever the load.
+            ignore_quota: whether clients keep all their active tasks, whatever the load.
 
         Returns:
-            The remaining tasks.
+            The tasks that are still unassigned.
         """
         assigned = set()
         for task in self.active_order:
@@ -181,7 +184,7 @@ class StickyCore:
         return remaining
 
     def assign_standbys(self, tasks: Iterable[int]) -> None:
-        """Assign the standbys of each task, as long as there are clients without a copy."""
+        """Assign the standbys of each task to clients without a copy, as long as there are any."""
         for task in tasks:
             for _ in range(self.problem.settings.num_standby_replicas):
                 free = self._without_copy(task)
@@ -190,14 +193,16 @@ class StickyCore:
                 self.assign_standby(task, self.best(task, free))
 
     def _without_copy(self, task: int) -> list[int]:
-        """Return the clients without a copy of the task in the order of a hash set."""
+        """Return the clients without a copy of the task, in the order of a Java hash set."""
         free = [client for client in self.map_order if not self.draft.holds(client, task)]
         return self.problem.client_hash_order(free)
 
     # -- choosing --------------------------------------------------------------------------------
 
     def best(self, task: int, among: Sequence[int]) -> int:
-        """Return the client for a task: its previous one, one with its state, or the least loaded.
+        """Return the best client for a task.
+
+        It is the previous one, one with its state, or the least loaded.
 
         A previous client that should give load to others is not chosen.
         """
@@ -218,7 +223,7 @@ class StickyCore:
         return chosen
 
     def _best_standby(self, task: int, within: set[int]) -> int | None:
-        """Return the least loaded candidate with the task's state; None if there is none."""
+        """Return the least loaded candidate that has the task's state; None if there is none."""
         known = self.previous_standby.get(task)
         if known is None:
             return None
@@ -226,7 +231,7 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a client has a task per thread, and another client has more capacity."""
+        """Return whether a client has at least one task per thread while another is less loaded."""
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
             return False
@@ -299,7 +304,7 @@ class LegacySticky:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the plan.
+        """Assign all tasks to clients.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
@@ -310,7 +315,7 @@ class LegacySticky:
 def _legacy_draft(
     problem: TaskProblem, racks: RackOptimizer | None, *, preserve: bool = False
 ) -> DraftAssignment:
-    """Return the assignment of the legacy sticky assignor.
+    """Compute the assignment of the legacy sticky assignor, as a draft.
 
     Args:
         problem: input of the assignor.
@@ -355,7 +360,7 @@ class FallbackPrior:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the plan; ``probing`` is always true.
+        """Assign all tasks to clients. In the plan, ``probing`` is always true.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
@@ -394,7 +399,7 @@ class PublicSticky:
     preserve = False
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the plan.
+        """Assign all tasks to clients.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class AssignmentError(Enum):
-    """The errors of an assignment, by Kafka's names (KIP-924)."""
+    """Reasons why Kafka's leader rejects a task assignment, by Kafka's names (KIP-924)."""
 
     NONE = "none"
     UNKNOWN_TASK_ID = "a task that does not exist"
@@ -39,7 +39,7 @@ class AssignmentError(Enum):
 def identity_assignment(
     problem: TaskProblem,
 ) -> dict[ProcessId, tuple[list[TaskId], list[TaskId]]]:
-    """Return each client's previous (active, standby) tasks, including tasks that are gone.
+    """Return each client's previous (active, standby) tasks, including tasks that no longer exist.
 
     Source: ``TaskAssignmentUtils.identityAssignment`` 4.3.1.
 
@@ -62,14 +62,14 @@ def validate_task_assignment(
     problem: TaskProblem,
     assignment: Sequence[tuple[ProcessId, Sequence[TaskId], Sequence[TaskId]]],
 ) -> AssignmentError:
-    """Return the first error of an assignment, in the order in which Kafka's leader checks.
+    """Check a task assignment; return the first error in the order in which Kafka's leader checks.
 
     The leader checks the entries, then the tasks, then the clients. It accepts an assignment
     that lacks an active task. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
 
     Args:
         problem: input of the assignor.
-        assignment: (process, actives, standbys) of each client.
+        assignment: (process id, active tasks, standby tasks) of each client.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> task, process = TaskId(0, 0), ProcessId(0, 1)
@@ -100,7 +100,9 @@ def validate_task_assignment(
 
 
 def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment) -> None:
-    """Assign standbys by tags if tags are configured, else by load; tasks in Java's hash order.
+    """Assign standbys to clients: by tags if tags are configured, else by load.
+
+    Tasks are visited in Java's hash order.
 
     With tags, a task gets a standby even if ``num.standby.replicas`` is 0, provided that a
     client with other tags exists.

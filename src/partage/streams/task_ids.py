@@ -37,7 +37,7 @@ def _int64(value: int) -> int:
 
 
 class TaskId(NamedTuple):
-    """The id of a task: a sub-topology, a partition and, if topologies are named, the topology.
+    """Id of a Streams task, such as ``0_3``: sub-topology and partition, and the topology if named.
 
     >>> str(TaskId(0, 2)), str(TaskId(1, 0, "billing"))
     ('0_2', 'billing__1_0')
@@ -55,7 +55,7 @@ class TaskId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TaskId:
-        """Return the task of Kafka's notation.
+        """Parse a task id in Kafka's notation, such as ``0_3``.
 
         Raises:
             InvalidProblemError: the text is not a task id, or a number is not an int32.
@@ -73,7 +73,7 @@ class TaskId(NamedTuple):
 
 
 class ProcessId(NamedTuple):
-    """The process id of a client: a UUID as two signed halves, which sort as ``java.util.UUID``.
+    """Process id of a client: a UUID as two signed halves, which sort like ``java.util.UUID``.
 
     >>> str(ProcessId(0, 1))
     '00000000-0000-0000-0000-000000000001'
@@ -90,7 +90,7 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ProcessId:
-        """Return the process id of a UUID in text form.
+        """Parse a process id from the text form of a UUID.
 
         Raises:
             InvalidProblemError: the text is not a UUID.
@@ -102,14 +102,14 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> ProcessId:
-        """Return the process id of 16 bytes, the most significant first."""
+        """Build a process id from 16 bytes, the most significant first."""
         return cls(
             int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
         )
 
     @property
     def raw(self) -> bytes:
-        """The 16 bytes of the UUID, the most significant first."""
+        """The UUID as 16 bytes, the most significant first."""
         return b"".join(half.to_bytes(8, "big", signed=True) for half in self)
 
 
@@ -136,7 +136,9 @@ def task_hash(task: TaskId) -> int:
 
 
 def early_task_hash(task: TaskId) -> int:
-    """Return ``TaskId.hashCode`` of 0.10 and 0.11 as a signed int32; topologies had no names.
+    """Return ``TaskId.hashCode`` of Kafka 0.10 and 0.11 as a signed int32.
+
+    Topologies had no names then.
 
     >>> early_task_hash(TaskId(1, 2))
     3

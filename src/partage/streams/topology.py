@@ -66,12 +66,12 @@ class Subtopology:
 
     @property
     def stateful(self) -> bool:
-        """True if the sub-topology has a store (``isStateful`` of KIP-924)."""
+        """Whether the sub-topology has a state store (``isStateful`` of KIP-924)."""
         return bool(self.changelogs if self.stores is None else self.stores)
 
     @property
     def external(self) -> tuple[str, ...]:
-        """Source topics that the user creates."""
+        """Source topics that the user creates, that is, all but repartition topics."""
         return tuple(topic for topic in self.sources if topic not in self.repartition)
 
 
@@ -127,7 +127,7 @@ class Topology:
                     )
 
     def in_map_order(self, some: Iterable[Subtopology]) -> list[Subtopology]:
-        """Return sub-topologies in the iteration order of a ``HashMap`` by number and name."""
+        """Return sub-topologies in the iteration order of a Java ``HashMap`` by number and name."""
         given = list(some)
         hashes = [
             961 + 31 * one.number + (0 if one.topology is None else string_hash(one.topology))
@@ -138,7 +138,9 @@ class Topology:
     def missing_sources(
         self, counts: Mapping[str, int]
     ) -> list[tuple[Subtopology, tuple[str, ...]]]:
-        """Return the sub-topologies with external source topics that do not exist, and the topics.
+        """Return the sub-topologies that read topics which do not exist, each with those topics.
+
+        Only external topics count, which the application does not create.
 
         Args:
             counts: partition counts of the cluster's topics.
@@ -160,7 +162,7 @@ def partition_order_key(partition: TopicPartition) -> tuple[bytes, int]:
 
 @dataclass(frozen=True)
 class TopologyLayout:
-    """The tasks and internal topics of a topology on a cluster.
+    """A topology on a cluster: its tasks and internal topics for the given partition counts.
 
     Attributes:
         partitions_of: source partitions of each task, sorted; the tasks are in the order in
@@ -249,7 +251,10 @@ class TopologyLayout:
         return layout
 
     def check_counts(self, counts: Mapping[str, int]) -> None:
-        """Raise InvalidTopologyError if an internal topic exists with another partition count."""
+        """Check that no internal topic exists with another partition count.
+
+        Raises InvalidTopologyError otherwise.
+        """
         _check_counts(self.internal, counts)
 
     @cached_property
@@ -259,7 +264,7 @@ class TopologyLayout:
 
     @cached_property
     def task_of(self) -> dict[TopicPartition, TaskId]:
-        """The task that reads each source partition."""
+        """The task that reads each source partition, by (topic, partition)."""
         return {one: task for task in self.task_arrival for one in self.partitions_of[task]}
 
 
@@ -301,7 +306,10 @@ def _sorted(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
 
 
 def _check_counts(internal: Mapping[str, int], counts: Mapping[str, int]) -> None:
-    """Raise InvalidTopologyError if a topic exists with another partition count."""
+    """Check that no topic exists with another partition count.
+
+    Raises InvalidTopologyError otherwise.
+    """
     wrong = [topic for topic, count in internal.items() if counts.get(topic, count) != count]
     if wrong:
         listed = ", ".join(f"{topic} has {counts[topic]}, not {internal[topic]}" for topic in wrong)
@@ -317,7 +325,7 @@ def repartition_counts(
     copartitioned: Iterable[frozenset[str]],
     counts: Mapping[str, int],
 ) -> dict[str, int]:
-    """Return the partition count of each repartition topic.
+    """Compute the partition count of each repartition topic, as Kafka Streams does.
 
     A topic gets the largest partition count among the source topics of the sub-topologies that
     write it. A source that is a repartition topic without a count is skipped if another source
@@ -396,7 +404,10 @@ def _largest_upstream(
     known: Mapping[str, int | None],
     counts: Mapping[str, int],
 ) -> int | None:
-    """Return the largest known count among the sources of the topic's writers, None without one."""
+    """Return the largest partition count among the sources of the topic's writers.
+
+    None if none is known.
+    """
     largest: int | None = None
     for writer in subtopologies:
         if topic not in writer.sinks:
@@ -417,7 +428,7 @@ def _external_count(topic: str, counts: Mapping[str, int]) -> int:
 def _enforce_copartitioning(
     topics: frozenset[str], derived: dict[str, int], fixed: set[str], counts: Mapping[str, int]
 ) -> None:
-    """Give the repartition topics of a co-partitioned set one count.
+    """Give all repartition topics of a co-partitioned set the same partition count.
 
     External topics decide the count, then counts that the user fixed, then the largest count.
     """
