@@ -1,15 +1,15 @@
-"""Assignors of other clients under the protocol names of Kafka's Java client.
+"""Assignors of other clients that use the protocol names of Kafka's Java client.
 
 The leader of a classic group runs the assignor of its own library, and a protocol name such as
-``range`` does not tell which library that is. Each class here equals one class or C function of
-a client's release and is registered as ``client:protocol``, for example ``kafka-python:sticky``.
-The dialects serve to read recorded groups; `docs/dialects.md` lists the differences from Java.
+``range`` does not tell which library that is. Each class here equals one class or C function of a
+client's release and is registered as ``client:protocol``, for example ``kafka-python:sticky``. They
+are used to simulate recorded groups; `docs/dialects.md` lists the differences from Java.
 
 * `kafka_python`, `aiokafka`, `librdkafka`: the strategies, one module per client.
 * `sticky_core`: the general sticky algorithm of Kafka 2.3 and 2.4, which all three clients use.
 * `python_sticky`: the parts of it that differ in kafka-python and aiokafka.
 * `range_roundrobin`: the range and round-robin rules that two clients share.
-* `user_data`: the claims in sticky user data, written, read and remembered.
+* `user_data`: encoding, decoding and memory of the claims in sticky user data.
 * `problem`: a problem in the order in which the clients see it, and `PeerAssignorError` for
   problems on which a client's own class fails.
 """

@@ -14,7 +14,7 @@ __all__ = ["AiokafkaRange", "AiokafkaRoundRobin", "AiokafkaSticky"]
 
 
 class AiokafkaRange(PlainStrategy):
-    """Each topic cut into ranges for members by id, without racks or static membership.
+    """aiokafka's RangePartitionAssignor: per topic, ranges to members sorted by id, without racks.
 
     Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
     when a static member rejoins with a new id; names sort by code points; a member's list is in
@@ -34,13 +34,13 @@ class AiokafkaRange(PlainStrategy):
     aliases = ("aiokafka.coordinator.assignors.range.RangePartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan; every problem has one."""
+        """Return the plan of aiokafka's range assignor; every problem has one."""
         ids = problem.group.ids
         return assign_ranges(problem, lambda members: sorted(members, key=ids.__getitem__))
 
 
 class AiokafkaRoundRobin(PlainStrategy):
-    """All partitions in turn to members by id, without static membership.
+    """aiokafka's RoundRobinPartitionAssignor: partitions in turn to members sorted by id.
 
     Differs from Java's ``roundrobin``: instance ids have no effect, names sort by code points,
     and a group without members has a plan, the empty one.
@@ -61,7 +61,7 @@ class AiokafkaRoundRobin(PlainStrategy):
     aliases = ("aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan; every problem has one."""
+        """Return the plan of aiokafka's round-robin assignor; every problem has one."""
         ids = problem.group.ids
         return assign_round_robin(
             PeerProblem(problem), sorted(range(len(ids)), key=ids.__getitem__)
@@ -69,20 +69,21 @@ class AiokafkaRoundRobin(PlainStrategy):
 
 
 class AiokafkaSticky(RemembersAssignment):
-    """kafka-python's sticky algorithm with Java's user data; its class may never return.
+    """aiokafka's StickyPartitionAssignor: balanced loads, then few moves; it may never return.
 
-    Differs from Java's ``sticky`` as `partage.groups.dialects.kafka_python.KafkaPythonSticky`
-    does, but for the user data, which is Java's. It reads version 1 only: trailing bytes are
-    ignored and version 0 is unreadable. It also lacks kafka-python's remedy for moves that undo
-    each other. Where two moves of one topic cause each other, the class never returns; here a
-    repeated state proves that, and the plan is the best valid one that the class reached.
+    It is kafka-python's sticky algorithm with Java's user data. It differs from Java's ``sticky``
+    as `partage.groups.dialects.kafka_python.KafkaPythonSticky` does, except for the user data,
+    which is Java's. It reads version 1 only: trailing bytes are ignored and version 0 is
+    unreadable. It also lacks kafka-python's remedy for moves that undo each other. If two moves of
+    one topic cause each other, the class never returns; here a repeated state proves that, and the
+    plan is the best valid one that the class reached.
 
-    Not imitated: the class keeps its memory on the class, so that all consumers of a process
-    share it. Here each member has its own.
+    Not imitated: the class keeps its memory on the class, so that all consumers of a process share
+    it. Here each member has its own.
 
     Exact to ``aiokafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor`` of
-    aiokafka 0.14.0; where the class takes any element of a hash set, this takes the first by
-    topic and number.
+    aiokafka 0.14.0; where the class takes any element of a hash set, this takes the first by topic
+    and number.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
@@ -101,7 +102,7 @@ class AiokafkaSticky(RemembersAssignment):
     )
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan, with a warning where the class never returns.
+        """Return the plan, with a warning if aiokafka's class never returns.
 
         Raises:
             PeerAssignorError: the class raises on this problem.

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class KafkaPythonRange(PlainStrategy):
-    """Each topic cut into ranges, without racks; some members get nothing.
+    """kafka-python's RangePartitionAssignor: per topic, ranges to members, without racks.
 
     Differs from Java's ``range``: racks have no effect; names sort by code points; a member's
     list is in order of topic names; a member that names a topic twice loses its first range;
@@ -44,12 +44,12 @@ class KafkaPythonRange(PlainStrategy):
     aliases = ("kafka.coordinator.assignors.range.RangePartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan; every problem has one."""
+        """Return the plan of kafka-python's range assignor; every problem has one."""
         return assign_ranges(problem, partial(sort_members, problem.group))
 
 
 class KafkaPythonRoundRobin(PlainStrategy):
-    """All partitions in turn to all members; fails where a member has to be skipped.
+    """kafka-python's RoundRobinPartitionAssignor: partitions in turn to all members.
 
     Differs from Java's ``roundrobin``: names sort by code points; where static and dynamic
     members alternate in join order, only the last run of each kind gets partitions
@@ -73,7 +73,7 @@ class KafkaPythonRoundRobin(PlainStrategy):
     aliases = ("kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan.
+        """Return the plan of kafka-python's round-robin assignor, if its class does not fail.
 
         Raises:
             PeerAssignorError: a member has to be skipped; the class raises KeyError.
@@ -95,7 +95,9 @@ class KafkaPythonRoundRobin(PlainStrategy):
 
 
 class KafkaPythonSticky(RemembersAssignment):
-    """Balanced loads first, few moves second, by the general algorithm of Kafka 2.3.
+    """kafka-python's StickyPartitionAssignor: Kafka 2.3's general sticky algorithm.
+
+    Balanced loads come first, few moves second.
 
     Differs from Java's ``sticky``: no racks; no separate algorithm for equal subscriptions; ties
     go by member id in order of code points and not by hash; each list is sorted by topic and
@@ -132,7 +134,7 @@ class KafkaPythonSticky(RemembersAssignment):
     version_first = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan, with a warning where the class never returns.
+        """Return the plan, with a warning if kafka-python's class never returns.
 
         Raises:
             PeerAssignorError: the class raises on this problem.
@@ -144,7 +146,7 @@ class KafkaPythonSticky(RemembersAssignment):
 
 
 class KafkaPythonCooperativeSticky(PlainStrategy):
-    """The sticky plan in two phases: a partition that changes hands is withheld first (KIP-429).
+    """kafka-python's CooperativeStickyAssignor: its sticky plan in two rebalances (KIP-429).
 
     Differs from Java's ``cooperative-sticky``: the placement is that of ``kafka-python:sticky``.
     Claims are the subscription's owned partitions, with its generation from version 2 on.
@@ -172,11 +174,11 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
     protocols = (RebalanceProtocol.COOPERATIVE,)
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Return no bytes, but not null: the claims are the subscription's owned partitions."""
+        """Return b"" rather than None, since the claims are the subscription's owned partitions."""
         return b""
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for this phase, with a warning where the class never returns.
+        """Return the plan for this phase, with a warning if kafka-python's class never returns.
 
         Raises:
             PeerAssignorError: the class raises on this problem.
@@ -202,7 +204,7 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
 
 
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
-    """Return static members by (instance id, id), then dynamic ones by id; some are left out.
+    """Sort members as kafka-python does: static ones by (instance id, id), then others by id.
 
     The client groups members by "is static" with ``itertools.groupby`` without sorting first,
     and collects the runs in a dict. Of several runs in join order only the **last** of each kind

@@ -1,8 +1,9 @@
 """librdkafka's assignors: range, round robin and cooperative sticky (2.16.0).
 
 The sticky algorithm is Kafka's general one of 2.4, with racks (KIP-881), in
-`partage.groups.dialects.sticky_core`. Here claims are settled, and partitions ordered and moved,
-as the library does. Three defects of the library decide plans: see `LibrdkafkaMovements`.
+`partage.groups.dialects.sticky_core`. This module resolves claims (partitions that members say they
+own), and orders and moves partitions, as the library does. Three defects of the library decide
+plans: see `LibrdkafkaMovements`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = [
 
 
 class LibrdkafkaRange(PlainStrategy):
-    """Each topic cut into ranges, with racks (KIP-881), as in Java but for the member order.
+    """librdkafka's range assignor: per topic, ranges to members in order, with racks (KIP-881).
 
     Differs from Java's ``range``: where static and dynamic members mix, Java puts static ones
     first (`sort_members`); topics with equal subscribers and counts are assigned by rack together
@@ -55,7 +56,7 @@ class LibrdkafkaRange(PlainStrategy):
     exact_to = "rd_kafka_range_assignor_assign_cb librdkafka 2.16.0"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan.
+        """Return the plan of librdkafka's range assignor.
 
         Raises:
             PeerAssignorError: a member has an empty subscription.
@@ -83,7 +84,7 @@ class LibrdkafkaRange(PlainStrategy):
 
 
 class LibrdkafkaRoundRobin(PlainStrategy):
-    """All partitions in turn to all members, as in Java but for the member order.
+    """librdkafka's round-robin assignor: all partitions in turn to all members.
 
     Differs from Java's ``roundrobin`` where static and dynamic members mix (Java puts static
     ones first, see `sort_members`) and in the order of names beyond U+FFFF. A member with an
@@ -102,7 +103,7 @@ class LibrdkafkaRoundRobin(PlainStrategy):
     exact_to = "rd_kafka_roundrobin_assignor_assign_cb librdkafka 2.16.0"
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan.
+        """Return the plan of librdkafka's round-robin assignor.
 
         Raises:
             PeerAssignorError: a member has an empty subscription.
@@ -114,21 +115,22 @@ class LibrdkafkaRoundRobin(PlainStrategy):
 
 
 class LibrdkafkaCooperativeSticky(RemembersAssignment):
-    """Balanced loads first, few moves second, by Kafka's general algorithm of 2.4, in two phases.
+    """librdkafka's cooperative-sticky assignor: balanced loads, then few moves, in two rebalances.
 
-    Differs from Java's ``cooperative-sticky``: no separate algorithm for equal subscriptions;
-    ties go by member id, not by hash; two claims of **any** one generation on a partition leave
-    it without owner; with racks a member without one (this library sends the empty string) fits
-    no rack and loses all its partitions; a list has the partitions that stay first and the new
-    ones after them, so a topic may be in it twice; and a claimed partition that is not assigned,
-    for example of a deleted topic, goes **back** to its last claimant.
+    It runs Kafka's general sticky algorithm of 2.4. It differs from Java's ``cooperative-sticky``:
+    no separate algorithm for equal subscriptions; ties go by member id, not by hash; two claims of
+    **any** one generation on a partition leave it without owner; with racks a member without one
+    (this library sends the empty string) fits no rack and loses all its partitions; a list has the
+    partitions that stay first and the new ones after them, so a topic may be in it twice; and a
+    claimed partition that is not assigned, for example of a deleted topic, goes **back** to its
+    last claimant.
 
     Guarantees: as `partage.groups.sticky.CooperativeSticky`, but for the differences above.
 
     Cost: O(P log P + moves log M); the library itself takes O(P² M).
 
-    Not imitated: where the library reads freed memory (a partition moves against one of its
-    topic that moved before, or moves twice) or crashes, this raises an error.
+    Not imitated: where the library reads freed memory (a partition moves against one of its topic
+    that moved before, or moves twice) or crashes, this raises an error.
 
     Exact to ``rd_kafka_sticky_assignor_assign_cb`` of librdkafka 2.16.0, except the order of a
     member's topics.
@@ -146,7 +148,7 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     merges_topics = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for this phase, with a warning where the library never returns.
+        """Return the plan for this phase, with a warning if the library never returns.
 
         ``unresolved`` has the claims of partitions that do not exist and go back to a member.
 
@@ -181,11 +183,12 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
 
 
 def sort_members(group: Group, members: Sequence[int]) -> list[int]:
-    """Return two static members by instance id and any other two by member id, as UTF-8 bytes.
+    """Sort members as librdkafka does: two static members by instance id, other pairs by member id.
 
-    This relation is no order where both kinds are present: the result depends on which pairs the
-    sort compares. The sort is therefore the merge sort of the GNU C library's ``qsort`` (halves,
-    the left one shorter; ties keep their order), with which librdkafka is built on Linux.
+    Strings compare as UTF-8 bytes. This relation is no order if both kinds are present: the result
+    depends on which pairs the sort compares. The sort is therefore the merge sort of the GNU C
+    library's ``qsort`` (halves, the left one shorter; ties keep their order), with which librdkafka
+    is built on Linux.
 
     >>> from partage.model import Member
     >>> group = Group([Member("b", instance_id="1"), Member("a", instance_id="2"), Member("c")])
@@ -209,7 +212,7 @@ def sort_members(group: Group, members: Sequence[int]) -> list[int]:
 
 
 def _is_not_after(group: Group, member: int, other: int) -> bool:
-    """Return whether a member comes before another one or is equal to it."""
+    """Return whether a member sorts before another one or equal to it."""
     one, two = group[member], group[other]
     if one.instance_id is not None and two.instance_id is not None:
         return one.instance_id <= two.instance_id  # code points sort as their UTF-8 bytes
@@ -217,12 +220,14 @@ def _is_not_after(group: Group, member: int, other: int) -> bool:
 
 
 class _TopicRange:
-    """One topic in assignment: each member gets the quota, and the first ones an extra partition.
+    """One topic during range assignment, with the partitions that are still unassigned.
+
+    Each member gets the quota, and the first members one more partition.
 
     Attributes:
         topic: the topic.
         members: its subscribers in order.
-        slots: its slots.
+        slots: its slots (numbered partitions).
         quota: the number of slots that each member gets at least.
     """
 
@@ -245,24 +250,24 @@ class _TopicRange:
         return self.quota + (self._extra > 0) - self._load[member]
 
     def give(self, member: int, slot: int) -> None:
-        """Give the member a slot; beyond the quota this uses up an extra."""
+        """Assign a slot (partition) to the member; beyond the quota this uses up an extra one."""
         self._lists[member].append(slot)
         del self._unassigned[slot]
         self._load[member] += 1
         self._extra -= self._load[member] > self.quota
 
     def is_on_rack(self, member: int, slot: int) -> bool:
-        """Return whether the member has no rack or that of a replica."""
+        """Return whether the member has no rack, or is on the rack of a replica of the slot."""
         rack = self._peer.problem.group[member].rack
         return not rack or rack in self._peer.racks[slot]
 
     def can_give_by_rack(self, member: int, slot: int) -> bool:
-        """Return whether the member has the rack of a replica and may still get a slot."""
+        """Return whether the member is on a replica's rack and may still get a slot (partition)."""
         has_rack = bool(self._peer.problem.group[member].rack)
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
     def assign(self, fits: Callable[[int, int], bool]) -> None:
-        """Give each member in order the first unassigned slots that fit, up to its capacity."""
+        """Assign to each member in order the first free slots that fit, up to its capacity."""
         for member in self.members:
             capacity = self.capacity(member)
             if capacity <= 0:
@@ -278,7 +283,7 @@ class _TopicRange:
 
 
 def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
-    """Give equal partition numbers of all topics to the first member that fits all of them."""
+    """Assign equal partition numbers of all topics to the first member that fits all of them."""
     for number in range(len(ranges[0].slots)):
         for member in ranges[0].members:
             if all(one.can_give_by_rack(member, one.slots[number]) for one in ranges):
@@ -309,13 +314,16 @@ def _lists_of_phase(
 
 
 def _is_one_member(group: Group, member: int, other: int) -> bool:
-    """Return whether the library takes two members for one: equal instance ids are one member."""
+    """Return whether the library considers two members the same.
+
+    Members with equal instance ids count as one.
+    """
     instance = group[member].instance_id
     return member == other or (instance is not None and instance == group[other].instance_id)
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Return the last member to claim each partition, and the last claims of unknown partitions."""
+    """Return the last member that claims each partition, and the last claims of unknown ones."""
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
     unknown: dict[tuple[str, int], int] = {}
@@ -331,7 +339,7 @@ def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolv
 
 
 def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Return the slots of each member in the library's order, and the library's endless loop.
+    """Run librdkafka's sticky algorithm; return each member's slots, and its endless loop if any.
 
     A slot may be in two lists. Where the library never returns, the slots are the best valid plan
     after any of its moves.
@@ -350,22 +358,22 @@ def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop
 
 @dataclass(frozen=True)
 class LibrdkafkaClaims(SettledClaims):
-    """Settled claims, and the owners that the library reads when it moves a partition.
+    """Resolved claims, and the owners that the library looks up when it moves a partition.
 
     Attributes:
-        last_claimant: by slot the last member to claim it, even with an older generation; not
-            there where two claims have one generation.
+        last_claimant: slot -> the last member that claims it, even with an older generation; absent
+            if two claims have one generation.
     """
 
     last_claimant: dict[int, int]
 
 
 def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
-    """Return the claimant of the newest generation of each slot, and the one before it.
+    """Resolve conflicting claims: the newest generation of each slot wins.
 
-    Two claims of any one generation leave the slot without owner. Members' lists are in the
-    reverse of the order in which slots were first claimed, because the library walks its maps
-    from the latest entry.
+    The second newest claimant is its previous owner. Two claims of any one generation leave the
+    slot without owner. Members' lists are in the reverse of the order in which slots were first
+    claimed, because the library walks its maps from the latest entry.
     """
     claims: dict[int, list[tuple[int, int]]] = {}
     last_claimant = {}
@@ -387,7 +395,7 @@ def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
 
 
 def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
-    """Return all slots: fewest subscribers first, then by topic and number.
+    """Return all slots in the order in which the library visits them: fewest subscribers first.
 
     Where subscriptions are identical, the owned slots come first (`owned_slots_in_turns`, each
     list from its start), then the others in the reverse of the metadata's order.
@@ -406,7 +414,7 @@ def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
 
 
 def _subscriptions_identical(peer: LibrdkafkaProblem) -> bool:
-    """Return whether all topics have equal subscribers and all members equal topic sets."""
+    """Return whether all topics have the same subscribers and all members the same topics."""
     by_topic, by_member = peer.subscribers, peer.topic_sets
     return all(one == by_topic[0] for one in by_topic) and all(
         one == by_member[0] for one in by_member
@@ -414,7 +422,7 @@ def _subscriptions_identical(peer: LibrdkafkaProblem) -> bool:
 
 
 class LibrdkafkaAssignment(GeneralAssignment):
-    """One run of the general algorithm in librdkafka.
+    """One run of the general sticky algorithm as librdkafka implements it.
 
     Args:
         peer: the problem.
@@ -440,7 +448,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
         self._movements = LibrdkafkaMovements()
 
     def _kept(self, member: int, slots: Sequence[int]) -> list[int]:
-        """Return the slots of topics to which a member subscribes, and of its rack."""
+        """Return the slots that a member may keep: those of its topics and on its rack."""
         kept = super()._kept(member, slots)
         return [slot for slot in kept if self._rack_fits(member, slot)]
 
@@ -453,13 +461,16 @@ class LibrdkafkaAssignment(GeneralAssignment):
         return self._racks is None or rack is None or rack in self._racks[slot]
 
     def _assign(self, slots: Sequence[int]) -> None:
-        """Give slots to subscribers on their racks, then the others to any subscribers."""
+        """Assign slots to subscribers on their racks, then the others to any subscribers."""
         if self._racks is not None:
             slots = [slot for slot in slots if not self._assign_by_rack(slot)]
         super()._assign(slots)
 
     def _assign_by_rack(self, slot: int) -> bool:
-        """Give a slot to the least loaded subscriber on its racks; return whether there is one."""
+        """Assign a slot to the least loaded subscriber on its racks.
+
+        Return False if there is none.
+        """
         topic, topic_sets = self._peer.topic_of_slot[slot], self._topic_sets
         member = self._queue.first(lambda m: topic in topic_sets[m] and self._rack_fits(m, slot))
         if member < 0:
@@ -475,7 +486,10 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move the slot that `LibrdkafkaMovements` names; a member that lacks it loses nothing."""
+        """Move a slot to the target, or the slot that `LibrdkafkaMovements` selects in its place.
+
+        A member that lacks the slot loses nothing.
+        """
         moving, source = self._movements.move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
         self._is_irregular |= self.owner[moving] != source
@@ -486,7 +500,10 @@ class LibrdkafkaAssignment(GeneralAssignment):
             self._queue.change_load(source, -1)
 
     def _listed_owners(self) -> dict[int, int]:
-        """Return the first member in join order that lists each slot, fixed members left out."""
+        """Return the first member in join order that lists each slot.
+
+        Fixed members do not count.
+        """
         owner = _ListedOwners()
         for member in reversed(range(len(self.lists))):
             if member not in self._fixed:
@@ -508,7 +525,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
         )
 
     def _state(self) -> tuple[object, ...]:
-        """Return lists, owners and movements; the queue follows from the lists."""
+        """Return lists, owners and movements for comparison; the queue follows from the lists."""
         lists = tuple(map(tuple, self.lists))
         return lists, tuple(self.owner), self._movements.state(), self._is_irregular
 
@@ -519,7 +536,7 @@ def _uses_racks(peer: LibrdkafkaProblem) -> bool:
 
 
 class _ListedOwners(dict[int, int]):
-    """Owners by slot; the library crashes where it looks up a slot that no member has."""
+    """Owner of each slot; a missing slot raises, since the library crashes on such a look-up."""
 
     def __missing__(self, slot: int) -> int:
         raise _crash("looks for the owner of a partition that has none")
@@ -530,7 +547,10 @@ class _ListedOwners(dict[int, int]):
 
 @dataclass(eq=False, slots=True)
 class _Way:
-    """The source and target of moves; the library compares addresses, so equal ones differ."""
+    """Source and target member of moves.
+
+    Compared by identity, as the library compares addresses.
+    """
 
     source: int
     target: int
@@ -538,14 +558,14 @@ class _Way:
 
 @dataclass(eq=False, slots=True)
 class _MovedSlots:
-    """The slots of a topic that went one way, and the allocation that is their key in the map."""
+    """The slots of a topic that moved in one direction, and the allocated key of their list."""
 
     key: _Way
     slots: list[int] = field(default_factory=list)
 
 
 class LibrdkafkaMovements:
-    """The moves of one run: by slot its way; by topic and way the slots that went it, in order.
+    """The moves of one run: each slot's source and target, and the slots by topic and direction.
 
     Three defects of the library decide plans, as far as they are defined:
 
@@ -564,13 +584,13 @@ class LibrdkafkaMovements:
         self._alive: list[_Way] = []  # freed ways stay alive here, so that ids are unique
 
     def move(self, slot: int, topic: int, owner: Sequence[int], target: int) -> tuple[int, int]:
-        """Record a move; return the slot that the library moves in fact, and its source.
+        """Record a move; return the slot that the library actually moves, and its source.
 
         Args:
-            slot: the slot that has to move.
+            slot: the slot that should move.
             topic: its topic.
-            owner: the present owners by slot.
-            target: the member to which it has to move.
+            owner: the present owner of each slot.
+            target: the member to which it should move.
 
         Raises:
             PeerAssignorError: an assertion of the library fails, or it reads freed memory.
@@ -594,7 +614,10 @@ class LibrdkafkaMovements:
         return moving, source
 
     def _opposite(self, slot: int, topic: int, owner: int, target: int) -> _MovedSlots | None:
-        """Return the list whose first element has to move; None for the slot itself."""
+        """Return the list whose first slot must move in place of ``slot``.
+
+        None to move ``slot`` itself.
+        """
         if topic not in self._moved:
             return None
         if slot in self._way and self._way[slot].target != owner:
@@ -602,14 +625,17 @@ class LibrdkafkaMovements:
         return self._find(topic, target, owner)
 
     def _find(self, topic: int, source: int, target: int) -> _MovedSlots | None:
-        """Return the slots of a topic that went from the source to the target, None for none."""
+        """Return the slots of a topic that moved from source to target; None if there are none."""
         moved = self._moved.get(topic, {}).get((source, target))
         if moved is not None and id(moved.key) in self._freed:
             raise _undefined()
         return moved
 
     def _remove(self, slot: int, topic: int, way: _Way) -> _MovedSlots:
-        """Remove a slot from the list of its way and return the list; drop empty lists."""
+        """Remove a slot from the list of its direction and return the list.
+
+        An empty list is dropped.
+        """
         moved = self._find(topic, way.source, way.target)
         if moved is None:
             raise _crash("looks for a move that it has forgotten")
@@ -622,7 +648,10 @@ class LibrdkafkaMovements:
         return moved
 
     def _add(self, slot: int, topic: int, way: _Way) -> None:
-        """Set a slot's way, which frees the way before, and append the slot to the way's list."""
+        """Record a slot's direction, which frees the one before.
+
+        The slot is appended to the direction's list.
+        """
         if slot in self._way:
             self._freed.add(id(self._way[slot]))
             self._alive.append(self._way[slot])
@@ -633,7 +662,7 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def state(self) -> object:
-        """Return everything that decides later moves: two equal states continue alike.
+        """Return the complete state that decides later moves, for comparison with earlier states.
 
         A list depends on the allocation of its key, so the state has the slot to which that
         allocation belongs, and whether it is freed.
@@ -649,7 +678,7 @@ class LibrdkafkaMovements:
 
 
 def _crash(what: str) -> PeerAssignorError:
-    """Return the error for an input that ends the library's process."""
+    """Return the error for an input on which the library's process crashes."""
     return PeerAssignorError(f"the library {what}, and crashes", "crash")
 
 

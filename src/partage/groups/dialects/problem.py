@@ -1,8 +1,8 @@
-"""A problem in the order in which the clients' assignors see it.
+"""A problem in the order in which the assignors of other clients see it.
 
 The assignors work on *slots*: the partitions of all subscribed topics in order of (topic name,
-partition number). A topic's slots are adjacent, so ``first_slot`` is a CSR index. Example, topics
-``a`` (2 partitions) and ``b`` (3 partitions)::
+partition number). A topic's slots are adjacent, so ``first_slot`` is an offset index (compressed
+rows, CSR). Example, topics ``a`` (2 partitions) and ``b`` (3 partitions)::
 
     slot          0    1    2    3    4
     partition    a-0  a-1  b-0  b-1  b-2
@@ -25,11 +25,11 @@ __all__ = ["LibrdkafkaProblem", "PeerAssignorError", "PeerProblem"]
 
 
 class PeerAssignorError(UnsupportedProblemError):
-    """The named class or function of a client raises on this problem, so no plan equals its plan.
+    """Raised for a problem on which the named class or function of a client itself fails.
 
     Attributes:
-        peer_exception: name of the exception; ``"hangs"`` where it never returns, ``"crash"``
-            where the process ends, ``"undefined"`` where it reads freed memory.
+        peer_exception: name of the client's exception; ``"hangs"`` where it never returns,
+            ``"crash"`` where the process ends, ``"undefined"`` where it reads freed memory.
 
     >>> PeerAssignorError("the group has no members", "TypeError").peer_exception
     'TypeError'
@@ -41,17 +41,17 @@ class PeerAssignorError(UnsupportedProblemError):
 
 
 class PeerProblem:
-    """Slots and topics of a problem, sorted by code points (Java's order differs beyond U+FFFF).
+    """A rebalance as another client's assignor sees it, with partitions numbered as slots.
 
-    The clients request metadata only of the topics to which the group subscribes, so a topic
-    without subscriber has no slots. A topic without partitions has no effect and is left out.
-    "Topic" means a position in ``topics`` in all attributes, and a member is its position in
-    the group.
+    Names sort by code points (Java's order differs beyond U+FFFF). The clients request metadata
+    only of the topics to which the group subscribes, so a topic without subscriber has no slots. A
+    topic without partitions has no effect and is left out. "Topic" means a position in ``topics``
+    in all attributes, and a member is its position in the group.
 
     Attributes:
-        problem: the problem.
+        problem: the group and the cluster.
         topics: the index's topics, in order of their names.
-        first_slot: by topic its first slot; one entry more than topics.
+        first_slot: first slot of each topic; one entry more than topics.
         partition_of_slot: int32[slots], the index's partition of each slot.
     """
 
@@ -71,12 +71,12 @@ class PeerProblem:
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Topics by name."""
+        """Topic name -> position in ``topics``."""
         return {self.problem.index.topics[t]: k for k, t in enumerate(self.topics)}
 
     @cached_property
     def subscriptions(self) -> list[tuple[int, ...]]:
-        """Topics by member in the order sent, with repetitions."""
+        """Topics of each member in the order sent, with repetitions."""
         by_name, group = self.topic_by_name, self.problem.group
         by_class = [
             tuple(by_name[n] for n in names if n in by_name) for names in group.subscriptions
@@ -85,12 +85,15 @@ class PeerProblem:
 
     @cached_property
     def topic_sets(self) -> list[set[int]]:
-        """Topics by member, without order."""
+        """Set of topics of each member."""
         return [set(topics) for topics in self.subscriptions]
 
     @cached_property
     def subscribers(self) -> list[list[int]]:
-        """Members by topic in join order; a member that names the topic twice is listed twice."""
+        """Members of each topic in join order.
+
+        A member that names the topic twice is listed twice.
+        """
         subscribers: list[list[int]] = [[] for _ in self.topics]
         for member, topics in enumerate(self.subscriptions):
             for k in topics:
@@ -99,7 +102,7 @@ class PeerProblem:
 
     @cached_property
     def id_rank(self) -> list[int]:
-        """Ranks by member of the member ids, in order of code points."""
+        """Rank of each member's id, in order of code points."""
         ids = self.problem.group.ids
         rank = [0] * len(ids)
         for r, m in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
@@ -108,7 +111,7 @@ class PeerProblem:
 
     @cached_property
     def topic_of_slot(self) -> list[int]:
-        """Topics by slot."""
+        """Topic of each slot."""
         return [k for k in range(len(self.topics)) for _ in self.slots_of(k)]
 
     @cached_property
@@ -117,11 +120,14 @@ class PeerProblem:
         return [{number[s]: s for s in self.slots_of(k)} for k in range(len(self.topics))]
 
     def slots_of(self, topic: int) -> range:
-        """Return the slots of a topic."""
+        """Return the slots (numbered partitions) of a topic."""
         return range(self.first_slot[topic], self.first_slot[topic + 1])
 
     def claimed_slots(self, claims: Iterable[tuple[str | None, int]]) -> list[int]:
-        """Return the slots of (topic, partition number) pairs; omit pairs without a slot."""
+        """Return the slots of (topic, partition number) pairs.
+
+        Pairs without a slot are left out.
+        """
         by_name, by_number = self.topic_by_name, self._slot_by_number
         slots = []
         for topic, number in claims:
@@ -137,7 +143,7 @@ class PeerProblem:
         return f"{topic}-{number}"
 
     def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
-        """Return the plan in which each member has its list of slots."""
+        """Return the plan in which each member has the partitions of its list of slots."""
         group = self.problem.group
         partitions = [self.partition_of_slot[np.array(slots, np.int32)] for slots in lists]
         plan: Plan = Plan.from_lists(self.problem.index, group.ids, partitions, **attributes)
@@ -145,7 +151,9 @@ class PeerProblem:
 
 
 class LibrdkafkaProblem(PeerProblem):
-    """A `PeerProblem` with racks, in which a topic named twice is named once.
+    """A rebalance as librdkafka's assignors see it.
+
+    It adds racks to a `PeerProblem`, and a topic that a member names twice counts once.
 
     Raises:
         PeerAssignorError: a member has an empty subscription. The library cannot read it and
@@ -161,12 +169,12 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def subscriptions(self) -> list[tuple[int, ...]]:
-        """Topics by member in the order sent, without repetitions."""
+        """Topics of each member in the order sent, without repetitions."""
         return [tuple(dict.fromkeys(topics)) for topics in super().subscriptions]
 
     @cached_property
     def metadata_order(self) -> list[int]:
-        """Topics in the order of the leader's metadata request: as members first name them.
+        """Topics in the order of the leader's metadata request, in which members first name them.
 
         The library keeps the order of the response, which brokers may choose.
         """
@@ -174,13 +182,16 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def racks(self) -> list[frozenset[str]]:
-        """Racks of the replicas, by slot."""
+        """Racks of the replicas of each slot (partition)."""
         return [
             frozenset(self.problem.cluster.racks_of(p)) for p in self.partition_of_slot.tolist()
         ]
 
     def uses_racks(self, topics: Sequence[int], members: Sequence[int]) -> bool:
-        """Return whether a member's rack has replicas and not all racks have all partitions."""
+        """Return whether racks matter for these topics and members.
+
+        They do if a member's rack has replicas and not all racks have all partitions.
+        """
         member_racks = {self.problem.group[m].rack for m in members} - {None, ""}
         if not member_racks:
             return False

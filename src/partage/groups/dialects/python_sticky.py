@@ -1,7 +1,7 @@
 """The sticky algorithm that kafka-python and aiokafka share: Kafka's general one of 2.3.
 
-The algorithm is `partage.groups.dialects.sticky_core`; this module settles claims, orders
-partitions and moves them as the Python clients do.
+The algorithm is in `partage.groups.dialects.sticky_core`. This module resolves claims (partitions
+that members say they own), and orders and moves partitions, as the Python clients do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ __all__ = ["assign_sticky"]
 def assign_sticky(
     peer: PeerProblem, claims: Sequence[Claims], *, undoes_exchanges: bool
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Return the slots of each member in order, and the endless loop of the class.
+    """Run the Python clients' sticky algorithm.
+
+    Return each member's slots, and its endless loop if any.
 
     Where the class never returns, the slots are the best valid plan after any of its moves.
 
@@ -51,10 +53,11 @@ def assign_sticky(
 
 
 def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
-    """Return the claimant of the newest generation of each slot, and the one before it.
+    """Resolve conflicting claims: the newest generation of each slot wins.
 
-    Of two claims of one generation the first counts. Of two claims of generation 0 the last
-    counts, because the clients take 0 for "no generation".
+    The second newest claimant is its previous owner. Of two claims of one generation the first
+    counts. Of two claims of generation 0 the last counts, because the clients take 0 for "no
+    generation".
     """
     claimants_by_slot: dict[int, dict[int, int]] = {}
     for member, (partitions, generation) in enumerate(claims):
@@ -73,7 +76,7 @@ def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
 
 
 def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -> list[int]:
-    """Return all slots: fewest subscribers first, then by topic and number.
+    """Return all slots in the order in which the clients visit them: fewest subscribers first.
 
     Where members claim anything and subscriptions are identical, the owned slots come first
     (`owned_slots_in_turns`).
@@ -94,7 +97,7 @@ def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -
 
 
 def _subscriptions_identical(peer: PeerProblem) -> bool:
-    """Return whether all topics have equal subscribers and all members equal topic lists.
+    """Return whether all topics have equal subscribers and all members equal lists of topics.
 
     The order of the names as sent counts. A client may send a set's elements in any order, so
     members with the same topics may have "different" subscriptions.
@@ -106,7 +109,7 @@ def _subscriptions_identical(peer: PeerProblem) -> bool:
 
 
 class PythonAssignment(GeneralAssignment):
-    """One run of the general algorithm in kafka-python or aiokafka.
+    """One run of the general sticky algorithm as kafka-python and aiokafka implement it.
 
     Args:
         peer: the problem.
@@ -135,7 +138,7 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return -1, for the least loaded subscriber, where the previous owner is fixed.
+        """Return -1 (take the least loaded subscriber) if the previous owner can take no slot.
 
         The class takes the previous owner's load for 0, so it fails where the owner has more
         than one slot.
@@ -158,7 +161,7 @@ class PythonAssignment(GeneralAssignment):
         self._move_one(moving, topic, target)
 
     def _move_one(self, slot: int, topic: int, target: int) -> None:
-        """Move this slot to the target and record the move."""
+        """Move exactly this slot to the target and record the move."""
         source = self.owner[slot]
         self._moving.add(slot)
         self._movements.add(slot, topic, source, target)
@@ -178,7 +181,7 @@ class PythonAssignment(GeneralAssignment):
         )
 
     def _state(self) -> tuple[object, ...]:
-        """Return owners and movements; the queue follows from the owners."""
+        """Return owners and movements for comparison; the queue follows from the owners."""
         return (
             tuple(self.owner),
             self._movements.state(),
@@ -187,12 +190,12 @@ class PythonAssignment(GeneralAssignment):
         )
 
     def _loads(self) -> list[int]:
-        """Return the loads of the queue, and 0 for each fixed member that was added again."""
+        """Return the loads in the queue, and 0 for each fixed member that was added again."""
         return [*super()._loads(), *(0 for _ in self._added_again)]
 
 
 class Movements:
-    """The moves of one run (``PartitionMovements``): by slot its first source and its last target.
+    """The moves of one run (Kafka's ``PartitionMovements``): slots with first source and target.
 
     The clients keep the slots that went from one member to another in a hash set and take any
     of them, in an order that changes with the process's hash seed. Here they are sorted.
@@ -203,7 +206,7 @@ class Movements:
         self._slots: dict[tuple[int, int, int], list[int]] = {}
 
     def opposite(self, slot: int, topic: int, source: int, target: int) -> int:
-        """Return the slot of the topic that went the opposite way before, or the slot itself.
+        """Return the slot of the topic that went the opposite way before, or else ``slot`` itself.
 
         Moving that slot back has the same effect on loads and keeps one more partition in place.
         """
@@ -213,7 +216,10 @@ class Movements:
         return back[0] if back else slot
 
     def add(self, slot: int, topic: int, source: int, target: int) -> None:
-        """Record a move; a slot that is back at its first source has not moved."""
+        """Record the move of a slot.
+
+        A slot that is back at its first source counts as not moved.
+        """
         if slot in self._way:
             source, before = self._way.pop(slot)
             slots = self._slots[topic, source, before]
@@ -226,5 +232,5 @@ class Movements:
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
     def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
-        """Return everything that decides later moves."""
+        """Return the complete state that decides later moves, to compare with earlier states."""
         return frozenset(self._way.items())

@@ -1,4 +1,4 @@
-"""Range and round-robin rules that several clients share; the clients differ in member order."""
+"""Range and round-robin rules that several clients share; they only differ in member order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
 
 
 def _ranges(members: Sequence[int], slots: range) -> dict[int, range]:
-    """Return each member's range of a topic's slots; the first members have one slot more."""
+    """Return each member's range of a topic's slots; the first members have one more slot."""
     quota, extra = divmod(len(slots), len(members))
     first = slots.start
     ranges: dict[int, range] = {}
@@ -46,7 +46,7 @@ def _ranges(members: Sequence[int], slots: range) -> dict[int, range]:
 
 
 def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
-    """Return the plan that gives slot after slot to the next member that subscribes.
+    """Return the plan in which each partition in turn goes to the next member that subscribes.
 
     Args:
         peer: the problem.

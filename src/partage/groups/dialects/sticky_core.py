@@ -1,9 +1,10 @@
-"""The general sticky algorithm of Kafka 2.3 and 2.4, as the three clients ported it.
+"""The general sticky algorithm of Kafka 2.3 and 2.4, as other clients ported it.
 
-kafka-python, aiokafka and librdkafka ported ``AbstractStickyAssignor`` before Kafka gave equal
-subscriptions an algorithm of their own, so they run this one for every group. `GeneralAssignment`
-holds the common part of the ports. The modules `python_sticky` and `librdkafka` hold the
-differences: how claims conflict, in which order partitions are visited, and what a move does.
+kafka-python, aiokafka and librdkafka ported ``AbstractStickyAssignor`` before Kafka added a
+separate algorithm for equal subscriptions, so they run this one for every group.
+`GeneralAssignment` is the common part of the ports. The modules `python_sticky` and `librdkafka`
+have the differences: how claims conflict, in which order partitions are visited, and what a move
+does. A slot is a numbered partition (see `problem`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ __all__ = ["GeneralAssignment", "SettledClaims", "SortedMembers", "owned_slots_i
 
 @dataclass(frozen=True)
 class SettledClaims:
-    """The owners of claimed slots after conflicts between claims are settled.
+    """The owners of claimed slots after conflicts between members' claims are resolved.
 
     Attributes:
-        owned: the slots of each member.
-        previous: the owner before the present one, by slot, where claims conflict.
+        owned: the slots (numbered partitions) of each member.
+        previous: slot -> the owner before the present one, for slots with conflicting claims.
     """
 
     owned: list[list[int]]
@@ -34,19 +35,19 @@ class SettledClaims:
 
 
 class GeneralAssignment(ABC):
-    """One run of the general algorithm; `run` names its steps.
+    """One run of the general sticky algorithm; `run` calls its steps.
 
     Args:
         peer: the problem.
-        claims: the settled claims.
+        claims: the resolved claims.
         order: all slots in the order in which the client visits them.
         watch: whether to compare the plan after each move with the best one so far, which is
             the result where the client never returns.
 
     Attributes:
-        owner: by slot the member that the client takes for its owner, -1 for none.
+        owner: the member that the client considers the owner of each slot, -1 for none.
         lists: the slots of each member, after `run`.
-        loop: the endless loop of the client, None where it returns.
+        loop: the endless loop of the client, None if it returns.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class GeneralAssignment(ABC):
         self.loop: EndlessLoop | None = None
 
     def run(self) -> None:
-        """Assign the slots without owner, exclude fixed topics and members, balance the rest."""
+        """Assign slots without owner, exclude fixed topics and members, and balance the rest."""
         self._assign(self._unassigned)
         self._exclude_fixed()
         self._balance()
@@ -92,13 +93,13 @@ class GeneralAssignment(ABC):
     # --- steps ---
 
     def _assign(self, slots: Sequence[int]) -> None:
-        """Give each slot to the least loaded member that subscribes to its topic."""
+        """Assign each slot to the least loaded member that subscribes to its topic."""
         topic_of_slot = self._peer.topic_of_slot
         for slot in slots:
             self._give(self._least_loaded(topic_of_slot[slot]), slot)
 
     def _exclude_fixed(self) -> None:
-        """Exclude the topics with one subscriber and the members that have no other topics."""
+        """Exclude topics with a single subscriber, and members that have no other topics."""
         peer = self._peer
         is_shared = [len(subscribers) >= 2 for subscribers in peer.subscribers]
         self._order = [s for s in self._order if is_shared[peer.topic_of_slot[s]]]
@@ -110,7 +111,10 @@ class GeneralAssignment(ABC):
                 self._fixed.add(member)
 
     def _balance(self) -> None:
-        """Move slots while that evens out loads; undo all moves if the score did not improve."""
+        """Move slots while that makes loads more even.
+
+        Undo all moves if the score did not improve.
+        """
         start, score = self._copied_lists(), self._score()
         self._best, self._best_score, moved = start, score, False
         if not self._is_revoking:
@@ -125,7 +129,10 @@ class GeneralAssignment(ABC):
             self.lists = self._copied_lists()
 
     def _repeat_passes(self, slots: Sequence[int]) -> bool:
-        """Repeat passes until one moves nothing or the state repeats; return whether any moved."""
+        """Repeat passes until one moves nothing or a state repeats.
+
+        Return whether any slot moved.
+        """
         moved, repeated = False, RepeatedState()
         while self._pass_over(slots):
             moved = True
@@ -135,10 +142,10 @@ class GeneralAssignment(ABC):
         return moved
 
     def _pass_over(self, slots: Sequence[int]) -> bool:
-        """Move each slot that has a better owner; return whether any moved.
+        """Move each slot that has a better owner; return whether any slot moved.
 
-        This is one pass of ``performReassignments``. The better owner is the previous one if it
-        has at least two slots less than the owner, else the least loaded subscriber if it has.
+        This is one pass of ``performReassignments``. The better owner is the previous one if it has
+        at least two slots fewer than the owner, else the least loaded subscriber if it has.
         """
         queue, topic_of_slot, moved = self._queue, self._peer.topic_of_slot, False
         for slot in slots:
@@ -166,14 +173,17 @@ class GeneralAssignment(ABC):
         return moved
 
     def _least_loaded(self, topic: int) -> int:
-        """Return the first member of the queue that subscribes to the topic."""
+        """Return the first member of the queue that subscribes to the topic: the least loaded."""
         topic_sets = self._topic_sets
         return self._queue.first(lambda m: topic in topic_sets[m])
 
     # --- balance ---
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could get a slot of a member that has more (``isBalanced``)."""
+        """Return whether no member can get a slot of a member with more slots.
+
+        This is Kafka's ``isBalanced``.
+        """
         queue, peer = self._queue, self._peer
         if queue.is_even:
             return True
@@ -190,13 +200,16 @@ class GeneralAssignment(ABC):
         return True
 
     def _score(self) -> int:
-        """Return the sum of the load differences of all pairs of members (``getBalanceScore``)."""
+        """Return the sum of load differences over all pairs of members.
+
+        This is Kafka's ``getBalanceScore``.
+        """
         loads = sorted(self._loads())
         last = len(loads) - 1
         return sum((2 * i - last) * load for i, load in enumerate(loads))
 
     def _loads(self) -> list[int]:
-        """Return the loads of the members whose differences make up the balance score."""
+        """Return the loads of the members that count for the balance score."""
         return [self._queue.load[m] for m in self._queue]
 
     # --- endless loops ---
@@ -208,7 +221,7 @@ class GeneralAssignment(ABC):
             self._best, self._best_score = self._copied_lists(), score
 
     def _endless_loop(self, slots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
-        """Return the loop; run one more period to find the partitions that move in it."""
+        """Run one more period of the endless loop; describe it with the partitions that move."""
         self._moving = set()
         for _ in range(repeated.length):
             self._pass_over(slots)
@@ -223,21 +236,23 @@ class GeneralAssignment(ABC):
         return [slot for slot in slots if topic_of_slot[slot] in topics]
 
     def _give(self, member: int, slot: int) -> None:
-        """Give a member one slot more."""
+        """Assign one more slot to a member."""
         self.owner[slot] = member
         self._queue.change_load(member, 1)
 
     def _listed_owners(self) -> Sequence[int] | Mapping[int, int]:
-        """Return the owners by slot that the test for balance looks up."""
+        """Return the owner of each slot that the test for balance looks up."""
         return self.owner
 
     def _own_slots(self, member: int) -> Collection[int]:
-        """Return slots that the test for balance must skip for a member."""
+        """Return the slots that the test for balance must skip for a member."""
         return ()
 
     @abstractmethod
     def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return the target where the owner or the previous owner is fixed, -1 for the queue's.
+        """Return the target if the owner or the previous owner is fixed.
+
+        -1 for the least loaded one.
 
         Raises:
             PeerAssignorError: the client fails there.
@@ -245,11 +260,11 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a slot to the target, or a slot of the topic that went the opposite way before."""
+        """Move a slot to the target, or in its place one that went the opposite way before."""
 
     @abstractmethod
     def _copied_lists(self) -> list[list[int]]:
-        """Return a copy of the slots of each member."""
+        """Return a copy of each member's list of slots."""
 
     @abstractmethod
     def _is_valid(self) -> bool:
@@ -257,11 +272,11 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _state(self) -> object:
-        """Return everything that decides the next passes, with exact equality."""
+        """Return the complete state that decides the next passes, for exact comparison."""
 
 
 class SortedMembers:
-    """The members that can give or take slots, sorted by (load, rank), as Java's ``TreeSet``.
+    """The members that can lose or get slots, sorted by (load, rank), as Java's ``TreeSet``.
 
     Example: loads ``[2, 0, 2]`` and ranks ``[1, 2, 0]`` of members 0, 1, 2 give the keys
     ``[(0, 2), (2, 0), (2, 1)]``, so the order of members is 1, 2, 0.
@@ -283,16 +298,16 @@ class SortedMembers:
 
     @property
     def highest(self) -> int:
-        """The largest load."""
+        """The largest load of a member in the queue."""
         return self._keys[-1][0]
 
     @property
     def is_even(self) -> bool:
-        """True if loads differ by at most one."""
+        """Whether the loads of the members in the queue differ by at most one."""
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
     def remove(self, member: int) -> None:
-        """Remove a member; its load remains readable."""
+        """Remove a member from the queue; ``load`` keeps its load."""
         del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
 
     def change_load(self, member: int, by: int) -> None:
@@ -302,15 +317,16 @@ class SortedMembers:
         insort(self._keys, (self.load[member], self._rank[member]))
 
     def first(self, fits: Callable[[int], bool]) -> int:
-        """Return the first member that fits, -1 if none does."""
+        """Return the first member for which ``fits`` is true, -1 if there is none."""
         return next((m for m in self if fits(m)), -1)
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
-    """Return owned slots one by one from the member with most left, of equals the last by id.
+    """Return all owned slots, one at a time from the member with the most slots left.
 
-    A member first gives the slots that had another owner before, by topic and number (the
-    clients take any of these), then the others from the end of its list.
+    Of several such members the last one by id comes first. A member first gives the slots that had
+    another owner before, by topic and number (the clients take any of these), then the others from
+    the end of its list.
     """
     disputed = claims.previous
     others = [[s for s in slots if s not in disputed] for slots in claims.owned]

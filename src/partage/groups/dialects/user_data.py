@@ -1,10 +1,11 @@
-r"""Claims in the user data of the clients' sticky assignors: written, read and remembered.
+r"""Claims in the user data of the clients' sticky assignors: encoding, decoding and memory.
 
-The body is Kafka's ``StickyAssignorUserData`` version 1: topics with their partitions, then the
-generation. aiokafka and librdkafka send the body, as Java does. kafka-python 3.0 sends the
-version in front of it as an int16. Java takes these two bytes for the start of the topic count,
-so neither client reads the other's claims; kafka-python takes the first two bytes of a Java
-member's user data for version 0 and reads a wrong count after them.
+A claim is a partition that a member says it owned. The body is Kafka's ``StickyAssignorUserData``
+version 1: topics with their partitions, then the generation. aiokafka and librdkafka send the body,
+as Java does. kafka-python 3.0 sends the version in front of it as an int16. Java takes these two
+bytes for the start of the topic count, so neither client decodes the other's claims; kafka-python
+takes the first two bytes of a Java member's user data for version 0 and decodes a wrong count after
+them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Claims = tuple[Sequence[tuple["str | None", int]], int]
 
 @dataclass(frozen=True, slots=True)
 class LastAssignment:
-    """A member's last assignment in order and its generation, as the assignor remembers them.
+    """A member's last assignment, in order, and its generation: the memory of a sticky assignor.
 
     >>> LastAssignment((("t", 0),), 3).generation
     3
@@ -42,7 +43,7 @@ class LastAssignment:
 
     @classmethod
     def of(cls, memory: object) -> LastAssignment | None:
-        """Return the strategy's memory, None for none.
+        """Check that the memory belongs to this kind of strategy and return it; None for none.
 
         Raises:
             InvalidConfigError: the memory is another strategy's.
@@ -54,7 +55,7 @@ class LastAssignment:
 
 
 class RemembersAssignment(PlainStrategy):
-    """Base class of the strategies whose members send their last assignment as user data."""
+    """Base class of strategies whose members send their last assignment as user data."""
 
     #: Whether the user data begins with the version as int16, as kafka-python's does.
     version_first: bool = False
@@ -63,7 +64,7 @@ class RemembersAssignment(PlainStrategy):
     merges_topics: bool = True
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Return the last assignment and its generation; no bytes before the first."""
+        """Encode the last assignment and its generation; b"" before the first assignment."""
         last = LastAssignment.of(memory)
         if last is None:
             return b""
@@ -81,7 +82,7 @@ class RemembersAssignment(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> LastAssignment:
-        """Return the assigned partitions and the generation as the member's memory."""
+        """Return the memory that records the assigned partitions and the generation."""
         pairs = tuple(pair for owned in assignment.to_pairs().values() for pair in owned)
         return LastAssignment(pairs, generation)
 
@@ -93,7 +94,7 @@ def encode_claims(
     version_first: bool,
     merge_topics: bool = True,
 ) -> bytes:
-    r"""Return the user data of a member's claims.
+    r"""Encode a member's claims (owned partitions and generation) as sticky user data.
 
     Args:
         partitions: (topic, partition number) pairs.
@@ -124,11 +125,11 @@ def encode_claims(
 
 
 def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
-    r"""Return a member's claims; none, of generation -1, where the bytes cannot be read.
+    r"""Decode a member's claims; return no claims of generation -1 for malformed bytes.
 
     Args:
         data: the user data as sent.
-        version_first: whether to read kafka-python's form, which begins with the version.
+        version_first: whether to decode kafka-python's form, which begins with the version.
 
     Raises:
         PeerAssignorError: a list is null. The class decodes it and then fails to loop over it.
@@ -151,7 +152,7 @@ def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
 
 
 def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | None]] | None:
-    """Return the topics with their partition numbers; None stands for a null list."""
+    """Decode topics with their partition numbers; None stands for a null list."""
     count = reader.integer(4)
     if count == -1:
         return None
@@ -160,22 +161,22 @@ def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | N
 
 
 class _UnreadableError(Exception):
-    """The bytes end too early or a name is no UTF-8; the class then assumes no claims."""
+    """The bytes end too early or a name is not UTF-8; the client then assumes no claims."""
 
 
 class _LenientReader:
-    """A reader by the clients' rules: a negative length is null, trailing bytes are ignored."""
+    """Decoder with the clients' rules: a negative length is null, trailing bytes are ignored."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
 
     def integer(self, size: int) -> int:
-        """Return the next signed big-endian integer of so many bytes."""
+        """Decode the next signed big-endian integer of ``size`` bytes."""
         return int.from_bytes(self._take(size), "big", signed=True)
 
     def string(self) -> str | None:
-        """Return the next string, whose length is an int16; None for null."""
+        """Decode the next string, whose length is an int16; None for null."""
         length = self.integer(2)
         if length < 0:
             return None
@@ -185,7 +186,7 @@ class _LenientReader:
             raise _UnreadableError from None
 
     def int32_list(self) -> list[int] | None:
-        """Return the next list of int32; None for null."""
+        """Decode the next list of int32; None for null."""
         count = self.integer(4)
         if count == -1:
             return None

@@ -1,4 +1,4 @@
-"""The strategy `optimal`: a stated objective, and a certificate with every plan.
+"""The strategy `optimal`: a plan with a documented objective, and a certificate with every plan.
 
 * `strategy`: the objective, and which of the solvers below a problem needs;
 * `settings`: the configuration, and its values by partition, topic and rack;
@@ -8,7 +8,7 @@
 * `weight_balance`: a good plan by weights (local search, branch and bound);
 * `topic_spread`: the last criterion, each topic spread over its subscribers (2-exchange), and by
   counts the most even spread (convex-cost flow, cycle canceling);
-* `certificate`: figures, bounds and proofs of all plans.
+* `certificate`: criteria's values ("figures"), bounds that no plan can beat, and their proofs.
 """
 
 from __future__ import annotations

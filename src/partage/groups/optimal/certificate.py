@@ -1,7 +1,8 @@
-"""Certificates: the figures of a plan, bounds that no plan can beat, and their proofs.
+"""Certificates of `optimal`: a plan's values, bounds that no plan can beat, and their proofs.
 
-Three functions cover the three solvers: `certify_counts`, `certify_limited`, `certify_weights`.
-`partage.judge.verify_certificate` verifies the results from the problem alone.
+A figure is the value of one criterion, such as "spread" or "moves". Three functions cover the three
+solvers: `certify_counts`, `certify_limited`, `certify_weights`. `partage.judge.verify_certificate`
+verifies the results from the problem alone.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ _WHY = {
 def certify_counts(
     canonical: CanonicalProblem, found: CountPlan, costs: RackCosts | None, table: RackTable | None
 ) -> Certificate:
-    """Return the certificate of the best plan by counts.
+    """Return the certificate that a plan by counts is optimal.
 
-    Levels of topics prove the loads; prices of members prove rack cost and moves.
+    Levels of topics prove the loads; dual prices of members prove rack cost and moves.
     """
     loads = np.bincount(found.owner, minlength=canonical.members)[canonical.takes_part]
     figures: dict[str, float] = {
@@ -83,9 +84,9 @@ def certify_limited(
     table: RackTable | None,
     max_moves: int,
 ) -> Certificate:
-    """Return the certificate of a plan by counts within a limit of moves.
+    """Return the certificate that a plan by counts is optimal within a limit of moves.
 
-    Prices for each level prove the loads; prices of members prove the rest.
+    Dual prices for each level of load prove the loads; dual prices of members prove the rest.
     """
     load = np.bincount(found.owner, minlength=canonical.members)
     mine = load[canonical.takes_part]
@@ -123,7 +124,7 @@ def _with_topics(
     figures: Mapping[str, float],
     bounds: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return figures and bounds with the topic excess, whose bound is 0."""
+    """Add the topic excess (unevenness of topics) to the figures, and its bound 0 to the bounds."""
     excess = topic_excess(canonical, owner)
     if excess is None:
         return {**figures}, {**bounds}
@@ -131,7 +132,7 @@ def _with_topics(
 
 
 def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
-    """Return prices by the group's order of members."""
+    """Reorder dual prices from canonical order to the group's order of members."""
     out = np.zeros(canonical.members, np.int64)
     out[canonical.order] = price
     return out
@@ -140,7 +141,7 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, table: RackTable | None, found: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return the bound of weighted rack cost and moves that the prices prove."""
+    """Return the lower bound of weighted rack cost and moves that the dual prices prove."""
     claims, price = canonical.claims, found.price
     columns = np.zeros(canonical.members, np.int64)
     cost, profile = np.zeros((1, 1), np.int64), np.zeros(canonical.size, np.int64)
@@ -181,17 +182,17 @@ def certify_weights(
     together: Int64Array | None,
     max_moves: int | None,
 ) -> Certificate:
-    """Return the certificate of a plan by weights, with bounds of overload and largest load.
+    """Return the certificate of a plan by weights, with lower bounds of overload and largest load.
 
     Args:
         canonical: the problem.
         found: the plan.
         weight: float64[P], of each partition, as given.
-        scale: what it was multiplied by to find the plan.
-        shares: what members are to bear, in units of ``weight``.
-        costs: what reading costs across racks.
-        table: the same by partition and member.
-        together: families of topic positions that must stay together.
+        scale: the factor by which weights were multiplied to find the plan.
+        shares: the share and capacity of each member, in units of ``weight``.
+        costs: the costs of consuming across racks; None if they do not matter.
+        table: these costs by partition and member.
+        together: int64[T], the family of each topic; topics of a family must stay together.
         max_moves: the limit of moves, None for none.
     """
     mine = weight[canonical.rows.partition]
@@ -248,7 +249,7 @@ def certify_weights(
 
 
 def _open_to(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return bool[n], the rows to whose topic one of these members subscribes."""
+    """Return the rows (partitions) whose topic one of these members subscribes to (bool[n])."""
     wanted = np.zeros(len(canonical.rows.topics), bool)
     for s in np.unique(canonical.subscription[members]).tolist():
         wanted[canonical.topics_of[s]] = True
@@ -256,7 +257,7 @@ def _open_to(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> NDArray
 
 
 def forced_moves(canonical: CanonicalProblem) -> int:
-    """Return the number of claimed rows that no claimant may keep."""
+    """Return how many owned partitions must move because no previous owner may keep them."""
     claims = canonical.claims
     return int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
 
@@ -264,20 +265,20 @@ def forced_moves(canonical: CanonicalProblem) -> int:
 def _topics(
     canonical: CanonicalProblem, weighted: WeightedProblem, bound: Bound
 ) -> tuple[int, ...]:
-    """Return the topics that an argument concerns, by the cluster's numbers."""
+    """Return the cluster's numbers of the topics that a bound's argument concerns."""
     mine = weighted.classes.topic >= 0
     mine[mine] = bound.topics[weighted.classes.topic[mine]]
     return tuple(canonical.rows.topics[mine].tolist())
 
 
 def _why(weighted: WeightedProblem, bound: Bound, topics: int) -> str:
-    """Return the text of an argument."""
+    """Return the argument of a bound as a sentence for users."""
     count = int(weighted.members(bound.topics).sum())
     return _WHY[bound.kind].format(topics=topics, members=count, most=bound.most)
 
 
 def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array | None:
-    """Return families by the cluster's topic numbers."""
+    """Reorder topic families from canonical order to the cluster's topic numbers."""
     if together is None:
         return None
     out = np.full(len(canonical.problem.index.topics), -1, np.int64)
@@ -286,14 +287,14 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Return int32[P], owners by the cluster's numbers, -1 for none."""
+    """Return the owner of each partition of the cluster, -1 for none (int32[P])."""
     out = np.full(canonical.problem.index.partitions, -1, np.int32)
     out[canonical.rows.partition] = canonical.order[owner] if len(owner) else owner
     return out
 
 
 def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
-    """Return the number of claimed rows whose owner is not their keeper."""
+    """Return the number of owned partitions whose new owner is not a previous owner."""
     claims = canonical.claims
     stays = int(np.count_nonzero((claims.keeper == owner) & (owner >= 0)))
     if len(claims.contested):
@@ -303,6 +304,6 @@ def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
 
 
 def sum_rack_cost(canonical: CanonicalProblem, table: RackTable, owner: Int32Array) -> int:
-    """Return the rack cost of a plan, in units."""
+    """Return the total rack cost of a plan, in the integer units of the table."""
     column: Int64Array = table.row[canonical.order][owner] if len(owner) else table.row[:0]
     return int(table.cost[table.profile[canonical.rows.partition], column].sum())

@@ -1,9 +1,12 @@
 """The best plan by counts: even loads, then least rack cost, then fewest moves (min-cost flow).
 
 `partage.solve` finds the least-majorised loads and the cheapest plan with these loads between
-classes. This module builds the transportation problem, and turns flows between classes into
-owners of partitions. Where all partitions and all members are equivalent, a closed form gives the
-same plan.
+classes of partitions and members. This module builds the transportation problem, and converts flows
+between classes into owners of partitions. If all partitions and all members are equivalent, a
+closed form gives the same plan.
+
+A row is a partition with subscribers, a place a member's position in canonical order; a keeper is a
+member that owned a row and may keep it.
 """
 
 from __future__ import annotations
@@ -50,11 +53,12 @@ _MOST_INTERLEAVED = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPlan:
-    """The best plan by counts, and its proofs; by rows, places and topic positions.
+    """The best plan by counts, and the data that prove it optimal.
 
     Attributes:
-        owner: int32[n], place of each row's owner.
-        topic_level: int64[T]; price: int64[M], see the certificate.
+        owner: int32[n], place (position of the member) of each row's owner.
+        topic_level: int64[T], levels of topics that prove the loads; price: int64[M], dual prices
+            of members that prove rack cost and moves.
         rack_weight: the number of moves that one unit of rack cost outweighs.
     """
 
@@ -67,13 +71,13 @@ class CountPlan:
 def balance_counts(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None
 ) -> CountPlan:
-    """Return the best plan by counts.
+    """Find the best plan by counts: even loads, then least rack cost, then fewest moves.
 
     Args:
         canonical: the problem.
-        racks: costs by partition and member of the problem, None if racks do not matter.
-        together: int64[T], a family for each topic position: of topics of one family the
-            partitions of one number go to one member where that costs nothing.
+        racks: rack costs by partition and member of the problem, None if racks do not matter.
+        together: int64[T], the family of each topic: partitions of one number of a family's topics
+            go to one member where that costs nothing.
 
     Raises:
         ProblemTooLargeError: the exact answer would take too long.
@@ -114,13 +118,15 @@ def balance_counts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportArcs:
-    """Arcs of the transportation problem; contested rows form classes behind the others.
+    """The arcs of the transportation problem, and the class of each row (partition).
+
+    Contested rows (with several members that may keep them) form classes after the others.
 
     Attributes:
         of_row: int64[n], class of each row, contested ones included.
-        cell: int64[n], position among the keep arcs of the rows with one keeper, else -1.
-        supply, keep_class, keep_member, keep_most, keep_cost, free_class, free_group,
-            free_cost: see `partage.solve.TransportProblem`.
+        cell: int64[n], index of the keep arc of each row with one keeper, else -1.
+        supply, keep_class, keep_member, keep_most, keep_cost, free_class, free_group, free_cost:
+            see `partage.solve.TransportProblem`.
     """
 
     of_row: Int64Array
@@ -143,7 +149,10 @@ class TransportArcs:
         weight: int,
         move: int = 1,
     ) -> TransportArcs:
-        """Build the arcs; the cost is rack cost times ``weight``, less ``move`` for kept rows."""
+        """Build the arcs.
+
+        An arc costs rack cost times ``weight``, minus ``move`` for rows that stay.
+        """
         of_row, base, class_keepers = _with_contested(classes, claims)
         supply = np.bincount(of_row, minlength=len(base))
         members = max(len(classes.group), 1)
@@ -169,7 +178,11 @@ class TransportArcs:
 def _with_contested(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Return each row's class, each class's plain class, and the keepers of contested classes."""
+    """Add a class for each set of contested rows with the same keepers.
+
+    Return each row's class, each class's class without regard to claims, and the keepers of
+    contested classes.
+    """
     plain = len(classes.topic_class)
     base = list(range(plain))
     of_row = classes.of_row.astype(np.int64)
@@ -190,7 +203,7 @@ def _with_contested(
 def _eligible_pairs(
     classes: PartitionClasses, subscription_classes: SubscriptionClasses, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the pairs (class, group) in which the group's members subscribe, by class."""
+    """Return the (class, group) pairs in which the members subscribe to the topics, by class."""
     open_groups: list[list[int]] = [[] for _ in range(len(subscription_classes.size))]
     for g, b in enumerate(classes.member_class.tolist()):
         open_groups[b].append(g)
@@ -213,7 +226,7 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, kept: Int64Array) -> None:
-    """Let keepers keep the first rows of each cell, as many as the flow gives."""
+    """Leave rows with members that may keep them, as many as the flow says. The first rows stay."""
     cells = len(kept) if not len(arcs.cell) else int(arcs.cell.max()) + 1
     whole = np.zeros(len(kept) + 1, bool)
     whole[:-1] = kept == arcs.keep_most
@@ -236,7 +249,7 @@ def keep_partitions(owner: Int32Array, arcs: TransportArcs, kept: Int64Array) ->
 def _keep_first(
     owner: Int32Array, rows: Int64Array, cell: Int64Array, kept: Int64Array, keeper: Int64Array
 ) -> None:
-    """Let keepers keep the first rows of cells of which they keep a part."""
+    """Leave the first rows with their keepers, where only a part of the rows stays."""
     order = np.argsort(cell, kind="stable")
     rows, cell = rows[order], cell[order]
     nth = np.arange(len(rows)) - np.searchsorted(cell, cell)
@@ -246,10 +259,10 @@ def _keep_first(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentOrder:
-    """The order in which rows are assigned, and whether members take turns.
+    """The order in which partitions are assigned, and whether members take turns.
 
     Attributes:
-        order: int64[n], rows; None for ascending rows.
+        order: int64[n], rows (partitions); None for ascending rows.
         in_blocks: whether a member gets all its rows at once, so that neighbours stay
             together. Otherwise members take turns, so that every topic is spread.
     """
@@ -259,14 +272,14 @@ class AssignmentOrder:
 
     @classmethod
     def of(cls, canonical: CanonicalProblem, together: Int64Array | None) -> AssignmentOrder:
-        """Order rows by number; with families, put equal numbers of a family side by side."""
+        """Order partitions by number; with families, equal numbers of a family are adjacent."""
         if together is None:
             return cls(None, in_blocks=False)
         number = canonical.problem.index.number_of[canonical.rows.partition]
         return cls(np.lexsort((number, together[canonical.topic])), in_blocks=True)
 
     def without_owner(self, owner: Int32Array) -> Int64Array:
-        """Return the rows without owner, in order."""
+        """Return the rows (partitions) without owner, in this order."""
         if self.order is None:
             return np.flatnonzero(owner < 0)
         return self.order[owner[self.order] < 0]
@@ -279,7 +292,7 @@ def assign_rest(
     group: Int64Array,
     found: CheapestPlan,
 ) -> None:
-    """Assign rows without owner to groups as the flow gives, and then to the groups' members."""
+    """Assign partitions without owner to groups as the flow says, then to the groups' members."""
     pool = assignment_order.without_owner(owner)
     pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
     target = _interleave_groups(arcs, found.free)
@@ -293,7 +306,7 @@ def assign_rest(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Return the group of each unit of flow, class by class; the groups of a class take turns.
+    """Return the group that gets each unit of flow, class by class; a class's groups take turns.
 
     In blocks, one group would get all of one topic, and the next group all of another.
     """
@@ -314,7 +327,7 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """Return each member as often as it receives rows, group after group."""
+    """Return each member as often as it receives a partition, group after group."""
     out = np.repeat(member, count).astype(np.int32)
     if in_blocks or not len(out):
         return out
@@ -328,7 +341,7 @@ def repeat_members(
 
 
 def _order(values: Int64Array, below: int) -> NDArray[np.intp]:
-    """Return a stable order; NumPy sorts 16-bit keys by radix, faster than wider ones."""
+    """Return a stable sort order. NumPy sorts 16-bit keys by radix, faster than wider ones."""
     return np.argsort(values.astype(np.int16) if below <= 1 << 15 else values, kind="stable")
 
 
@@ -338,10 +351,10 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Return the best plan where all partitions and all eligible members are equivalent.
+    """Find the best plan if all partitions and all eligible members are equivalent.
 
     Each member owns ``base`` partitions or one more, and the members that owned the most keep the
-    most. Prices of 1 for members that must release partitions prove that no plan moves less.
+    most. Dual prices of 1 for members that must release partitions prove that no plan moves fewer.
     """
     place = np.flatnonzero(subscription_classes.member >= 0)
     level = np.zeros(len(canonical.rows.topics), np.int64)
@@ -370,7 +383,7 @@ def _balance_equivalent(
 
 
 def release_excess(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
-    """Release the last rows of members that own more than their quota."""
+    """Remove the owner of the last rows (partitions) of members that own more than their quota."""
     over = has > quota
     if not over.any():
         return

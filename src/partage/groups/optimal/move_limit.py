@@ -44,13 +44,14 @@ _MOST_ROUNDS = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedPlan:
-    """The best plan within the limit, and its proofs; by rows, places and topic positions.
+    """The best plan within the limit of moves, and the data that prove it.
 
     Attributes:
-        owner: int32[n], place of each row's owner.
+        owner: int32[n], place (position of the member in canonical order) of each row's owner.
         proofs: (level, int64[M] prices): see `partage.solve.assignment.limited_moves.LimitedLoads`.
-        price: int64[M], prices that bound ``rack_weight`` * rack cost + ``move_weight`` * moves.
-        rack_weight, move_weight: the weights.
+        price: int64[M], dual prices that bound ``rack_weight`` * rack cost + ``move_weight`` *
+            moves.
+        rack_weight, move_weight: the weights of one unit of rack cost and of one move.
     """
 
     owner: Int32Array
@@ -63,13 +64,13 @@ class LimitedPlan:
 def balance_within_limit(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None, limit: int
 ) -> LimitedPlan:
-    """Return the best plan that moves at most ``limit`` claimed partitions.
+    """Find the best plan by counts that moves at most ``limit`` owned partitions.
 
     Args:
         canonical: the problem; its best plan without limit needs more moves.
-        racks: costs by partition and member of the problem, None if racks do not matter.
+        racks: rack costs by partition and member of the problem, None if racks do not matter.
         together: see `balance_counts`.
-        limit: at least the moves that every plan has.
+        limit: the limit; at least the number of moves that no plan can avoid.
 
     Raises:
         ProblemTooLargeError: the exact answer would take too long.
@@ -106,7 +107,7 @@ def balance_within_limit(
 def _transport_problem(
     classes: PartitionClasses, arcs: TransportArcs, loads: Int64Array
 ) -> TransportProblem:
-    """Return the transportation problem of these arcs and loads."""
+    """Return the transportation problem with these arcs and loads, for `find_cheapest_plan`."""
     return TransportProblem(
         arcs.supply, classes.group, classes.groups, arcs.keep_class, arcs.keep_member,
         arcs.keep_most, arcs.keep_cost, arcs.free_class, arcs.free_group, arcs.free_cost, loads,
@@ -120,7 +121,10 @@ def _minimise_rack_cost(
     loads: Int64Array,
     limit: int,
 ) -> tuple[TransportArcs, CheapestPlan, int, int]:
-    """Return arcs, flow and weights of the least multiplier of moves that satisfies the limit."""
+    """Find the least multiplier of moves at which the cheapest plan satisfies the limit.
+
+    Return its arcs, its flow, and the weights of rack cost and moves.
+    """
     claims = canonical.claims
     owned = int(np.count_nonzero(claims.owned))
 
@@ -155,7 +159,7 @@ def _balance_equivalent(
     limit: int,
     rack_weight: int,
 ) -> LimitedPlan:
-    """Return the plan for equivalent partitions and members: each move lowers a largest load."""
+    """Find the plan for equivalent partitions and members: each move lowers a largest load."""
     claims = canonical.claims
     place = np.flatnonzero(subscription_classes.member >= 0)
     owner = claims.keeper.copy()
@@ -181,7 +185,7 @@ def _balance_equivalent(
 
 
 def _lower_largest(has: Int64Array, moves: int) -> tuple[Int64Array, int]:
-    """Return loads after ``moves`` units left the most loaded members, and the largest load."""
+    """Return the loads after ``moves`` partitions left the most loaded members, and the largest."""
     low, high = 0, int(has.max(initial=0))
     while low < high:
         middle = (low + high) // 2
@@ -197,7 +201,7 @@ def _lower_largest(has: Int64Array, moves: int) -> tuple[Int64Array, int]:
 
 
 def _raise_smallest(load: Int64Array, more: int) -> Int64Array:
-    """Return loads after ``more`` units went to the least loaded members, one by one."""
+    """Return the loads after ``more`` partitions went one by one to the least loaded members."""
     low = int(load.min()) if len(load) else 0
     high = low + more
     while low < high:

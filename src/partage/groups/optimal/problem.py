@@ -1,8 +1,9 @@
-"""A problem in a canonical order, the claims that count, and classes of equivalent partitions.
+"""A problem in canonical order, the claims that count, and classes of equivalent partitions.
 
 Members are ordered by instance id (static ones), then by member id; topics by name; partitions by
-number. The rest of the package sees positions in these orders only. The same group therefore gets
-the same plan in any join order.
+number. The rest of the package sees positions in these orders only, so the same group gets the same
+plan in any join order. A *place* is a member's position, a *row* the position of a partition with
+subscribers. A *keeper* of a row is a member that owned it and may keep it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestClaims:
-    """The newest claims of members that still subscribe to the topic.
+    """Which members may keep which partitions: the newest claims of members that still subscribe.
+
+    A row is the position of a partition in canonical order, a place that of a member.
 
     Attributes:
         owned: bool[n], whether any member claims the row, even one that may no longer own it.
         keeper: int32[n], the only member that may keep it; -1 for none, -2 for several.
         contested: int64[k], rows with several keepers.
-        start: int64[k + 1]; keepers: int64, places of these (CSR), ascending.
+        start: int64[k + 1]; keepers: int64, places of the keepers of contested rows (CSR),
+            ascending.
     """
 
     owned: NDArray[np.bool_]
@@ -43,10 +47,12 @@ class NewestClaims:
 
 
 class CanonicalProblem:
-    """A problem by places (of members) and rows (of partitions with subscribers).
+    """A rebalance in canonical order, independent of join order.
+
+    A place is a member's position, a row the position of a partition with subscribers.
 
     Attributes:
-        problem: the problem.
+        problem: the group and the cluster.
         order: int32[M], the member at each place.
         rows: topics by name, and their partitions by number.
         subscription: int64[M], of each place; distinct ones numbered by first occurrence.
@@ -68,35 +74,35 @@ class CanonicalProblem:
 
     @property
     def members(self) -> int:
-        """Number of members."""
+        """Number of members (places)."""
         return len(self.order)
 
     @property
     def size(self) -> int:
-        """Number of rows."""
+        """Number of partitions with subscribers (rows)."""
         return len(self.rows.partition)
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Position of each row's topic, int32[n]."""
+        """Position of each row's topic (int32[n])."""
         return np.repeat(np.arange(len(self.rows.topics), dtype=np.int32), self.rows.counts)
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Mask of places whose member subscribes to a topic with partitions, bool[M]."""
+        """Which places have a member that subscribes to a topic with partitions (bool[M])."""
         counts = self.rows.counts
         part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
         return part[self.subscription] if self.members else np.zeros(0, bool)
 
     @cached_property
     def eligibility(self) -> Eligibility:
-        """Subscriptions and topics as the solver takes them."""
+        """The subscriptions and topics as `partage.solve` takes them."""
         start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
         return Eligibility(self.rows.counts, start, topic, self.subscription)
 
     def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
-        """Return bool[n], whether members subscribe to the topics of rows."""
+        """Return whether the member at each place subscribes to the topic of the row (bool[n])."""
         if len(self.topics_of) * len(self.rows.topics) > 1 << 26:
             start, topic = self.eligibility.start, self.eligibility.topic
             width = max(len(self.rows.topics), 1)
@@ -112,7 +118,10 @@ class CanonicalProblem:
 
     @cached_property
     def claims(self) -> NewestClaims:
-        """Claims by row; of the claims of subscribers the newest generation counts."""
+        """The claims by row (partition).
+
+        Of several subscribers the one with the newest generation counts.
+        """
         place, row = self.claimed
         owned = np.zeros(self.size, bool)
         owned[row] = True
@@ -127,7 +136,7 @@ class CanonicalProblem:
     def _disputed(
         self, owned: NDArray[np.bool_], place: Int64Array, row: Int64Array
     ) -> NewestClaims:
-        """Return the claims where several members claim the same row."""
+        """Return the claims that count if several members claim the same row (partition)."""
         sent = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
         newest = np.full(self.size, np.iinfo(np.int64).min)
         may = self.may_own(place, row)
@@ -148,7 +157,7 @@ class CanonicalProblem:
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """Claims (row, place) of subscribers that a newer claim voids, the newest first."""
+        """Claims (row, place) of subscribers that a newer claim overrides, newest first."""
         place, row = self.claimed
         if np.count_nonzero(self.claims.owned) == len(row):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -162,7 +171,7 @@ class CanonicalProblem:
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Place and row of every claim on a row, as sent."""
+        """Place and row (member and partition) of every claim of an existing row, as sent."""
         group = self.problem.group
         names = [self.problem.index.topics[t] for t in self.rows.topics.tolist()]
         position = {name: i for i, name in enumerate(names)}
@@ -188,7 +197,7 @@ class CanonicalProblem:
         return of[row >= 0], row[row >= 0]
 
     def _located(self, topic: Int64Array, number: Int32Array) -> Int64Array:
-        """Return int64[n], rows by topic position and number, -1 for unknown partitions."""
+        """Return the row of each topic position and partition number, -1 for none (int64[n])."""
         if not self.size:
             return np.full(len(topic), -1, np.int64)
         counts, start = self.rows.counts, self.rows.start
@@ -205,7 +214,10 @@ class CanonicalProblem:
 
 
 def _member_order(problem: Problem) -> Int32Array:
-    """Return static members by instance id, then others by member id, in Java's string order."""
+    """Return the members in canonical order.
+
+    Static ones come first, by instance id, then the others by member id.
+    """
     group = problem.group
     instances = [m.instance_id for m in group]
     named = sorted({i for i in instances if i is not None})
@@ -218,13 +230,14 @@ def _member_order(problem: Problem) -> Int32Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionClasses:
-    """Classes of equivalent partitions and of equivalent members, claims aside.
+    """Classes of partitions, and groups of members, that are equivalent except for claims.
 
     Attributes:
-        of_row: int64[n], class of each row.
+        of_row: int64[n], class of each row (partition).
         topic_class, profile: int64[C], topic class and rack profile of each class.
-        group: int64[M], group of each place, -1 for a member that may own nothing.
-        groups: number of groups; member_class, column: int64[G], of each group.
+        group: int64[M], group of each place (member), -1 for a member that may own nothing.
+        groups: number of groups; member_class, column: int64[G], subscription class and rack column
+            of each group.
         cost: int64[K, R], rack cost by profile and column.
     """
 
@@ -244,7 +257,7 @@ class PartitionClasses:
         subscription_classes: SubscriptionClasses,
         racks: RackTable | None,
     ) -> PartitionClasses:
-        """Refine the subscription classes by rack costs."""
+        """Build the classes: those of equal subscriptions, split by rack costs."""
         if racks is None:
             of_row, topic_class = (
                 subscription_classes.topic[canonical.topic],
@@ -276,7 +289,10 @@ class PartitionClasses:
 def _used_costs(
     profile: Int64Array, row: Int64Array, cost: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the profiles and columns that occur, with equal ones merged, and their costs."""
+    """Merge equal rack profiles and columns.
+
+    Return each partition's, each member's, and their costs.
+    """
     if not len(profile) or not len(row):
         return np.zeros_like(profile), np.zeros_like(row), np.zeros((1, 1), np.int64)
     columns, row = _distinct_rows(cost.T, row)
@@ -285,7 +301,7 @@ def _used_costs(
 
 
 def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the position of each used row among the distinct ones, and these."""
+    """Return the distinct rows among the used ones, and the index of each used row among these."""
     there = np.zeros(len(table), bool)
     there[used] = True
     seen: dict[bytes, int] = {}
@@ -297,7 +313,7 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
 
 
 def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the position of each value among the distinct ones, and these, ascending."""
+    """Return the index of each value among the distinct values, and these (ascending)."""
     if not len(values):
         return values, values
     low = int(values.min())

@@ -1,4 +1,4 @@
-"""Settings of `optimal`: read from a client's configuration, and applied to a problem.
+"""Settings of `optimal`: parsed from a client's configuration, and applied to a problem.
 
 Values are Python objects, or their JSON text.
 """
@@ -44,19 +44,20 @@ ByTopic = Mapping[str, "float | tuple[float, ...]"]
 
 @dataclass(frozen=True, slots=True)
 class OptimalSettings:
-    """Parameters of the objective; `Optimal` documents each of them.
+    """Parameters of the objective of `optimal`; the class `Optimal` documents each of them.
 
     Attributes:
-        weights: load of partitions by topic; None balances counts.
+        weights: load of partitions by topic; None balances the number of partitions.
         racks: whether rack mismatches (or costs) matter.
-        prices: money per GB by (rack of the member, rack of the replica); None counts
+        prices: money per GB by (rack of the member, rack of the replica); None counts rack
             mismatches.
         traffic: GB by topic; None for 1 each.
         max_moves: most owned partitions that may move; None for no limit.
-        together: "no", "prefer" or "require", of co-partitioned topics.
-        copartitioned: names of topics that belong together; None for all that can.
-        tolerance: how much of an average member's load is not worth a move; None for nothing
-            in small problems, and a thousandth in others.
+        together: "no", "prefer" or "require": whether co-partitioned topics stay together.
+        copartitioned: names of topics that belong together; None for all with equal partition
+            numbers and subscribers.
+        tolerance: a gain below this fraction of an average member's load is not worth a move; None
+            for 0 in small problems, and 0.001 in others.
     """
 
     weights: ByTopic | None = None
@@ -69,7 +70,9 @@ class OptimalSettings:
     tolerance: float | None = None
 
     def configured(self, config: Mapping[str, object]) -> OptimalSettings:
-        """Return the settings with those of a configuration; keys of other prefixes are ignored.
+        """Return the settings with the values of a configuration.
+
+        Keys of other prefixes are ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type or range.
@@ -179,7 +182,7 @@ def _fraction(setting: str, value: object) -> float | None:
 
 
 def _from_text(setting: str, value: object) -> object:
-    """Parse text as JSON: values of a properties file or a command line are strings."""
+    """Parse text as JSON, because values of a properties file or a command line are strings."""
     if not isinstance(value, str):
         return value
     try:
@@ -221,7 +224,10 @@ _MOST_UNITS = 1 << 36
 
 
 def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
-    """Return float[P], each partition's value; partitions without one get the others' mean."""
+    """Return each partition's value (float[P]).
+
+    Partitions without a value get the mean of the others.
+    """
     index = problem.index
     out = np.full(index.partitions, np.nan)
     for topic, of in values.items():
@@ -264,14 +270,20 @@ def _unknown(key: str, topic: str) -> str:
 
 
 def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
-    """Return whether members have unequal shares, or partitions have weights."""
+    """Return whether loads must be balanced by weight.
+
+    That is so if partitions have weights, or members have unequal shares or a capacity.
+    """
     return settings.weights is not None or any(
         m.weight != 1.0 or m.capacity is not None for m in problem.group
     )
 
 
 def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
-    """Return costs across racks; None where they do not matter, or no member has a rack."""
+    """Return the costs of consuming across racks.
+
+    None if they do not matter or no member has a rack.
+    """
     if not settings.racks or not any(m.rack for m in problem.group):
         return None
     if settings.prices is None:
@@ -289,7 +301,9 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
 def families(
     canonical: CanonicalProblem, settings: OptimalSettings
 ) -> tuple[Int64Array, tuple[str, ...]]:
-    """Return int64[T], the family of each topic position (-1 for none), and warnings.
+    """Return the family of co-partitioned topics of each topic position, -1 for none.
+
+    The second result is a list of warnings.
 
     Topics can only stay together if they have the same partition numbers and the same
     subscribers.
@@ -331,13 +345,15 @@ def configured_by_loads(
     partitions: Mapping[str, int],
     tolerance: float | None,
 ) -> Strategy:
-    """Return the strategy with these loads as weights; unknown partitions weigh the mean of all.
+    """Return the strategy with measured loads as weights.
+
+    Partitions without a load weigh the mean of all.
 
     Args:
         strategy: with its other settings.
-        loads: by topic and partition; none leave the strategy as it is.
-        partitions: of each topic, how many.
-        tolerance: None where the strategy's own counts.
+        loads: load by (topic, partition); if there are none, the strategy is returned unchanged.
+        partitions: the number of partitions of each topic.
+        tolerance: the value of the setting ``tolerance``; None leaves the strategy's own.
     """
     if not loads:
         return strategy

@@ -118,7 +118,7 @@ class Optimal(PlainStrategy):
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def configure(self, config: Mapping[str, object]) -> Optimal:
-        """Return the strategy with these settings; see the class.
+        """Check the settings of a configuration and return the strategy with them; see the class.
 
         Raises:
             InvalidConfigError: a setting has the wrong type or range.
@@ -126,7 +126,7 @@ class Optimal(PlainStrategy):
         return replace(self, settings=self.settings.configured(config))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for this phase; any problem is accepted.
+        """Return the plan for this phase of the cooperative rebalance; any problem is accepted.
 
         ``plan.memory`` names the destined member of each withheld partition. The follow-up
         rebalance assigns these, and where moves are limited it moves nothing else.
@@ -162,7 +162,10 @@ class Optimal(PlainStrategy):
         return self._by_loads(request, warnings)
 
     def _within(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan by counts within the limit of moves."""
+        """Return the best plan by counts within the limit of moves.
+
+        Use the search by weights if the exact answer would take too long.
+        """
         canonical = request.canonical
         try:
             found = balance_within_limit(canonical, request.table, request.family, limit)
@@ -174,7 +177,7 @@ class Optimal(PlainStrategy):
         return self._by_loads(request, warnings)
 
     def _by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan found by weights."""
+        """Return the best plan found by weights, with its certificate."""
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
         weight = by_partition(canonical.problem, self.settings.weights or {})
@@ -194,7 +197,7 @@ class Optimal(PlainStrategy):
         return _plan(canonical, plan.owner, certificate=proof, warnings=warnings)
 
     def _tolerance(self, weight: NDArray[np.float64], shares: Shares) -> float:
-        """Return the least decrease of a relative load that is worth a step."""
+        """Return the least decrease of a relative load that makes a step worthwhile."""
         fraction = self.settings.tolerance
         if fraction is None:
             fraction = 0.0 if len(weight) <= MOST_ITEMS else 0.001
@@ -203,7 +206,7 @@ class Optimal(PlainStrategy):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """All inputs of a plan besides the settings."""
+    """All inputs of one call of `Optimal.assign` besides the settings."""
 
     canonical: CanonicalProblem
     racks: RackCosts | None
@@ -215,13 +218,16 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Withheld partitions and their destined members: (topic, partition) -> member id."""
+    """The future owner of each partition that a plan withholds until it is revoked.
+
+    ``destined`` maps (topic, partition) to a member id.
+    """
 
     destined: Mapping[tuple[str, int], str]
 
 
 def _forced_warning(forced: int, limit: int) -> str:
-    """Return the warning that more partitions must move than may."""
+    """Return the warning that more partitions must move than the limit allows."""
     return (
         f"{forced} partitions have to move, for nobody who owned them subscribes to them now: "
         f"more than the {limit} that may"
@@ -229,7 +235,7 @@ def _forced_warning(forced: int, limit: int) -> str:
 
 
 def _unfinished_warning(proof: Certificate) -> str:
-    """Return the warning that the search reached its limit of work."""
+    """Return the warning that the search by weight reached its limit of work."""
     largest, least = proof.figures["largest"], proof.bounds["largest"]
     above = f", at most {largest / least - 1:.1%} above the best" if least > 0 else ""
     return (
@@ -267,7 +273,7 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
 
 
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
-    """Return the member promised to each unclaimed partition, if it is present: row to place."""
+    """Return row -> place: the member promised to each unclaimed partition, if it is present."""
     if not isinstance(memory, Promises):
         return {}
     place = np.empty(canonical.members, np.int64)

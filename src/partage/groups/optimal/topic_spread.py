@@ -1,10 +1,11 @@
-"""The last criterion: each topic spread over its subscribers.
+"""The last criterion of `optimal`: each topic spread evenly over its subscribers.
 
-Partitions of one class (the same subscribers, weight and rack costs) that do not stay with a
-claimant can exchange their owners: loads, rack cost and moves do not change. Each is given to a
-former claimant, if there is one, else to the owner that has the fewest of its topic; then pairs
-exchange as long as that makes a topic more even (2-exchange local search). By counts,
-`spread_exactly` continues from there to the most even spread.
+A row is a partition, a place a member, both in canonical order. Partitions of one class (the same
+subscribers, weight and rack costs) that do not stay with a claimant (a member that owned them) can
+exchange their owners: loads, rack cost and moves do not change. Each is given to a former claimant,
+if there is one, else to the owner that has the fewest of its topic; then pairs exchange as long as
+that makes a topic more even (2-exchange local search). By counts, `spread_exactly` continues from
+there to the most even spread.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ def spread_topics(
     alike: Int64Array,
     classes: PartitionClasses | None = None,
 ) -> Int32Array:
-    """Return owners with the same loads, rack cost and moves, and topics spread more evenly.
+    """Spread topics more evenly without changing loads, rack cost and moves; return the owners.
 
     With ``classes`` and without former claims the spread is the most even one of all plans with
     each member's load, the rack cost and the moves of ``owner``; see `spread_exactly`.
 
     Args:
         canonical: the problem.
-        owner: int32[n], place of each row's owner.
+        owner: int32[n], place (member) of each row's (partition's) owner.
         weight: float64[n], loads of rows; None for counts.
         alike: int64[n], class of rows with the same subscribers and rack costs.
         classes: all classes, None where rows have weights.
@@ -65,7 +66,10 @@ def _exchange_owners(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> Int32Array:
-    """Return the result of the 2-exchange local search, or ``owner`` where that is too large."""
+    """Run the 2-exchange local search.
+
+    Return its result, or ``owner`` if the problem is too large.
+    """
     topics, members = len(canonical.rows.topics), canonical.members
     claims = canonical.claims
     stays = claims.keeper == owner
@@ -100,7 +104,7 @@ def _return_to_former(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> Int32Array:
-    """Swap rows so that former claimants regain theirs from the newest claimants."""
+    """Swap equivalent partitions so that former claimants get theirs back from newest claimants."""
     keeper: Int32Array = canonical.claims.keeper
     out: Int32Array = owner.copy()
     same = np.ones(len(owner), bool)
@@ -123,7 +127,7 @@ def _trade_topics(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> bool:
-    """Swap kept rows for equivalent rows of other topics where that is more even."""
+    """Swap kept partitions for equivalent ones of other topics where that spreads topics better."""
     keeper, topic = canonical.claims.keeper, canonical.topic
     changed = False
     kept = np.flatnonzero((keeper == owner) & (owner >= 0))
@@ -152,7 +156,7 @@ def _trade_topics(
 def _reassign_class(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Permute the owners of the rows of one class."""
+    """Permute the owners of the rows of one class, so that topics are spread more evenly."""
     topic, mine = canonical.topic[rows], owner[rows]
     who, quota = np.unique(mine, return_counts=True)
     if len(who) < 2:
@@ -182,7 +186,7 @@ def _reassign_class(
 def _swap_owners(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Swap the owners of two rows of different topics while the sum of squares falls."""
+    """Swap owners of two rows of different topics while the sum of squared counts falls."""
     topic = canonical.topic[rows]
     for _ in range(_MOST_EXCHANGES):
         mine = owner[rows]
@@ -211,9 +215,9 @@ def _swap_owners(
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
-    """Return by how much topics are spread less evenly than each alone could be; None if too large.
+    """Return how far topics are from the most even spread; None if the problem is too large.
 
-    It is half the sum of squared counts by topic and member, less that of even counts.
+    It is half of the sum of squared counts by topic and member, minus that of even counts.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     if topics * members > _MOST_PAIRS:
@@ -238,10 +242,11 @@ _MOST_COST = 1 << 61
 def spread_exactly(
     canonical: CanonicalProblem, owner: Int32Array, classes: PartitionClasses, excess: int
 ) -> Int32Array:
-    """Return owners with the same loads and the least sum of squared counts by topic and member.
+    """Find the most even spread of topics that keeps each member's load; return the owners.
 
-    Rack cost and moves stay the least that these loads allow. Beyond the limits of size and work
-    the result is no worse than ``owner``.
+    It has the least sum of squared counts by topic and member. Rack cost and moves stay the least
+    that these loads allow. Beyond the limits of size and work the result is no worse than
+    ``owner``.
 
     Algorithm: a convex-cost flow by cycle canceling. The flow sends each partition to a member,
     over a node for the pair of topic and member::
@@ -253,8 +258,8 @@ def spread_exactly(
 
     A cycle of negative cost in the residual network is a cyclic exchange of partitions. It leaves
     all loads as they are and lowers the cost. A flow without such a cycle has the least cost.
-    Source: M. Klein, "A Primal Method for Minimal Cost Flows", Management Science 14 (1967);
-    cycles are found by the method of Bellman and Ford.
+    Source: M. Klein, "A Primal Method for Minimal Cost Flows", Management Science 14 (1967); cycles
+    are found by the method of Bellman and Ford.
 
     Args:
         canonical: the problem, without former claims.
@@ -282,7 +287,7 @@ def spread_exactly(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Items:
-    """Sets of interchangeable rows: the same topic, rack costs and claimants.
+    """Sets of interchangeable partitions: the same topic, rack costs and claimants.
 
     Attributes:
         of_row: int64[n], the item of each row.
@@ -303,7 +308,7 @@ class _Items:
 
     @classmethod
     def of(cls, canonical: CanonicalProblem, classes: PartitionClasses) -> _Items:
-        """Group the rows of a problem."""
+        """Group the partitions of a problem into items."""
         claims, members = canonical.claims, canonical.members
         claimants = claims.keeper.astype(np.int64) + 1
         sets: dict[tuple[int, ...], int] = {}
@@ -326,7 +331,7 @@ class _Items:
 
 
 class _Residual:
-    """The residual network of a plan, which `cancel` changes in place.
+    """The residual network of a plan for cycle canceling; `cancel` changes it in place.
 
     Nodes are items, then pairs (topic times members plus member), then members.
 
@@ -371,7 +376,10 @@ class _Residual:
         self.nodes = items.count + topics * members + members
 
     def negative_cycles(self) -> tuple[list[Int64Array], int]:
-        """Return disjoint cycles of negative cost, as nodes in order, and the arcs visited."""
+        """Return disjoint cycles of negative cost, each as nodes in order.
+
+        The second result is the number of arcs visited.
+        """
         tail, head, cost = self._arcs()
         distance = np.zeros(self.nodes, np.int64)
         parent = np.full(self.nodes, -1, np.int64)
@@ -392,7 +400,7 @@ class _Residual:
         return [], visited
 
     def _arcs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Return tail, head and cost of the arcs with capacity left."""
+        """Return tail, head and cost of the arcs with residual capacity."""
         item, member = self._item, self._member
         cost = self.cost[item, member]
         back = self.placed[item, member] > 0
@@ -404,7 +412,10 @@ class _Residual:
         return np.concatenate(tail), np.concatenate(head), np.concatenate(each)
 
     def cancel(self, cycle: Int64Array) -> None:
-        """Exchange partitions along a cycle: each item on it goes from one member to the next."""
+        """Exchange partitions along a cycle.
+
+        The partition of each item on it goes from one member to the next.
+        """
         members = self.placed.shape[1]
         for before, node, after in zip(
             np.roll(cycle, 1).tolist(), cycle.tolist(), np.roll(cycle, -1).tolist(), strict=True

@@ -1,8 +1,8 @@
-"""A good plan by weights: shares, capacities or a limit of moves, by local search.
+"""A good plan by weights: unequal shares, capacities or a limit of moves, by local search.
 
-Items are partitions, or sets of partitions that must stay together. The search starts from the
-claims (`partage.solve.assignment.local_search`); small problems are solved exactly
-(`branch_and_bound`).
+Items are partitions, or sets of partitions that must have one owner. The search starts from the
+claims, the partitions that members owned (`partage.solve.assignment.local_search`); small problems
+are solved exactly (`branch_and_bound`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """Shares of the load that members should get, by place.
+    """The share of the load that each member should get, and its capacity, in canonical order.
 
     Attributes:
-        speed: float64[M], member weight; 1 for members of weight 0.
+        speed: float64[M], the member's weight; 1 for members of weight 0.
         capacity: float64[M], in units of weight; zero for members of weight 0.
         draining: bool[M], members of weight 0.
     """
@@ -46,10 +46,10 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPlan:
-    """A plan by weight, and the data of its bounds.
+    """The best plan found by weights, and the data from which its bounds are computed.
 
     Attributes:
-        owner: int32[n], place of each row's owner.
+        owner: int32[n], place (member) of each row's (partition's) owner.
         weighted: weights, shares and capacities by class.
         complete: whether the search ended before its limit of work.
     """
@@ -60,7 +60,7 @@ class WeightPlan:
 
 
 def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Return weights as whole numbers, and their factor: a power of two, or one.
+    """Scale weights to integers; return them and the factor, a power of two (1.0 if not scaled).
 
     >>> scale_to_integers(np.array([1.0, 2.0]))[1]
     1.0
@@ -73,7 +73,7 @@ def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64],
 
 
 def member_shares(canonical: CanonicalProblem, scale: float) -> Shares:
-    """Return the shares by the members' weights and capacities."""
+    """Return the members' shares and capacities, in canonical order."""
     group = canonical.problem.group
     weight = np.array([m.weight for m in group], float)[canonical.order]
     limit = [np.inf if m.capacity is None else m.capacity for m in group]
@@ -93,17 +93,17 @@ def balance_weights(
     most_moves: float,
     tolerance: float,
 ) -> WeightPlan:
-    """Return the best plan found, and the data of its bounds.
+    """Find a good plan by weights; return it and the data of its bounds.
 
     Args:
         canonical: the problem.
-        racks: costs of reading across racks.
-        weight: float64[n], whole numbers, of each row.
+        racks: costs of consuming across racks; None if they do not matter.
+        weight: float64[n], the integer weight of each row (partition).
         shares: members' shares and capacities.
-        together: int64[T], families of topics whose partitions of one number must stay
-            together; -1 for none.
-        hints: places by row of the partitions that the previous phase promised.
-        most_moves: limit of claimed rows that may move.
+        together: int64[T], the family of each topic, -1 for none: partitions of one number of a
+            family's topics must have one owner.
+        hints: row -> place, for partitions that the previous phase promised to a member.
+        most_moves: limit of owned partitions that may move.
         tolerance: see `Optimal`.
     """
     item = _items(canonical, together)
@@ -166,7 +166,7 @@ def balance_weights(
 
 
 def _open_groups(classes: SubscriptionClasses, class_of: list[int]) -> list[list[int]]:
-    """Return, for each topic class, the groups of members whose member class subscribes to it."""
+    """Return, for each topic class, the groups of members that subscribe to it."""
     subscribers: list[set[int]] = [set() for _ in classes.supply]
     for t, m in zip(classes.arc_topic.tolist(), classes.arc_member.tolist(), strict=True):
         subscribers[t].add(m)
@@ -176,7 +176,7 @@ def _open_groups(classes: SubscriptionClasses, class_of: list[int]) -> list[list
 def _fractional(
     weighted: WeightedProblem, draining: NDArray[np.bool_]
 ) -> NDArray[np.float64] | None:
-    """Return the loads of the best fractional plan; infinite for members of weight 0."""
+    """Return the members' loads in the best fractional plan, infinite for members of weight 0."""
     if not draining.any():
         return fractional_loads(weighted)
     share = fractional_loads(replace(weighted, speed=np.where(draining, 0.0, weighted.speed)))
@@ -184,7 +184,7 @@ def _fractional(
 
 
 def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Return int64[n], the item of each row; rows that must stay together are one item."""
+    """Return the item of each row; rows that must have one owner form one item (int64[n])."""
     if together is None or not (together >= 0).any():
         return np.arange(canonical.size)
     family = together[canonical.topic]
@@ -202,7 +202,7 @@ def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Arr
 def _costs(
     canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return each place's column, costs by profile and column, and each item's profile."""
+    """Return each member's rack column, costs by profile and column, and each item's profile."""
     if racks is None:
         nothing = np.zeros(count, np.int64)
         return np.zeros(canonical.members, np.int64), np.zeros((1, 1), np.int64), nothing
@@ -218,7 +218,7 @@ def _costs(
 def _homes(
     canonical: CanonicalProblem, item: Int64Array, count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
-    """Return each item's number of owned rows, and how many of these each place may keep."""
+    """Return how many partitions of each item had an owner, and how many each place may keep."""
     claims = canonical.claims
     owned = np.bincount(item[claims.owned], minlength=count).astype(np.int64)
     homes: dict[int, dict[int, int]] = {}

@@ -1,4 +1,4 @@
-"""Result of the coordinator's assignors: Kafka's GroupAssignment as arrays."""
+"""Result of the group coordinator's assignors: Kafka's GroupAssignment as arrays."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ _SLICE_FROM = 100
 
 @dataclass(frozen=True, eq=False)
 class GroupAssignment:
-    """Partitions by member; in Java these are sets, so a member's partitions have no order.
+    """The partitions that a server-side assignor gives to each member (Kafka's GroupAssignment).
+
+    In Java these are sets, so a member's partitions have no order.
 
     Attributes:
-        start: int32[M + 1], by member in join order (CSR).
-        partition: int32[n], dense numbers.
-        present: whether Kafka's map has entries for the members; without any subscription
-            it is empty (and every member gets an empty target).
-        emptied: (member, topic) pairs that Kafka's map holds with an empty set.
+        start: int32[M + 1], offset of each member's partitions, in join order (compressed rows,
+            CSR).
+        partition: int32[n], dense numbers of the partitions.
+        present: whether Kafka's map has entries for the members; without any subscription it is
+            empty (and every member gets an empty target).
+        emptied: (member, topic) pairs for which Kafka's map has an empty set.
     """
 
     start: Int32Array
@@ -39,12 +42,12 @@ class GroupAssignment:
 
     @classmethod
     def empty(cls, spec: GroupSpec) -> GroupAssignment:
-        """Return the empty map."""
+        """Return the assignment for Kafka's empty map, in which members have no entries."""
         start = np.zeros(spec.members + 1, np.int32)
         return cls(start, np.zeros(0, np.int32), present=False)
 
     def plan(self, spec: GroupSpec) -> Plan:
-        """Return a plan, in which every member has an entry.
+        """Convert to a plan, in which each partition has one owner and every member an entry.
 
         Raises:
             PlanInvariantError: a partition has two owners, as in the previous targets.
@@ -52,7 +55,7 @@ class GroupAssignment:
         return Plan(*self._parts(spec))
 
     def assignment(self, spec: GroupSpec) -> Assignment:
-        """Return an assignment, in which a partition may have several owners."""
+        """Convert to an assignment, in which a partition may have several owners."""
         return Assignment(*self._parts(spec))
 
     def _parts(
@@ -66,11 +69,11 @@ class GroupAssignment:
 def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Return as CSR by member what arrays hold as one run per member.
+    """Merge several arrays of partitions that are grouped by member; return offsets and partitions.
 
-    Each part is an array, and int64[M] begin and end of each member's run in it. Runs do not
-    overlap and cover the array. Nothing is sorted: long runs are copied one by one, short
-    ones all at once.
+    The result is in compressed rows (CSR) by member. Each part is an array, and int64[M] begin and
+    end of each member's run in it. Runs do not overlap and cover the array. Nothing is sorted: long
+    runs are copied one by one, short ones all at once.
     """
     sizes = sum((end - begin for _, begin, end in parts), np.zeros(members, np.int64))
     start = np.zeros(members + 1, np.int32)
@@ -93,7 +96,10 @@ def concatenate_runs(
 
 
 def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
-    """Return ``{"type", "assignment"}``: topic ids in Java's order, partitions ascending."""
+    """Return the JSON object ``{"type", "assignment"}``.
+
+    Topic ids in Java's order, partitions ascending.
+    """
     index, group = spec.problem.index, spec.problem.group
     kind = "HOMOGENEOUS" if spec.homogeneous else "HETEROGENEOUS"
     if not assignment.present:

@@ -1,9 +1,9 @@
-"""Kernels of the uniform assignor: reading claims, quotas, and balancing topic by topic.
+"""Compiled inner loops (numba kernels) of the uniform assignor.
 
-In the kernels of the heterogeneous builder members are numbers (their position in the
-coordinator's map), ``sizes`` is the number of partitions of each member over all topics, and
-``owner`` is a member number by partition, -1 for none. A ``line`` is a topic's subscribers by
-(size, number); it is built anew for each topic.
+They decode claims, compute quotas and balance topic by topic. In the kernels of the heterogeneous
+builder members are numbers (their position in the coordinator's map), ``sizes`` is the number of
+partitions of each member over all topics, and ``owner`` is a member number by partition, -1 for
+none. A ``line`` is a topic's subscribers sorted by (size, number); it is built anew for each topic.
 """
 # ruff: noqa: ANN001, ANN201, PLR0917 - a kernel's types stand in its signature
 # mypy: disallow-untyped-defs=False
@@ -22,7 +22,9 @@ __all__ = [
     " int32[::1], boolean[::1])"
 )
 def read_claims(at, name_start, name, number, extent, size, partition, given):
-    """Convert claims to dense partitions; return how many were converted before a special case.
+    """Convert claims of owned partitions to dense numbers.
+
+    Return how many came before a special case.
 
     Special cases are a partition that the topic does not have, a partition that is claimed
     twice, and claims of one topic that are not consecutive.
@@ -57,7 +59,7 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 
 @kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
 def larger_quotas(had, quota, extra, kept, missing):
-    """Compute what members keep and what they miss, in map order (see uniform_homogeneous)."""
+    """Compute how many partitions each member keeps and how many more it gets, in map order."""
     for i in range(len(had)):
         limit = quota + 1 if extra > 0 else quota
         keeps = min(had[i], limit)
@@ -73,7 +75,9 @@ def larger_quotas(had, quota, extra, kept, missing):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
 def line_up(members, sizes, line, other, count, bits):
-    """Sort ``members`` (ascending) by size into ``line`` by a stable radix sort.
+    """Sort ``members`` by their number of partitions into ``line``.
+
+    The radix sort is stable, and ``members`` is ascending.
 
     ``other`` is a buffer as long as ``line``; ``count`` has 2 ** bits counters.
     """
@@ -107,7 +111,7 @@ def line_up(members, sizes, line, other, count, bits):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def fill(line, sizes, free, owner):
-    """Assign each free partition to the next of the least loaded members.
+    """Assign each free partition to the next one of the least loaded members in ``line``.
 
     Members of the lowest size get one partition each, in the order of the line, and then
     form the next level together with the members that already had that size.
@@ -127,7 +131,7 @@ def fill(line, sizes, free, owner):
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
 def next_uneven(begin, end, set_of_topic, start, members, sizes):
-    """Return the first topic from ``begin`` whose subscribers' sizes differ by two, or ``end``.
+    """Return the first topic from ``begin`` on whose subscribers' sizes differ by two, or ``end``.
 
     Consecutive topics often have the same subscribers; these are compared once.
     """
@@ -152,7 +156,7 @@ def next_uneven(begin, end, set_of_topic, start, members, sizes):
     " int32[::1], int32[::1], int32[::1])"
 )
 def rebalance(members, line, sizes, partitions, owner, block, left, begin):
-    """Move partitions of a topic from most to least loaded subscribers; return the count.
+    """Move partitions of a topic from most to least loaded subscribers; return how many moved.
 
     ``block`` (as long as ``partitions``) receives the topic's partitions by (owner, number);
     ``begin`` and ``left`` (by member) hold each member's first place in it and how many of
@@ -222,7 +226,10 @@ def rebalance(members, line, sizes, partitions, owner, block, left, begin):
 
 @kernel("void(int32[::1], int32[::1], int32[::1])")
 def collect(owner, end, out):
-    """Group partitions by owner, ascending; ``end`` holds each owner's begin, then its end."""
+    """Write the partitions to ``out``, grouped by owner.
+
+    ``end`` has each owner's begin, then its end.
+    """
     for partition in range(len(owner)):
         m = owner[partition]
         if m >= 0:

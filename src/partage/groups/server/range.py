@@ -1,4 +1,4 @@
-"""The coordinator's range assignor: each topic cut into runs of consecutive partitions."""
+"""The group coordinator's range assignor: each topic is cut into runs of consecutive partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _MOST_RUNS = 50_000
 
 
 class ServerRange(PlainStrategy):
-    """Topic by topic in the broker (KIP-848): partitions in order, members in order, runs.
+    """Kafka's server-side RangeAssignor (KIP-848).
+
+    Per topic, members in order get consecutive partitions.
 
     Guarantees, the first before the next:
 
@@ -49,12 +51,12 @@ class ServerRange(PlainStrategy):
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of a problem; every problem has one."""
+        """Return the plan of a rebalance; unlike `decide` it never raises."""
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for the coordinator's own input.
+        """Return the assignment for the coordinator's own input, a `GroupSpec`.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown.
@@ -75,12 +77,12 @@ class ServerRange(PlainStrategy):
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Topics with the same subscribers and partition count, cut at the same places.
+    """Topics with the same subscribers and partition count, whose runs have the same bounds.
 
     Attributes:
-        rows: int32[topics, count], the partitions.
+        rows: int32[topics, count], the partitions of each topic.
         members: int32[n], the subscribers in order.
-        cut: int64[n + 1], begin of each member's run.
+        cut: int64[n + 1], begin of each member's run within a topic.
     """
 
     rows: Int32Array
@@ -114,7 +116,7 @@ def _blocks(subscribers: SubscriberSets, start: Int32Array, partition: Int32Arra
 
 
 def _by_slices(blocks: list[_Block], members: int) -> GroupAssignment:
-    """Return the assignment by copying each run as a slice."""
+    """Build the assignment by copying each run of partitions as a slice (fast for few runs)."""
     pieces: list[list[Int32Array]] = [[] for _ in range(members)]
     for block in blocks:
         cut = block.cut.tolist()
@@ -128,7 +130,7 @@ def _by_slices(blocks: list[_Block], members: int) -> GroupAssignment:
 
 
 def _by_sorting(blocks: list[_Block], members: int) -> GroupAssignment:
-    """Return the assignment by sorting all partitions by owner."""
+    """Build the assignment by sorting all partitions by owner (fast for many runs)."""
     owner = np.concatenate(
         [np.tile(np.repeat(b.members, np.diff(b.cut)), len(b.rows)) for b in blocks]
     )

@@ -1,8 +1,8 @@
-"""The coordinator's assignor of share groups (KIP-932): a partition may have several members.
+"""The group coordinator's assignor of share groups (KIP-932): partitions may have several members.
 
 Kafka's class has two builders, for equal and for different subscriptions. Both start from the
-previous assignment, revoke what exceeds the quotas, and assign what is missing. Which partition
-a member loses or gets follows the iteration order of Java's maps, so these are reproduced.
+previous assignment, revoke what exceeds the quotas, and assign what is missing. Which partition a
+member loses or gets follows the iteration order of Java's maps, so these are reproduced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PartitionsByTopic = list[list[tuple[int, list[int]]]]
 
 
 class ServerSimple(PlainStrategy):
-    """Share groups (KIP-932): every partition with about members / partitions members.
+    """Kafka's SimpleAssignor of share groups (KIP-932): partitions are shared by several members.
 
     The result is an `Assignment`, not a `Plan`: `partage.check` takes it with
     ``several_owners=True``. Members over their quota of partitions, and partitions over their
@@ -62,12 +62,12 @@ class ServerSimple(PlainStrategy):
     several_owners = True
 
     def assign(self, problem: Problem, memory: object = None) -> Assignment:
-        """Return the assignment of a problem; every problem has one."""
+        """Return the assignment of a share group; every problem has one."""
         spec = GroupSpec(problem, several_owners=True)
         return self.decide(spec).assignment(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for the coordinator's own input.
+        """Return the assignment for the coordinator's own input, a `GroupSpec`.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
@@ -80,7 +80,7 @@ class ServerSimple(PlainStrategy):
 
 
 def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign all partitions as one list, as ``SimpleHomogeneousAssignmentBuilder`` does.
+    """Assign the partitions of all topics at once, as ``SimpleHomogeneousAssignmentBuilder`` does.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
@@ -138,7 +138,10 @@ def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
-    """Return member numbers by topic; topics in the order in which members name them."""
+    """Return the member numbers that subscribe to each topic.
+
+    Topics are in the order in which members name them.
+    """
     group = spec.problem.group
     named = [spec.named(i)[0] for i in range(len(group.subscriptions))]
     for topics in named:
@@ -176,7 +179,7 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
 
 
 def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
-    """Return the number of members per partition, and of partitions for each member.
+    """Return the number of members per partition, and the number of partitions per member.
 
     >>> _quotas(5, 2)
     (3, [2, 1, 1, 1, 1])
@@ -188,12 +191,12 @@ def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
 
 
 def _table_for(size: int) -> int:
-    """Return the table length of a map that Kafka creates for ``size`` keys and one more."""
+    """Return the length of Java's hash table for a map that Kafka creates for ``size`` + 1 keys."""
     return table_for_capacity((size + 1) * 4 // 3 + 1)
 
 
 def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
-    """Return the previous assignment in the iteration order of its maps and sets."""
+    """Return each member's previous partitions, in the iteration order of Java's maps and sets."""
     before = spec.previous
     position = np.empty(spec.members, np.int64)
     position[spec.visit] = np.arange(spec.members)
@@ -212,16 +215,16 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 
 
 class _MemberSets:
-    """The assignment under construction: partitions by member and topic, sets may be empty.
+    """The assignment under construction: sets of partitions by member and topic, possibly empty.
 
-    Members are numbers (their position in the coordinator's map), partitions are dense.
+    Members are numbers (their position in the coordinator's map), partitions are dense numbers.
 
     Attributes:
         previous: the previous assignment by member, in the iteration order of Java's maps.
     """
 
     def __init__(self, spec: GroupSpec, only_topics: frozenset[int] | None = None) -> None:
-        """Start from the previous assignment, of some topics or (None) of all."""
+        """Start from the previous assignment, of some topics only or (None) of all."""
         self._spec = spec
         self._topic_of = spec.problem.index.topic_of.tolist()
         self.previous = [
@@ -241,7 +244,7 @@ class _MemberSets:
         self._sets[member][self._topic_of[partition]].discard(partition)
 
     def to_assignment(self) -> GroupAssignment:
-        """Return the assignment by member in join order, without topics that do not exist."""
+        """Return the assignment with members in join order, without topics that do not exist."""
         spec = self._spec
         lists: list[list[int]] = [[] for _ in range(spec.members)]
         emptied = []
@@ -258,7 +261,7 @@ class _MemberSets:
 
 
 class _Shares:
-    """Members by partition and partitions by member, iterated in the order of Java's maps.
+    """Which members share which partition: maps in both directions, in the order of Java's maps.
 
     Every change is also made in ``result``. ``hash_of`` gives a partition's hash as a key of
     Java's map from partition to members, and ``table`` the initial table length of that map.
@@ -277,18 +280,18 @@ class _Shares:
         self._added: dict[int, list[int]] = {}
 
     def add_previous(self, member: int, partition: int) -> None:
-        """Record a previously assigned partition (one more call of ``computeIfAbsent``)."""
+        """Record that a member had a partition before (one more call of ``computeIfAbsent``)."""
         self.members_of(partition).add(member)
         self._added.setdefault(partition, []).append(member)
         self.by_member.setdefault(member, {})[partition] = None
 
     def members_of(self, partition: int) -> set[int]:
-        """Return the members of a partition; the partition becomes a key of the map."""
+        """Return the members of a partition; the partition becomes a key of Java's map."""
         self._looked_up_after = partition in self.by_partition
         return self.by_partition.setdefault(partition, set())
 
     def partitions(self) -> list[int]:
-        """Return the partitions in the iteration order of the map."""
+        """Return the partitions in the iteration order of Java's map."""
         keys = list(self.by_partition)
         hashes = [self._hash_of(key) for key in keys]
         order = hash_order(
@@ -298,7 +301,7 @@ class _Shares:
         return [keys[i] for i in order]
 
     def revoke_over_quota(self, members: Iterable[int], quota: Callable[[int], int]) -> None:
-        """Revoke the first partitions of members that have more than their quota."""
+        """Revoke partitions from members above their quota, the first ones in Java's order."""
         for member in members:
             partitions = list(self.by_member[member])
             excess = len(partitions) - quota(member)
@@ -312,7 +315,7 @@ class _Shares:
             self.by_member[member] = dict.fromkeys(p for p in partitions if p not in revoked)
 
     def revoke_shared_too_widely(self, members_per_partition: int) -> None:
-        """Revoke partitions that have too many members from the first of these."""
+        """Revoke partitions that have too many members, from the first members in Java's order."""
         for partition in self.partitions():
             members = self.by_partition[partition]
             excess = len(members) - members_per_partition

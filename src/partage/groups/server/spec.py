@@ -1,4 +1,4 @@
-"""Input of the coordinator's assignors: Kafka's GroupSpec and SubscribedTopicDescriber.
+"""Input of the group coordinator's assignors: Kafka's GroupSpec and SubscribedTopicDescriber.
 
 It includes the previous target assignment (`Targets`) and topic ids (`TopicIds`).
 """
@@ -39,14 +39,14 @@ _BYTES = 16
 
 
 class TopicIds:
-    """The ids of some topics, 16 bytes each.
+    """The ids (UUIDs) of topics, 16 bytes each, and their Java hashes.
 
     A topic without a valid id gets the id of `derived_id`. The coordinator's iteration order
     is then unknown, but equal names always give equal plans.
 
     Attributes:
-        high: uint64[T], the first half of each id.
-        low: uint64[T], the second half.
+        high: uint64[T], the first 8 bytes of each id.
+        low: uint64[T], the last 8 bytes.
 
     >>> ids = TopicIds.of(["orders"], ["AAAAAAAAAAAAAAAAAAAABw"])
     >>> int(ids.hashes[0]), ids.texts
@@ -60,7 +60,10 @@ class TopicIds:
 
     @classmethod
     def of(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
-        """Decode the ids (URL-safe base64, as Kafka prints them); derive missing ones."""
+        """Decode the ids (URL-safe base64, as Kafka prints them).
+
+        Derive missing ones from the names.
+        """
         if not any(ids):
             return cls(b"".join(map(derived_id, names)))
         pairs = zip(names, ids, strict=True)
@@ -68,26 +71,26 @@ class TopicIds:
 
     @property
     def hashes(self) -> NDArray[np.uint32]:
-        """uint32[T]: ``Uuid.hashCode``."""
+        """Java's ``Uuid.hashCode`` of each id (uint32[T])."""
         mixed = self.high ^ self.low
         hashes: NDArray[np.uint32] = ((mixed >> np.uint64(32)) ^ mixed).astype(np.uint32)
         return hashes
 
     @property
     def signed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The two halves as signed integers, as Java compares them."""
+        """The two halves of each id as signed integers, as Java compares them."""
         return self.high.view(np.int64), self.low.view(np.int64)
 
     @property
     def texts(self) -> list[str]:
-        """The ids as Kafka prints them."""
+        """The ids as Kafka prints them (URL-safe base64)."""
         raw = np.stack([self.high, self.low], axis=1).astype(">u8").tobytes()
         pieces = (raw[i : i + _BYTES] for i in range(0, len(raw), _BYTES))
         return [base64.urlsafe_b64encode(one).decode().rstrip("=") for one in pieces]
 
 
 def derived_id(name: str) -> bytes:
-    """Return the id of a topic without one: 16 bytes of BLAKE2b of its name.
+    """Return an id for a topic without one: 16 bytes of the BLAKE2b hash of its name.
 
     >>> derived_id("orders") == derived_id("orders") != derived_id("clicks")
     True
@@ -96,7 +99,9 @@ def derived_id(name: str) -> bytes:
 
 
 def canonical(topic_id: str) -> str | None:
-    """Return an id as Kafka prints it, or None if it is no id; the last character has spare bits.
+    """Return a topic id as Kafka prints it; None if the text is not an id.
+
+    The last base64 character has spare bits, so several texts mean the same id.
 
     >>> canonical("AAAAAAAAAAAAAAAAAAAAB_"), canonical("orders")
     ('AAAAAAAAAAAAAAAAAAAABw', None)
@@ -117,9 +122,10 @@ def _decoded(topic_id: str | None) -> bytes | None:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The previous target assignment: CSR by member of sets, CSR by set of partitions.
+    """The previous target assignment: for each member sets of partitions, one set per topic.
 
-    Both keep the order of insertion, which decides Java's iteration order.
+    Members and sets keep the order of insertion, which decides Java's iteration order. Both levels
+    are compressed rows (CSR).
 
     Attributes:
         set_start: int32[M + 1], first set of each member.
@@ -138,7 +144,7 @@ class Targets:
     given: NDArray[np.bool_] | None = None
 
     def marked(self, partitions: int) -> NDArray[np.bool_]:
-        """Return bool[P]: whether a partition is in a set."""
+        """Return whether each partition is in any set (bool[P])."""
         if self.given is not None:
             return self.given
         marks = np.zeros(partitions, bool)
@@ -147,22 +153,22 @@ class Targets:
 
     @cached_property
     def member(self) -> Int32Array:
-        """int32[S]: the member of each set."""
+        """The member of each set (int32[S])."""
         sets = np.diff(self.set_start)
         return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
 
     @cached_property
     def size(self) -> Int32Array:
-        """int32[S]: partitions of each set."""
+        """Number of partitions in each set (int32[S])."""
         return np.diff(self.start)
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """int32[n]: the set of each partition."""
+        """The set of each entry of ``partition`` (int32[n])."""
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return (member, topic) of the selected sets (bool[S]) that are empty."""
+        """Return (member, topic) for each empty set among the selected ones (bool[S])."""
         at = np.flatnonzero(selected & (self.size == 0))
         return tuple(zip(self.member[at].tolist(), self.topic[at].tolist(), strict=True))
 
@@ -176,7 +182,7 @@ def previous_targets(
     *,
     several_owners: bool = False,
 ) -> Targets:
-    """Return the partitions that members claim to own as the coordinator's previous targets.
+    """Build the coordinator's previous targets from the partitions that members claim to own.
 
     A coordinator's own targets contain every partition once, and only existing ones. Members
     may claim anything: partitions that do not exist are dropped, and a partition with several
@@ -213,20 +219,20 @@ def previous_targets(
 
 
 def _has_holes(problem: Problem, dense: Int32Array) -> bool:
-    """Return whether a partition's dense place may differ from first + number."""
+    """Return whether a partition's dense number may differ from its topic's first + its number."""
     index = problem.index
     return len(dense) != index.partitions or len(index.extent_topic) != len(index.topics)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sent:
-    """All claims as sent, in flat arrays.
+    """The partitions that all members claim to own, as sent, in flat arrays.
 
     Attributes:
-        name_start: int64[M + 1], first name of each member (CSR); topic: int32[N], topic of
-            each name, -1 if it does not exist; foreign: names that do not exist, in order.
-        at: int64[M + 1], first claim of each member (CSR); name: int32[n], index into the
-            member's names; number: int32[n], partition numbers.
+        name_start: int64[M + 1], first name of each member (CSR); topic: int32[N], topic of each
+            name, -1 if it does not exist; foreign: names that do not exist, in order.
+        at: int64[M + 1], first claim of each member (CSR); name: int32[n], index into the member's
+            names; number: int32[n], partition numbers.
     """
 
     name_start: NDArray[np.int64]
@@ -246,7 +252,10 @@ class _Sent:
     def read(
         self, begin: Int32Array, limit: Int32Array, partitions: int
     ) -> tuple[NDArray[Any], Int32Array, NDArray[np.bool_]] | None:
-        """Return sizes by name, partitions and marks, or None if a claim is a special case."""
+        """Convert the claims with a compiled kernel; return sizes by name, partitions and marks.
+
+        None if a claim is a special case, such as a partition that does not exist.
+        """
         size, out = np.zeros(len(self.topic), np.int32), np.empty(len(self.number), np.int32)
         given = np.zeros(partitions, bool)
         done = read_claims(
@@ -262,7 +271,7 @@ class _Sent:
         given: NDArray[np.bool_] | None,
         hashes: NDArray[np.uint32],
     ) -> Targets:
-        """Return the targets with ``size`` partitions under each name."""
+        """Return the targets in which each name has ``size`` partitions."""
         start = np.zeros(len(self.topic) + 1, np.int32)
         np.cumsum(size, out=start[1:])
         uuid_hash = np.append(hashes, np.uint32(0))[self.topic]
@@ -275,7 +284,7 @@ class _Sent:
 
 @dataclass(frozen=True, eq=False)
 class _Claimed:
-    """Claims grouped by each member's topic names.
+    """Claims of partitions, grouped by each member's topic names.
 
     Attributes:
         sent: all names, and all claims as sent.
@@ -299,17 +308,17 @@ class _Claimed:
         return cls(sent, np.bincount(name_of, minlength=len(sent.topic)), number)
 
     def spread(self, by_name: Int32Array) -> Int32Array:
-        """Repeat a value per name for each of its partitions."""
+        """Repeat the value of each name for each of the partitions claimed under it."""
         return np.repeat(by_name, self.size)
 
     def select(self, kept: NDArray[np.bool_]) -> _Claimed:
-        """Return the claims at which ``kept`` (bool[n]) is true."""
+        """Keep only the claims at which ``kept`` (bool[n]) is true."""
         name_of = self.spread(np.arange(len(self.sent.topic), dtype=np.int32))[kept]
         size = np.bincount(name_of, minlength=len(self.sent.topic))
         return _Claimed(self.sent, size, self.number[kept])
 
     def member(self) -> Int32Array:
-        """Return int32[n]: the member of each claim."""
+        """Return the member of each claim (int32[n])."""
         names = np.diff(self.sent.name_start)
         return self.spread(np.repeat(np.arange(len(names), dtype=np.int32), names))
 
@@ -322,7 +331,7 @@ def _undisputed(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return bool[n]: False for a claim that another claim overrides."""
+    """Return which claims no other claim overrides (bool[n])."""
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(inside)
     member = claimed.member()[at]
@@ -346,7 +355,7 @@ _ids: WeakKeyDictionary[Index, TopicIds] = WeakKeyDictionary()
 
 
 class CoordinatorAssignorError(UnsupportedProblemError):
-    """The error of a problem on which the coordinator's class throws an exception.
+    """Raised for a problem on which the group coordinator's class throws an exception.
 
     Attributes:
         java_exception: simple class name of the exception.
@@ -361,17 +370,17 @@ class CoordinatorAssignorError(UnsupportedProblemError):
 
 
 class GroupSpec:
-    """A problem as the coordinator's assignors see it: topics by id, previous targets.
+    """The input of a server-side assignor: subscriptions, topic ids and previous targets.
 
-    Where only a `Problem` is given, the previous targets are the members' ``owned`` partitions
-    (see `previous_targets`), missing topic ids are derived from names (see `TopicIds`), and
-    every partition is assignable.
+    If only a `Problem` is given, the previous targets are the members' ``owned`` partitions (see
+    `previous_targets`), missing topic ids are derived from names (see `TopicIds`), and every
+    partition is assignable.
 
     Attributes:
         problem: members, and topics as the metadata has them.
         uncounted: topics of unknown partition count (the describer returns -1).
-        assignable: bool[P], partitions that may be assigned (KIP-932: those whose share
-            state is initialised); None for all. Only ``server:simple`` uses it.
+        assignable: bool[P], partitions that may be assigned (KIP-932: those whose share state is
+            initialised); None for all. Only ``server:simple`` uses it.
 
     With ``several_owners`` (share groups) several members may own the same partition.
     """
@@ -398,12 +407,12 @@ class GroupSpec:
 
     @cached_property
     def visit(self) -> list[int]:
-        """Members in the iteration order of the coordinator's map of member specs."""
+        """Members in the iteration order of the coordinator's map of member specifications."""
         return members_in_map_order(self.problem)
 
     @cached_property
     def ids(self) -> TopicIds:
-        """Ids of the index's topics, decoded once per index."""
+        """Ids of all topics of the index, decoded once per index."""
         index = self.problem.index
         if index not in _ids:
             _ids[index] = TopicIds.of(index.topics, index.ids)
@@ -411,7 +420,10 @@ class GroupSpec:
 
     @cached_property
     def previous(self) -> Targets:
-        """The previous target assignment."""
+        """The previous target assignment.
+
+        If not given, derived from the members' owned partitions.
+        """
         if self._previous is not None:
             return self._previous
         return previous_targets(
@@ -420,7 +432,7 @@ class GroupSpec:
 
     @cached_property
     def homogeneous(self) -> bool:
-        """True if all members subscribe to the same names (Kafka's subscription type).
+        """Whether all members subscribe to the same topic names (Kafka's subscription type).
 
         Names of topics that do not exist count, too.
         """
@@ -429,7 +441,10 @@ class GroupSpec:
 
     @cached_property
     def plain(self) -> bool:
-        """True if dense numbers ascend by (topic, partition): no topic has grown or is deleted."""
+        """Whether dense partition numbers are sorted by (topic, partition).
+
+        They are not after a topic has grown or was deleted.
+        """
         cluster, index = self.problem.cluster, self.problem.index
         topics = len(index.topics)
         return (
@@ -442,7 +457,10 @@ class GroupSpec:
 
     @cached_property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
-        """The list of partitions by (topic, partition): first[T], count[T] and the list."""
+        """All partitions sorted by (topic, partition).
+
+        The result is each topic's first index, its number of partitions, and the list.
+        """
         cluster, index = self.problem.cluster, self.problem.index
         topics = len(index.topics)
         if self.plain:
@@ -454,10 +472,9 @@ class GroupSpec:
         return (np.cumsum(count) - count).astype(np.int32), count, dense
 
     def partitions_of(self, topics: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions of some topics as CSR, topic after topic, by partition number.
+        """Return the partitions of some topics, topic after topic, sorted by partition number.
 
-        Raises:
-            CoordinatorAssignorError: the partition count of a topic is unknown.
+        The result is in compressed rows (CSR): offsets by topic, and dense partitions.
         """
         self.require_partition_counts(topics)
         first, count, dense = self.numbered
@@ -470,7 +487,9 @@ class GroupSpec:
         return start, dense[places]
 
     def unassigned_partitions(self, topics: Int32Array) -> Int32Array:
-        """Return the partitions without previous owner, topic after topic, by partition number.
+        """Return the partitions without previous owner.
+
+        They are sorted by topic as given, then by partition number.
 
         Raises:
             CoordinatorAssignorError: the partition count of a topic is unknown.
@@ -491,13 +510,16 @@ class GroupSpec:
         return free[order[: int(np.count_nonzero(turn < len(topics)))]]
 
     def require_partition_counts(self, topics: Int32Array) -> None:
-        """Raise CoordinatorAssignorError if the partition count of a topic is unknown."""
+        """Check that the partition count of each topic is known.
+
+        Else raise CoordinatorAssignorError.
+        """
         for topic in self.uncounted.intersection(topics.tolist()) if self.uncounted else ():
             name = self.problem.index.topics[topic]
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def named(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return a subscription's existing topics in set order, and the size of the set.
+        """Return a subscription's existing topics in Java's set order, and its number of names.
 
         The set is a copied ``HashSet`` of names. Iteration skips names without a topic; the
         size counts them.
@@ -510,7 +532,7 @@ class GroupSpec:
 
     @cached_property
     def subscribed_pairs(self) -> NDArray[np.int64]:
-        """int64: subscription * T + topic of each subscription and topic, ascending."""
+        """Subscription * T + topic for each topic of each subscription (int64, ascending)."""
         by_class = self.problem.subscription_topics
         width = max(len(self.problem.index.topics), 1)
         keys = [one.astype(np.int64) + i * width for i, one in enumerate(by_class)]
@@ -528,7 +550,10 @@ class GroupSpec:
         return matrix
 
     def subscribes(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return bool: whether the member of each pair subscribes to its topic (-1: False)."""
+        """Return whether the member of each pair subscribes to the pair's topic (-1: False.
+
+        Bool[n]).
+        """
         if self._subscribes is not None:
             return self._subscribes[self.problem.group.subscription_of[member], topic]
         pairs = self.subscribed_pairs

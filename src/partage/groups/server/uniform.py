@@ -1,4 +1,4 @@
-"""The coordinator's uniform assignor, the default of KIP-848 groups."""
+"""The group coordinator's uniform assignor, the default of consumer groups of KIP-848."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ServerUniform", "assign_heterogeneous", "assign_homogeneous"]
 
 
 class ServerUniform(PlainStrategy):
-    """Even and sticky in the broker (KIP-848), by previous targets.
+    """Kafka's server-side UniformAssignor (KIP-848): even loads, and previous partitions stay.
 
     Guarantees where all members subscribe alike, the first before the next:
 
@@ -68,12 +68,15 @@ class ServerUniform(PlainStrategy):
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of a problem; every problem has one."""
+        """Return the plan of a rebalance.
+
+        Its previous targets are the members' owned partitions.
+        """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for the coordinator's own input.
+        """Return the assignment for the coordinator's own input, a `GroupSpec`.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
@@ -91,7 +94,7 @@ _MIXED_FROM = 1 << 16
 
 
 def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Return the assignment of a group whose members subscribe to the same topics.
+    """Assign the partitions of a group whose members all subscribe to the same topics.
 
     This is Kafka's ``UniformHomogeneousAssignmentBuilder``. Members keep previous partitions up to
     their quota; the other partitions are assigned in consecutive runs.
@@ -125,7 +128,7 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _topics_in_order(spec: GroupSpec) -> Int32Array:
-    """Return the first member's topics in the iteration order of its copied ``HashSet``."""
+    """Return the first member's topics in the iteration order of Kafka's copied ``HashSet``."""
     named, size = spec.named(int(spec.problem.group.subscription_of[spec.visit[0]]))
     hashes = spec.ids.hashes[named].tolist()
     return named[copied_order(hashes, size)]
@@ -133,11 +136,11 @@ def _topics_in_order(spec: GroupSpec) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """The previous partitions of topics that members still subscribe to.
+    """Which previous sets of partitions belong to topics that members still subscribe to.
 
     Attributes:
-        subscribed: bool[S], whether a set's topic is subscribed to.
-        total: int64[M], partitions in such sets.
+        subscribed: bool[S], whether a set's topic is still subscribed to.
+        total: int64[M], number of partitions in such sets, by member.
     """
 
     subscribed: NDArray[np.bool_]
@@ -157,7 +160,7 @@ class _PreviousSets:
 def _quotas(
     visit: list[int], partitions: int, total: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return how many partitions each member keeps, and how many more it gets.
+    """Return how many previous partitions each member keeps, and how many new ones it gets.
 
     A member that cannot fill the larger quota with previous partitions returns it, as long
     as more members follow than larger quotas are left.
@@ -175,7 +178,7 @@ def _quotas(
 def _revoke_over_quota(
     spec: GroupSpec, previous: _PreviousSets, kept: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
-    """Return which previous partitions stay (bool[n], None for all), and the revoked ones.
+    """Return which previous partitions stay (bool[n], None for all), and the partitions to revoke.
 
     A member's sets are iterated in the order of its map, and each set in its own order, until
     the quota is reached; later partitions are revoked. (Kafka keeps a fitting set as a whole
@@ -211,7 +214,7 @@ def _revoke_over_quota(
 
 
 def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> Int32Array | None:
-    """Return the entries after the first ``kept`` of each set if Java iterates them in order.
+    """Return each set's partitions after its first ``kept`` ones, if Java iterates it in order.
 
     Java does so where partition numbers ascend and are smaller than the set's table length
     (and than 65,536, where hash mixing begins): each is alone in its bucket. Otherwise the
@@ -232,7 +235,7 @@ def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> In
 
 
 def _rows_of(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
-    """Return the entries of some CSR rows, row after row, and the rank of each one's row."""
+    """Return the entries of some rows of a CSR array, row after row, and the index of their row."""
     sizes = np.diff(start)[which]
     rank = np.repeat(np.arange(len(which)), sizes)
     first = start[:-1][which] - (np.cumsum(sizes) - sizes)
@@ -241,7 +244,7 @@ def _rows_of(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[
 
 
 def _exclusive_sums(values: NDArray[Any], rank: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each value, the sum of the values before it in its rank (ascending)."""
+    """Return, for each value, the sum of the earlier values with the same rank (ranks ascend)."""
     before = np.cumsum(values, dtype=np.int64) - values
     first = np.flatnonzero(np.diff(rank, prepend=-1))
     since: NDArray[np.int64] = before - np.repeat(before[first], np.diff(first, append=len(rank)))
@@ -255,7 +258,7 @@ def _append_runs(
     free: Int32Array,
     missing: NDArray[np.int64],
 ) -> tuple[Int32Array, Int32Array]:
-    """Return as CSR each member's kept partitions, followed by its run of the free ones."""
+    """Return each member's kept partitions, followed by its new ones (CSR by member)."""
     end = np.cumsum(kept)
     visit = np.array(spec.visit, np.intp)
     given_end = np.zeros(spec.members, np.int64)
@@ -274,7 +277,7 @@ _MAX_DIGIT_BITS = 12
 
 
 def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Return the assignment of a group whose members subscribe to different topics.
+    """Assign the partitions of a group whose members subscribe to different topics.
 
     This is Kafka's ``UniformHeterogeneousAssignmentBuilder``. Members keep previous partitions of
     topics that they still subscribe to; unassigned partitions go, topic by topic, to the least
@@ -300,7 +303,8 @@ class _SubscribedTopics:
     """The topics with subscribers, and the distinct sets of members that subscribe to them.
 
     Attributes:
-        topics: int32[K], by partitions per subscriber (descending), subscribers, topic id.
+        topics: int32[K], sorted by partitions per subscriber (descending), number of subscribers,
+            topic id.
         subscriber_set: int32[K], the set of subscribers of each topic.
         start: int32[S + 1], begin of each set in ``members`` (CSR).
         members: int32, member numbers, ascending within a set.
@@ -332,17 +336,23 @@ class _SubscribedTopics:
 
     @property
     def set_sizes(self) -> Int32Array:
-        """int32[S]: members of each set."""
+        """Number of members in each set (int32[S])."""
         return np.diff(self.start)
 
     def subscribers(self, topic: int) -> Int32Array:
-        """Return the numbers of a topic's subscribers; ``topic`` is a position in ``topics``."""
+        """Return the member numbers of a topic's subscribers.
+
+        ``topic`` is an index of ``topics``.
+        """
         of_topic = self.subscriber_set[topic]
         return self.members[self.start[of_topic] : self.start[of_topic + 1]]
 
 
 def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
-    """Return the subscribed topics, each one's set number, and each set's subscriptions."""
+    """Return the subscribed topics, each topic's set of subscribers, and each set's subscriptions.
+
+    Sets are numbered in order of occurrence.
+    """
     width = max(len(spec.problem.index.topics), 1)
     subscription, topic = np.divmod(spec.subscribed_pairs, width)
     order = np.argsort(topic, kind="stable")
@@ -356,7 +366,7 @@ def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArra
 
 
 class _Builder:
-    """The assignment under construction: the owner of each partition, each member's size."""
+    """The heterogeneous assignment under construction: partitions' owners and members' sizes."""
 
     def __init__(self, spec: GroupSpec, subscribed: _SubscribedTopics) -> None:
         self.spec = spec
@@ -405,7 +415,7 @@ class _Builder:
             fill(line, self.sizes, of_topic, self.owner, work=self._work)
 
     def balance(self) -> None:
-        """Balance topic by topic until a round returns to the topic that moved last."""
+        """Balance loads topic by topic, until a round returns to the topic that moved last."""
         subscribers = self.subscribed.set_sizes[self.subscribed.subscriber_set]
         shared = np.flatnonzero(subscribers > 1)
         set_of_topic = self.subscribed.subscriber_set[shared]
@@ -427,7 +437,7 @@ class _Builder:
                     at += 1
 
     def _balance_topic(self, topic: int) -> bool:
-        """Balance one topic; return whether a partition moved."""
+        """Balance the loads of one topic's subscribers; return whether a partition moved."""
         partitions = self.partition[self.start[topic] : self.start[topic + 1]]
         members = len(self.sizes)
         buffer = np.zeros(len(partitions) + 2 * members, np.int32)
@@ -443,7 +453,7 @@ class _Builder:
         return bool(moved)
 
     def _forget_changed_sets(self, topic: int, partitions: Int32Array, before: Int32Array) -> None:
-        """Forget empty sets and duplicates of members that have lost a partition.
+        """Forget empty sets and duplicate owners, for members that have lost a partition.
 
         Kafka removes a set with its last partition; a set that was always empty stays.
         """
@@ -453,7 +463,7 @@ class _Builder:
             self.duplicates.pairs.discard((number, int(partitions[at])))
 
     def _subscribers_by_size(self, topic: int) -> Int32Array:
-        """Return a topic's subscribers by (size, number); the array is reused by the next call."""
+        """Return a topic's subscribers sorted by (size, number). The next call reuses the array."""
         members = self.subscribed.subscribers(topic)
         line, buffer = self._line[: len(members)], self._sort_buffer[: len(members)]
         bits = min(max(4, len(members).bit_length() + 1), _MAX_DIGIT_BITS)
@@ -461,7 +471,7 @@ class _Builder:
         return line
 
     def to_assignment(self) -> GroupAssignment:
-        """Return the assignment by member in join order."""
+        """Return the assignment with members in join order."""
         visit = np.array(self.spec.visit, np.int32)
         member = np.where(self.owner >= 0, visit[self.owner], np.int32(-1))
         emptied = tuple(self.emptied)
@@ -488,7 +498,7 @@ class _DuplicateOwners:
         return bool(self.pairs)
 
     def add(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
-        """Record the owners of partitions, and set ``owner`` to the last of each in the map."""
+        """Record all owners of partitions; set ``owner`` to the last owner of each in map order."""
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]
         self.pairs.update(zip(member.tolist(), partition.tolist(), strict=True))
@@ -496,7 +506,7 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the assignment of owners and duplicate owners."""
+        """Return the assignment in which partitions also belong to their duplicate owners."""
         owned = np.flatnonzero(owner >= 0)
         pairs = self.pairs.union(zip(owner[owned].tolist(), owned.tolist(), strict=True))
         rows = sorted((int(visit[number]), partition) for number, partition in pairs)

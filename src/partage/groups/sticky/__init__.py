@@ -1,10 +1,11 @@
-"""The sticky family of Kafka's consumer (KIP-54, KIP-429, KIP-881), exact to 4.3.1.
+"""Kafka's sticky consumer assignors (KIP-54, KIP-429, KIP-881), exact to Kafka 4.3.1.
 
-`api` has the strategies and is the table of contents. `problem` numbers topics, members and
-slots (partitions, also claimed ones that do not exist) and has their racks; `claims` reads claims
-and resolves conflicts. `constrained` is the algorithm for equal subscriptions, `general` (with
-`general_problem`, its input) the one for others, `kernels` their inner loops. `decision` turns a
-result into a plan. `quirks` has Kafka's defects and impossible inputs.
+`api` has the two strategies and the order of their steps. `problem` numbers topics, members and
+slots (partitions, also claimed ones that do not exist) and has their racks. `claims` decodes claims
+(partitions that a member says it owns) and resolves conflicts between them. `constrained` is
+Kafka's algorithm for equal subscriptions, `general` (with its input `general_problem`) the one for
+different subscriptions; `kernels` has their inner loops. `decision` converts a result into a plan.
+`quirks` has Kafka's defects and inputs that no real client sends.
 """
 
 from __future__ import annotations

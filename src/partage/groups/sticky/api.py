@@ -1,7 +1,8 @@
 """Kafka's sticky assignors (KIP-54, KIP-429, KIP-881) as strategies.
 
-`_decide` is the table of contents: read the claims, resolve conflicts between them, then run the
-constrained algorithm for equal subscriptions or the general one.
+`_decide` is the sequence of steps: decode the claims (partitions that a member says it owns),
+resolve conflicts between them, then run the constrained algorithm for equal subscriptions or the
+general one for different subscriptions.
 """
 
 from __future__ import annotations
@@ -34,33 +35,36 @@ __all__ = ["CooperativeSticky", "Sticky", "StickyMemory"]
 
 
 class Sticky(PlainStrategy):
-    """Balanced first, then few moves; members revoke all partitions during the rebalance.
+    """Kafka's ``StickyAssignor``: balances first, then avoids moves; eager rebalance protocol.
+
+    Members revoke all partitions during the rebalance. A claim is a partition that a member says it
+    owned.
 
     Guarantees, the first before the next:
 
     1. loads differ by at most one; with unequal subscriptions, no member has a partition
-       that a subscriber with at least two partitions less could take;
+       that a subscriber with at least two partitions fewer could take;
     2. partitions stay with the member that claims them. The newer generation wins; claims of
        one generation on one partition cancel each other;
     3. with racks (KIP-881), partitions go to members on a rack of one of their replicas where
        the first two leave a choice; members lose partitions that they own across racks.
 
-    Java's hash order of the member ids decides which members may keep one partition more:
-    neither join order nor names matter, and the plan is the same on any machine.
+    Java's hash order of the member ids decides which members may keep one more partition: neither
+    join order nor names matter, and the plan is the same on any machine.
 
-    Claims travel as the subscription's user data (`subscription_user_data`, from the memory of
+    Claims are sent as the subscription's user data (`subscription_user_data`, from the memory of
     `on_assignment`); the subscription's owned partitions are ignored.
 
-    Cost: O(P log P) for P partitions with equal subscriptions; with unequal ones
-    O(P (log M + S)), S distinct subscriptions among a topic's subscribers.
+    Cost: O(P log P) for P partitions with equal subscriptions; with unequal ones O(P (log M + S)),
+    M members, S distinct subscriptions among a topic's subscribers.
 
-    Where it is not optimal: with equal subscriptions, avoidable moves are possible when a
-    member leaves; with unequal ones, moves are found one by one, so they may be many and may
-    not reach the most even loads.
+    Where it is not optimal: with equal subscriptions, avoidable moves are possible when a member
+    leaves; with unequal ones, moves are found one by one, so they may be many and may not reach the
+    most even loads.
 
-    Exact to ``org.apache.kafka.clients.consumer.StickyAssignor`` 4.3.1 (KIP-54), order
-    included. Where the class throws, `StickyAssignorError` is raised. Where the class never
-    returns, the plan is the best one that it reached, with a warning (``plan.loop``).
+    Exact to ``org.apache.kafka.clients.consumer.StickyAssignor`` 4.3.1 (KIP-54), order included.
+    Where the class throws, `StickyAssignorError` is raised. Where the class never returns, the plan
+    is the best one that it reached, with a warning (``plan.loop``).
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
@@ -78,7 +82,10 @@ class Sticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Return the partitions and generation of the last assignment; None before the first."""
+        """Encode the partitions and generation of the last assignment.
+
+        None before the first one.
+        """
         last = StickyMemory.of(memory)
         if last.generation is None:
             return None
@@ -91,12 +98,12 @@ class Sticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the memory with the partitions of ``assignment`` and the generation."""
+        """Return the memory that records the partitions of ``assignment`` and the generation."""
         pairs = tuple(chain.from_iterable(assignment.to_pairs().values()))
         return replace(StickyMemory.of(memory), partitions=pairs, generation=generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the leader's plan; ``plan.memory`` is a `StickyMemory`.
+        """Return the group leader's plan; ``plan.memory`` is the updated `StickyMemory`.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -107,7 +114,7 @@ class Sticky(PlainStrategy):
         return decision.to_plan(sticky, memory=replace(before, max_generation=highest))
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Return the decision of Kafka's class and the new highest generation.
+        """Return the decision of Kafka's class, and the highest generation that it has seen so far.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -116,18 +123,18 @@ class Sticky(PlainStrategy):
 
 
 class CooperativeSticky(PlainStrategy):
-    """As sticky, in two rebalances: a partition that moves is first revoked (KIP-429).
+    """Kafka's ``CooperativeStickyAssignor``: sticky in two rebalances, so members keep consuming.
 
     Members keep consuming the partitions that stay. A partition that moves is missing from the
-    first plan; its owner revokes it and rejoins, and the next plan assigns it.
+    first plan; its owner revokes it and rejoins, and the next plan assigns it (KIP-429).
 
-    Guarantees, cost and limits are those of `Sticky` for the final plan, and no partition has
-    two owners on the way. Claims are the subscription's owned partitions; in a group with the
-    eager protocol members own nothing when they join, so there it is not sticky at all (Q13).
+    Guarantees, cost and limits are those of `Sticky` for the final plan, and no partition has two
+    owners on the way. Claims are the subscription's owned partitions; in a group with the eager
+    protocol members own nothing when they join, so there it is not sticky at all (Q13).
 
-    Exact to ``org.apache.kafka.clients.consumer.CooperativeStickyAssignor`` 4.3.1, order
-    included. Where the class throws, `StickyAssignorError` is raised. Where the class never
-    returns, the plan is the best one that it reached, with a warning (``plan.loop``).
+    Exact to ``org.apache.kafka.clients.consumer.CooperativeStickyAssignor`` 4.3.1, order included.
+    Where the class throws, `StickyAssignorError` is raised. Where the class never returns, the plan
+    is the best one that it reached, with a warning (``plan.loop``).
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"t": 3})
@@ -146,7 +153,7 @@ class CooperativeSticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """Return the generation of the last assignment as 4 bytes, -1 before the first."""
+        """Encode the generation of the last assignment as 4 bytes; -1 before the first one."""
         generation = StickyMemory.of(memory).generation
         return (NO_GENERATION if generation is None else generation).to_bytes(4, "big", signed=True)
 
@@ -157,11 +164,14 @@ class CooperativeSticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the memory with the generation; the consumer itself knows its partitions."""
+        """Return the memory that records the generation.
+
+        The consumer itself knows its partitions.
+        """
         return replace(StickyMemory.of(memory), generation=generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the leader's plan for this rebalance; ``plan.memory`` is a `StickyMemory`.
+        """Return the group leader's plan for this rebalance; ``plan.memory`` is a `StickyMemory`.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -180,7 +190,7 @@ class CooperativeSticky(PlainStrategy):
         )
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Return the decision of Kafka's class and the new highest generation.
+        """Return the decision of Kafka's class, and the highest generation that it has seen so far.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -206,12 +216,12 @@ def _decide(
 
 
 def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
-    """Return the moved slots: Kafka's transfer map or, after the general algorithm, the same."""
+    """Return the partitions that move between members, from Kafka's transfer map if it has any."""
     return decision.transfers or _find_transfers(sticky, decision)
 
 
 def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
-    """Return the slots that a member gets while another one still owns them."""
+    """Return the partitions that a member gets while another one still owns them."""
     member, slot = owned_slots(sticky, decision.slots)
     if not decision.slots.regular:
         return _find_transfers_of_duplicates(sticky, decision, member, slot)
@@ -224,7 +234,10 @@ def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 def _find_transfers_of_duplicates(
     sticky: StickyProblem, decision: Decision, member: Int32Array, slot: Int32Array
 ) -> Transfers:
-    """Return the same where a partition may have two owners: the last one is the new owner."""
+    """Return the partitions that move, where a partition may have two owners.
+
+    The last owner in map order counts as the new owner.
+    """
     have = set(zip(member.tolist(), slot.tolist(), strict=True))
     start, given = decision.start.tolist(), decision.slot.tolist()
     order = sticky.owners if decision.owner_order is None else decision.owner_order
@@ -247,7 +260,7 @@ def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """The state of a Java assignor object, as a value.
+    """The state that a Java sticky assignor object keeps between rebalances, as an immutable value.
 
     Attributes:
         max_generation: the highest generation of any claim in any call of ``assign``. It never

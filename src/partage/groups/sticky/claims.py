@@ -1,4 +1,7 @@
-"""Claims of owned partitions: reading them, and resolving conflicts between members."""
+"""Claims of owned partitions: decoding them, and resolving conflicts between members.
+
+A claim is a partition that a member says it owned. A slot is a partition's number in this problem.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,13 @@ _List = tuple[int, Int32Array, Int32Array]
 
 @dataclass(frozen=True, eq=False)
 class ClaimedSlots:
-    """All claims of a group on known topics, members in map order, each list as sent.
+    """All claims of a group on known topics, as pairs of member and slot.
+
+    Members are in the order of the leader's map; each member's claims are in the order sent.
 
     Attributes:
         member: int32[n], the claiming member.
-        slot: int32[n], the claimed slot.
+        slot: int32[n], the claimed slot (a partition's number in this problem).
         slots: all slots, including claimed partitions that do not exist.
         generation: int64[M], generation of each member's claims, -1 for none.
         dated: bool[M], whether a member's claims have a generation.
@@ -57,7 +62,7 @@ class ClaimedSlots:
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the claims in the user data, the only ones that ``StickyAssignor`` uses."""
+    """Decode the claims in the members' user data, the only ones that ``StickyAssignor`` uses."""
     group = sticky.problem.group
     sent = sticky.problem.sent_claims
     if sent is not None:
@@ -82,7 +87,7 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the owned partitions, the claims that ``CooperativeStickyAssignor`` uses."""
+    """Return the members' owned partitions, the claims that ``CooperativeStickyAssignor`` uses."""
     generation = [_cooperative_generation(member) for member in sticky.problem.group]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
@@ -102,7 +107,7 @@ def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32A
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """Return the generation in the subscription, else in the first 4 bytes of the user data."""
+    """Return the generation in the subscription, or else in the first 4 bytes of the user data."""
     if member.generation >= 0:
         return member.generation
     if member.user_data is None:
@@ -113,7 +118,7 @@ def _cooperative_generation(member: Member) -> int | None:
 
 
 def _owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Return (member, topic, number) of the owned partitions of known topics, in map order."""
+    """Return member, topic and number of each owned partition of a known topic, in map order."""
     if sticky.owned is None:
         sticky.owned = _known_claims(sticky, [m.owned for m in sticky.problem.group])
     return sticky.owned
@@ -174,11 +179,11 @@ NO_OWNER = -1
 
 @dataclass(frozen=True, eq=False)
 class ResolvedClaims:
-    """The claims after conflicts are resolved: no slot has two owners.
+    """The claims after conflicts are resolved: each slot has at most one owner.
 
     Attributes:
         owner: int32[S], owner of each slot, -1 for none.
-        held: bool[n], whether a claim is valid; None if all are.
+        held: bool[n], whether each claim is still valid; None if all are.
         disputed: bool[S], whether two members of one generation claim the slot, even if a
             newer generation then takes it; None if no slot is disputed.
     """
@@ -210,8 +215,9 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
 def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClaims:
     """Return the owner of each slot: the newer generation wins, equal generations both lose.
 
-    The generation of the earlier claimant is its subscription's field, that of the later
-    claimant belongs to its claim. For sticky these differ if the field is not set (Q5).
+    For the earlier claimant Kafka compares the generation field of its subscription, for the later
+    one the generation of its claim. For ``StickyAssignor`` these differ if the field is not set
+    (Q5).
     """
     owner = np.full(claimed.slots.count, NO_OWNER, np.int32)
     owner[claimed.slot] = claimed.member
@@ -241,7 +247,7 @@ def read_group_user_data(
     tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
     | None
 ):
-    """Decode the user data of a whole group by one kernel.
+    """Decode the user data of a whole group with one compiled kernel.
 
     The result equals `partage.wire.sticky_userdata.decode_sticky_user_data` member by member:
     (member, topic, number) by claim in map order, and (generation, dated) by member. It is None
@@ -286,7 +292,7 @@ def _offsets(sizes: list[int]) -> NDArray[np.int64]:
 
 
 def _utf8_or_nothing(text: str) -> bytes:
-    """Return a name as UTF-8, or nothing for a lone surrogate, which no member can send."""
+    """Encode a name as UTF-8; return b"" if it has a lone surrogate, which no member can send."""
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""Kafka's ``ConstrainedAssignmentBuilder``, for members with equal subscriptions.
+"""Kafka's ``ConstrainedAssignmentBuilder``: the sticky algorithm for equal subscriptions.
 
-Members keep claimed slots up to their quota (step 1). Unassigned slots (step 2) go to members on
-one of their racks (step 5), then in turn to members below their quota (step 6). Step numbers are
-those of the specification.
+Members keep claimed slots (partitions that they owned) up to their quota (step 1). Unassigned slots
+(step 2) go to members on one of their racks (step 5), then in turn to members below their quota
+(step 6). Step numbers are those of the specification.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = ["MemberLists", "assign_by_rack", "assign_constrained"]
 
 @dataclass(slots=True)
 class Quota:
-    """The quotas, and the members that still have room.
+    """The number of slots (partitions) for each member, and the members that may get more.
 
     Attributes:
         low, high: floor and ceiling of partitions / members.
         extra: number of members that may have ``high`` slots (0 if low = high).
-        over: number of members that have ``high`` slots.
-        under: members below ``low``; exact: members at ``low`` that may get one more.
+        over: number of members that have ``high`` slots so far.
+        under: members below ``low``; exact: members at ``low`` that may get one more slot.
     """
 
     low: int
@@ -50,7 +50,7 @@ class Quota:
 def assign_constrained(
     sticky: StickyProblem, owned: ResolvedClaims, slots: Slots, racks: Racks
 ) -> Decision:
-    """Return the decision for members with equal subscriptions.
+    """Run Kafka's constrained algorithm, for members with equal subscriptions.
 
     Raises:
         StickyAssignorError: the group has no members, or members keep claims of partitions that
@@ -85,7 +85,10 @@ def assign_constrained(
 
 
 def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
-    """Return the owners without mismatched and disputed slots, and who lost mismatched ones."""
+    """Remove owners that lose their slot because of racks or a dispute.
+
+    Return the owner of each slot, and for slots lost because of racks the member that lost it.
+    """
     owner = owned.owner
     previous_owner = np.full(len(owner), NO_OWNER, np.int32)
     if racks.active:
@@ -99,7 +102,10 @@ def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, 
 
 
 def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota) -> Int32Array:
-    """Return the number of slots that each member keeps (step 1); ``quota`` records the rest."""
+    """Return how many slots each member keeps (step 1).
+
+    ``quota`` gets the members that want more.
+    """
     sizes = [0] * sticky.members
     if owner.max(initial=NO_OWNER) != NO_OWNER:
         sizes = np.bincount(owner + 1, minlength=sticky.members + 1)[1:].tolist()
@@ -110,7 +116,7 @@ def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota) -> Int32Array:
 
 
 def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
-    """Return the number of slots that a member keeps, and queue it if it may get more."""
+    """Return how many slots a member keeps; add it to the quota's queues if it may get more."""
     if size < quota.low:
         quota.under.append(member)
         return size
@@ -125,7 +131,7 @@ def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
 
 
 def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
-    """Return the slots that no member keeps, by topic and number (step 2).
+    """Return the slots that no member keeps, sorted by topic and partition number (step 2).
 
     Kafka iterates all partitions, counted from 0, in parallel with the sorted kept ones. A kept
     slot outside the partition count stops the comparison: all later partitions count as
@@ -251,14 +257,19 @@ def assign_by_rack(
 
 
 def _by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
-    """Return CSR by rack of positions, ascending; members without known rack are left out."""
+    """Return the indices of members by rack, in compressed rows (CSR).
+
+    Members without rack are left out.
+    """
     order = np.argsort(rack, kind="stable")
     start = np.searchsorted(rack[order], np.arange(width + 1)).astype(np.int32)
     return start - start[0], order[start[0] :].astype(np.int32)
 
 
 class MemberLists:
-    """The members' lists under construction; loaded kernels are twice as fast as NumPy's sorts.
+    """Builder of the list of slots of each member.
+
+    It uses compiled kernels if they are loaded, which are twice as fast as NumPy's sorts.
 
     Args:
         members: number of lists.
@@ -297,7 +308,10 @@ class MemberLists:
         owner[revoked] = NO_OWNER
 
     def finish(self, keep: Int32Array, given: Transfers) -> tuple[Int32Array, Int32Array]:
-        """Return all lists (CSR by member); assigned slots follow kept ones in order."""
+        """Return all lists by member (compressed rows, CSR).
+
+        New slots follow kept ones in order.
+        """
         slot, member = given.slot, given.member
         sizes = keep + np.bincount(member, minlength=self._members).astype(np.int32)
         start = np.zeros(self._members + 1, np.int32)

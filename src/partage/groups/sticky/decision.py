@@ -1,4 +1,7 @@
-"""The decision of a sticky algorithm, and its conversion to a plan (KIP-429 included)."""
+"""The result of a sticky algorithm, and its conversion to a plan (KIP-429 included).
+
+A slot is a partition's number in this problem; claimed partitions that do not exist have one too.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ Made = TypeVar("Made", bound=Assignment)
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Slots and their new owners; of moved slots, Kafka's ``partitionsTransferringOwnership``."""
+    """Slots (numbered partitions) and their new owners, as two parallel arrays.
+
+    If it holds moved slots, it is Kafka's map ``partitionsTransferringOwnership``.
+    """
 
     slot: Int32Array
     member: Int32Array
@@ -32,13 +38,15 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Lists of slots by member; slots may be partitions that do not exist.
+    """The list of slots (numbered partitions) that a sticky algorithm assigns to each member.
+
+    Slots may be claimed partitions that do not exist.
 
     Attributes:
-        start: int32[M + 1], by member in join order (CSR).
+        start: int32[M + 1], offsets of each member's list, in join order (compressed rows, CSR).
         slot: int32[n], each member's list in the order of Kafka's class.
         slots: the numbering of slots.
-        transfers: the moved slots; None after the general algorithm.
+        transfers: the slots that move between members; None after the general algorithm.
         owner_order: members in the order of Kafka's result, if a slot may have two owners.
         loop: the endless loop of Kafka's class, None if it returns.
     """
@@ -52,18 +60,21 @@ class Decision:
 
     @property
     def member(self) -> Int32Array:
-        """int32[n]: the member of each entry."""
+        """The member of each entry of ``slot`` (int32[n])."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
     def without(self, removed: NDArray[np.bool_]) -> Decision:
-        """Return the decision without some entries (bool[n])."""
+        """Return the decision without the entries at which ``removed`` (bool[n]) is true."""
         start = np.zeros(len(self.start), np.int32)
         sizes = np.bincount(self.member[~removed], minlength=len(start) - 1)
         np.cumsum(sizes, out=start[1:])
         return replace(self, start=start, slot=self.slot[~removed])
 
     def to_pairs(self, sticky: StickyProblem) -> dict[str, list[tuple[str, int]]]:
-        """Return member -> (topic, partition) pairs in order, non-existing partitions included."""
+        """Return each member's (topic, partition) pairs in order.
+
+        Pairs of non-existing partitions are included.
+        """
         names = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
         topic, number = self.slots.topic.tolist(), self.slots.number.tolist()
         named = [(names[topic[s]], number[s]) for s in self.slot.tolist()]
@@ -72,7 +83,7 @@ class Decision:
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
 
     def to_plan(self, sticky: StickyProblem, **more: Any) -> Plan:
-        """Return the plan, with a warning if Kafka's class never returns.
+        """Convert the decision to a plan, with a warning if Kafka's class never returns.
 
         Raises:
             StickyAssignorError: Kafka's class assigns a partition twice; see its `assignment`.
@@ -122,7 +133,7 @@ class Decision:
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Return CSR offsets by member, and the stable order of entries by member."""
+    """Return offsets of each member's entries (CSR), and the stable order of entries by member."""
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
     # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
@@ -131,10 +142,11 @@ def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.i
 
 
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:
-    """Return bool[P]: partitions whose owner must revoke them before the new owner gets them.
+    """Return which partitions must be revoked before their new owner gets them (bool[P]).
 
-    The new owner does not own such a partition, and another member does. ``owned_by`` (-1 for
-    a member that left) and ``owned`` are pairs; a partition may have several claimants.
+    The new owner does not own such a partition, and another member does. ``owned_by`` (-1 for a
+    member that left) and ``owned`` are pairs of previous owner and partition; a partition may have
+    several claimants.
     """
     stays = owner[owned] == owned_by
     owns_already = np.zeros(len(owner), bool)
@@ -145,12 +157,12 @@ def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDAr
 
 
 class StickyAssignorError(UnsupportedProblemError):
-    """The error of a problem on which Kafka's class throws or assigns a partition twice.
+    """Raised for a problem on which Kafka's class throws, or assigns a partition to two members.
 
     Attributes:
-        java_exception: simple class name of the exception; None if the class returns an
+        java_exception: simple class name of Java's exception; None if the class returns an
             assignment in which a partition has two owners.
-        assignment: that assignment.
+        assignment: the assignment with two owners of a partition, or None.
         max_generation: the highest generation that the instance remembers after the call.
 
     >>> StickyAssignorError("the group has no members", "ArithmeticException").java_exception

@@ -1,8 +1,9 @@
-"""Kafka's ``GeneralAssignmentBuilder``, for members with different subscriptions.
+"""Kafka's ``GeneralAssignmentBuilder``: the sticky algorithm for different subscriptions.
 
-Unassigned slots go to the least loaded subscriber; then slots move one by one while a move makes
-loads more even (Kafka's ``performReassignments``). `ArrayBalancer` needs at most one owner per
-slot; `quirks.member_lists` has the same algorithm on lists for claims that break this.
+Unassigned slots (numbered partitions) go to the least loaded subscriber; then slots move one by one
+while a move makes loads more even (Kafka's ``performReassignments``). `ArrayBalancer` needs at most
+one owner per slot; `quirks.member_lists` has the same algorithm on lists for claims that violate
+this.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def assign_general(
     racks: Racks,
     max_generation: int,
 ) -> Decision:
-    """Return the decision for members with different subscriptions.
+    """Run Kafka's general algorithm, for members with different subscriptions.
 
     Raises:
         StickyAssignorError: Kafka's class throws because of a claim that a member may not own.
@@ -68,9 +69,10 @@ def assign_general(
 
 
 def _balance(inputs: GeneralProblem) -> Decision:
-    """Run the algorithm; if Kafka's class never returns, run it again to find its best plan.
+    """Run the general algorithm on arrays.
 
-    The second run compares the plan after each move, which is too slow for every problem.
+    If Kafka's class never returns, run it again to find its best plan. The second run compares the
+    plan after each move, which is too slow for every problem.
     """
     balancing = ArrayBalancer(inputs)
     balancing.assign_unassigned()
@@ -88,12 +90,12 @@ def _balance(inputs: GeneralProblem) -> Decision:
 
 
 class ArrayBalancer:
-    """One run of the algorithm on arrays: `assign_unassigned`, then `balance`.
+    """One run of the general algorithm on arrays: `assign_unassigned`, then `balance`.
 
     Attributes:
-        owner: int32[S], owner of each slot, -1 for none.
+        owner: int32[S], the owner of each slot (numbered partition), -1 for none.
         seq: int32[S], order numbers: a member's list is its slots in this order.
-        size: int64[M], slots of each member.
+        size: int64[M], number of slots of each member.
         loop: the endless loop of Kafka's class, None if it returns.
     """
 
@@ -119,7 +121,10 @@ class ArrayBalancer:
         self.loop: EndlessLoop | None = None
 
     def assign_unassigned(self) -> None:
-        """Assign free slots to the least loaded subscribers, first to those on the slot's racks."""
+        """Assign free slots to the least loaded subscribers.
+
+        If racks matter, subscribers on a rack of the slot's replicas come first.
+        """
         free = self._inputs.free
         if self._inputs.racks.active:
             self._pass(free, racks=True, filling=True)
@@ -127,7 +132,7 @@ class ArrayBalancer:
         self._pass(free, filling=True)
 
     def balance(self, *, watch: bool = False) -> None:
-        """Move slots one by one from members with more to members with fewer.
+        """Move slots one by one from members with more slots to members with fewer.
 
         If Kafka's class repeats its passes endlessly, `loop` is set. With ``watch`` the plan is
         then the best valid one after any move; without it, the plan is arbitrary.
@@ -158,7 +163,7 @@ class ArrayBalancer:
             self.owner, self.seq, self.size = owner, seq, size
 
     def _improve(self, slots: Int32Array) -> bool:
-        """Repeat passes until nothing moves or the state repeats; return whether a slot moved."""
+        """Repeat passes until nothing moves or a state repeats; return whether any slot moved."""
         moved_at_all, repeated = False, RepeatedState()
         while self._pass(slots):
             moved_at_all = True
@@ -168,7 +173,7 @@ class ArrayBalancer:
         return moved_at_all
 
     def _snapshot(self) -> tuple[bytes | int, ...]:
-        """Return exactly the state that decides the next passes.
+        """Return the complete state that decides the next passes, to detect an endless loop.
 
         It consists of the owners (sizes and the queue follow from them), the recorded movements,
         and the order and Java table length of each set of movements.
@@ -183,7 +188,10 @@ class ArrayBalancer:
         )  # fmt: skip
 
     def _describe_loop(self, slots: Int32Array, repeated: RepeatedState) -> EndlessLoop:
-        """Return the endless loop; one more period shows which slots move in it."""
+        """Run one more period of the endless loop.
+
+        Describe the loop and the slots that move in it.
+        """
         begin = self._state[CLOCK]
         for _ in range(repeated.length):
             self._pass(slots)
@@ -192,7 +200,7 @@ class ArrayBalancer:
         return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _pass(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
-        """Process the slots once; return whether a slot moved."""
+        """Try to move (or with ``filling`` assign) each slot once; return whether a slot moved."""
         queue, inputs, state = self._queue, self._inputs, self._state
         known = inputs.claimed.slots
         slot_arrays = SlotArrays(known.topic, inputs.racks.start, inputs.racks.rack)
@@ -225,14 +233,17 @@ class ArrayBalancer:
         return bool(state[MOVES])
 
     def _watch(self, slot: int) -> None:
-        """Record a move, and whether the plan is now the best valid one."""
+        """Record the move of a slot; make the plan the best one if it is valid and more even."""
         self._best.record(slot, int(self.owner[slot]), int(self.seq[slot]))
         score = self._score(self.size)
         if score < self._best.score and self._is_valid():
             self._best.update(score)
 
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes, which only moves to previous owners can violate."""
+        """Return whether each owner subscribes to the topics of its slots.
+
+        Only a move to a previous owner can violate this.
+        """
         if not self._state[TAINTED]:
             return True
         assigned = np.flatnonzero(self.owner >= 0)
@@ -240,23 +251,23 @@ class ArrayBalancer:
         return bool(self._inputs.subscriptions.is_subscribed(self.owner[assigned], topic).all())
 
     def _raise_null_pointer(self, slot: int) -> None:
-        """Raise Kafka's error if the slot's previous owner is out of the queue (Q2)."""
+        """Raise Kafka's NullPointerException if the slot's previous owner left the queue (Q2)."""
         previous = self._inputs.previous[slot]
         if previous >= 0 and self._fixed[previous]:
             raise null_pointer(self._inputs, slot)
 
     @staticmethod
     def _is_level(size: NDArray[np.int64]) -> bool:
-        """Return whether sizes differ by at most one."""
+        """Return whether the members' sizes differ by at most one."""
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
     def _is_balanced(self) -> bool:
-        """Return the result of Kafka's ``isBalanced``; the kernel asks only where it matters.
+        """Return the result of Kafka's ``isBalanced``; it is only called where it can matter.
 
-        A slot that is about to move to a subscriber proves that this member can get more, so
-        the test is superfluous. The exception is a member at the maximum that Kafka computes for
-        it, but without all its partitions. Such a member has a partition of a topic to which it
-        does not subscribe, which only a move to a previous owner causes.
+        A slot that is about to move to a subscriber proves that this member can get more, so the
+        test is superfluous. The exception is a member at the maximum that Kafka computes for it,
+        but without all its partitions. Such a member has a partition of a topic to which it does
+        not subscribe, which only a move to a previous owner causes.
         """
         inputs, in_queue = self._inputs, ~self._fixed
         if self._is_level(self.size[in_queue]):
@@ -276,7 +287,7 @@ class ArrayBalancer:
         return int(((2 * np.arange(len(sizes)) - len(sizes) + 1) * sizes).sum())
 
     def _prepare_movements(self) -> None:
-        """Allocate the tables of movements (see the row names in `kernels`)."""
+        """Allocate the tables that record movements (see the row names in `kernels`)."""
         slots = self._inputs.claimed.slots
         sticky = self._inputs.sticky
         self._net = np.full((5, slots.count), -1, np.int32)
@@ -289,11 +300,11 @@ class ArrayBalancer:
 
 
 class _Best:
-    """The best plan so far, stored as the moves made since then.
+    """The best plan of a run so far, stored as the moves made since then.
 
     Args:
         owner, seq: copies of the arrays of `ArrayBalancer` before the first move.
-        score: Kafka's balance score of the plan.
+        score: Kafka's balance score of the plan; lower is more even.
     """
 
     def __init__(self, owner: Int32Array, seq: Int32Array, score: int) -> None:
@@ -302,17 +313,17 @@ class _Best:
         self._moves: list[tuple[int, int, int]] = []
 
     def record(self, slot: int, owner: int, seq: int) -> None:
-        """Record that a slot has moved, with its new owner and order number."""
+        """Record that a slot has moved to a new owner, with its new order number."""
         self._moves.append((slot, int(self._owner[slot]), int(self._seq[slot])))
         self._owner[slot], self._seq[slot] = owner, seq
 
     def update(self, score: int) -> None:
-        """Make the present plan the best one."""
+        """Make the current plan the best one."""
         self.score = score
         self._moves.clear()
 
     def restore(self, owner: Int32Array, seq: Int32Array, size: NDArray[np.int64]) -> None:
-        """Undo all moves since the best plan, in place."""
+        """Undo all moves since the best plan, in the given arrays."""
         for slot, old_owner, old_seq in reversed(self._moves):
             size[owner[slot]] -= 1
             size[old_owner] += 1
@@ -366,7 +377,10 @@ class MemberQueue:
 def _trees(
     cell_of: Int32Array, rank: Int32Array, size: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
-    """Return base, leaf and tree of a `MemberQueue` for members of these sizes."""
+    """Build the trees of a `MemberQueue`.
+
+    Return each cell's base, each member's leaf, and the keys.
+    """
     members = len(cell_of)
     count = np.bincount(cell_of)
     width = np.array([1 << max(int(n) - 1, 0).bit_length() for n in count], np.int64)
@@ -390,7 +404,7 @@ def _trees(
 def _cells_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
-    """Return CSR by topic of the cells that subscribe to it; ``subscription`` is by cell."""
+    """Return the cells that subscribe to each topic (CSR by topic); ``subscription`` is by cell."""
     subscriptions = inputs.subscriptions
     sizes = np.diff(subscriptions.start)[subscription]
     ends = np.cumsum(sizes)

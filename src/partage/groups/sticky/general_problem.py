@@ -1,4 +1,7 @@
-"""Input of the general algorithm: valid claims and unassigned slots."""
+"""Input of the general sticky algorithm: valid claims and unassigned slots.
+
+A claim is a partition that a member says it owned; a slot is a partition's number.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ __all__ = ["GeneralProblem", "fixed_members", "null_pointer", "prepare"]
 
 @dataclass(frozen=True, eq=False)
 class GeneralProblem:
-    """The input of the general algorithm.
+    """The input of Kafka's general sticky algorithm, as arrays.
 
     Attributes:
-        member, slot: int32[n], kept claims, members in map order, lists as sent.
-        every: int32[T], all partitions by (subscriber entries, topic name, number).
+        member, slot: int32[n], the valid claims; members in map order, their claims as sent.
+        every: int32[T], all existing partitions by (subscriber entries, topic name, number).
         free: int32, slots that no member keeps, in the same order.
         revoked: whether a member lost a slot because of its subscription or racks.
-        previous: int32[S], claimant of each slot in an older generation, -1 for none.
+        previous: int32[S], the member that claims each slot with an older generation, -1 for none.
     """
 
     sticky: StickyProblem
@@ -41,7 +44,7 @@ class GeneralProblem:
     previous: Int32Array
 
     def names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
-        """Return the names of some partitions, each as topic-number."""
+        """Return the names of some slots, each as topic-number."""
         numbering, topics = self.claimed.slots, self.sticky.problem.index.topics
         return tuple(
             f"{topics[self.sticky.topics[numbering.topic[slot]]]}-{numbering.number[slot]}"
@@ -56,7 +59,7 @@ def prepare(
     racks: Racks,
     max_generation: int,
 ) -> GeneralProblem:
-    """Return the input: drop invalid claims, and find the unassigned slots."""
+    """Drop invalid claims and find the unassigned slots; return the general algorithm's input."""
     subscriptions, slots = Subscriptions(sticky), claimed.slots
     member, slot = claimed.member, claimed.slot
     if owned.held is not None:
@@ -103,7 +106,7 @@ def _unassigned(
 
 
 def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
-    """Return int32[S]: the member of the newest older claim, the first of equal ones."""
+    """Return the member of each slot's newest older claim, the first of equal ones (int32[S])."""
     out = np.full(claimed.slots.count, -1, np.int32)
     undated = ~claimed.dated & (max_generation > NO_GENERATION)
     old = (claimed.dated & (claimed.generation < max_generation)) | undated
@@ -119,7 +122,7 @@ def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
 def fixed_members(
     inputs: GeneralProblem, size: NDArray[np.int64], owner: Int32Array, slot: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return bool[M]: members that can neither lose nor get a slot."""
+    """Return the members that can neither lose nor get a slot (bool[M])."""
     shared = inputs.subscriptions.shared[inputs.claimed.slots.topic[slot]]
     may_lose = np.zeros(inputs.sticky.members, bool)
     may_lose[owner[shared]] = True
@@ -127,7 +130,7 @@ def fixed_members(
 
 
 def null_pointer(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
-    """Return the error of Kafka's null pointer exception (Q2)."""
+    """Return the error for the NullPointerException that Kafka's class throws (Q2)."""
     (name,) = inputs.names(np.array([slot]))
     what = (
         f"a member claims {name} of an older generation, but no longer subscribes to it"

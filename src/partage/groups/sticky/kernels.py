@@ -1,9 +1,9 @@
-"""Kernels of the sticky package.
+"""Compiled inner loops (numba kernels) of the sticky assignors.
 
-`balance_pass` is one pass of the general algorithm over a list of slots; its pieces are the member
-queue (`_update_key`, `_first_key`) and Kafka's ``PartitionMovements`` (`_find` to `_record`).
-`assign_on_racks`, `keep_up_to_quota` and `append_to_lists` belong to the constrained algorithm,
-`resolve_disputes`, `hash_names` and `read_claims` to the claims.
+`balance_pass` is one pass of the general algorithm over a list of slots (numbered partitions); its
+parts are the member queue (`_update_key`, `_first_key`) and Kafka's ``PartitionMovements`` (`_find`
+to `_record`). `assign_on_racks`, `keep_up_to_quota` and `append_to_lists` belong to the constrained
+algorithm; `resolve_disputes`, `hash_names` and `read_claims` process claims.
 """
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0917 - a kernel's types stand in its signature
 # mypy: disallow-untyped-defs=False
@@ -43,11 +43,11 @@ _MIN_TREE_TABLE = 64
 
 
 class SlotArrays(NamedTuple):
-    """The slots of a problem.
+    """The topic and the racks of each slot (numbered partition).
 
     Attributes:
         topic: int32[S], topic of each slot.
-        rack_start: int32[S + 1], index of each slot's first rack (CSR).
+        rack_start: int32[S + 1], offset of each slot's first rack (compressed rows, CSR).
         rack: int32, racks of the slots' replicas.
     """
 
@@ -57,12 +57,12 @@ class SlotArrays(NamedTuple):
 
 
 class DraftArrays(NamedTuple):
-    """A plan under construction, changed by each move.
+    """The plan under construction, which each move changes in place.
 
     Attributes:
         owner: int32[S], owner of each slot, -1 for none.
         seq: int32[S], order numbers: a member's list is its slots in this order.
-        size: int64[M], slots of each member.
+        size: int64[M], number of slots of each member.
         previous: int32[S], previous owner of each slot, -1 for none; constant.
         fixed: bool[M], members whose slots do not move; constant.
         state: int64[8], see `CLOCK` to `MOVED`.
@@ -77,7 +77,7 @@ class DraftArrays(NamedTuple):
 
 
 class QueueArrays(NamedTuple):
-    """The arrays of a `partage.groups.sticky.general.MemberQueue`, which draws them.
+    """The arrays of a `partage.groups.sticky.general.MemberQueue`; its docstring has a drawing.
 
     Attributes:
         cell_start: int32[K + 1], index of each topic's first cell in ``cell`` (CSR).
@@ -105,7 +105,7 @@ class QueueArrays(NamedTuple):
 
 
 class MovementArrays(NamedTuple):
-    """Kafka's ``PartitionMovements``: the recorded moves, in sets by topic and pair of members.
+    """Kafka's ``PartitionMovements``: recorded moves, in sets by topic and pair of members.
 
     Attributes:
         net: int32[5, S], rows `FROM` to `PREV`: the record of each slot.
@@ -122,7 +122,7 @@ class MovementArrays(NamedTuple):
 
 @piece
 def _update_key(queue, m, key):
-    """Set a member's key and update the tournament tree above it."""
+    """Set the queue key of member m and update the tournament tree above it."""
     tree = queue.tree
     start, i = queue.base[queue.cell_of[m]], queue.leaf[m]
     tree[start + i] = key
@@ -137,9 +137,10 @@ def _update_key(queue, m, key):
 
 @piece
 def _first_key(k, slot, racks, slots, queue):
-    """Return the least key of a topic's subscribers; with ``racks``, of those on the slot's racks.
+    """Return the least queue key of topic k's subscribers, -1 for none.
 
-    Members without a rack count as being on all racks.
+    With ``racks`` only subscribers on the slot's racks count. Members without a rack count as being
+    on all racks.
     """
     best = -1
     for j in range(queue.cell_start[k], queue.cell_start[k + 1]):
@@ -160,14 +161,14 @@ def _first_key(k, slot, racks, slots, queue):
 
 @piece
 def _bucket(movements, k, slot, table):
-    """Return the bucket of a slot's ``TopicPartition`` in a Java table."""
+    """Return the bucket of a slot's ``TopicPartition`` in a Java hash table of the given length."""
     h = (31 * (31 + movements.number[slot]) + movements.hashed[k]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (table - 1)
 
 
 @piece
 def _find(sets, k, source, target):
-    """Return the topic's set of movements between a pair of members, -1 if there is none."""
+    """Return the set of topic k's movements from one member to another, -1 if there is none."""
     s = sets[OF_TOPIC, k]
     while s >= 0 and not (sets[SOURCE, s] == source and sets[TARGET, s] == target):
         s = sets[AFTER, s]
@@ -176,7 +177,7 @@ def _find(sets, k, source, target):
 
 @piece
 def _remove(movements, state, k, slot):
-    """Remove a slot from its set; an empty set is freed."""
+    """Remove a slot from its set of movements; an empty set is freed."""
     net, sets = movements.net, movements.sets
     s, before, after = net[SET, slot], net[PREV, slot], net[NEXT, slot]
     if before >= 0:
@@ -204,7 +205,10 @@ def _remove(movements, state, k, slot):
 
 @piece
 def _add(movements, state, k, slot, source, target):
-    """Add a slot to the set of its pair; Java's table grows by load and by long chains."""
+    """Add a slot to the set of movements of its pair of members.
+
+    The set's Java hash table grows by its number of entries and by long chains.
+    """
     net, sets = movements.net, movements.sets
     s = _find(sets, k, source, target)
     if s < 0:
@@ -238,7 +242,10 @@ def _add(movements, state, k, slot, source, target):
 
 @piece
 def _actual(movements, k, slot, holder, target):
-    """Return the slot to move instead: the first in Java's order that moved the opposite way."""
+    """Return the slot that Kafka moves in place of ``slot``.
+
+    It is the first one in Java's order that has moved in the opposite direction, or else ``slot``.
+    """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else holder
     s = _find(sets, k, target, source)
@@ -256,7 +263,10 @@ def _actual(movements, k, slot, holder, target):
 
 @piece
 def _record(movements, state, k, slot, holder, target):
-    """Record that a slot moves to another member; only its first owner in this run counts."""
+    """Record that a slot moves to another member.
+
+    The source is the slot's first owner in this run. A slot that returns there has no record.
+    """
     source = holder
     if movements.net[TO, slot] >= 0:
         source = movements.net[FROM, slot]
@@ -272,12 +282,14 @@ def _record(movements, state, k, slot, holder, target):
     SlotArrays, DraftArrays, QueueArrays, MovementArrays,
 )  # fmt: skip
 def balance_pass(order, at, filling, racks, slots, draft, queue, movements):
-    """Process the slots in ``order`` from index ``at``; return the index at which the pass stopped.
+    """Assign or move the slots in ``order`` from index ``at``.
 
-    With ``filling``, each slot goes to the first member of the queue that subscribes to its
-    topic. Otherwise a slot moves if its owner has at least two slots more than the previous
-    owner, or than a subscriber. The pass stops with ``state[CHECK] = 1`` where Kafka's balance
-    test could matter (see ``ArrayBalancer``), and with ``state[ONE_MOVE]`` after each move.
+    Return the index where the pass stopped.
+
+    With ``filling``, each slot goes to the first member of the queue that subscribes to its topic.
+    Otherwise a slot moves if its owner has at least two slots more than the previous owner, or than
+    a subscriber. The pass stops with ``state[CHECK] = 1`` where Kafka's balance test could matter
+    (see ``ArrayBalancer``), and with ``state[ONE_MOVE]`` after each move.
     """
     owner, size, state, stamp = draft.owner, draft.size, draft.state, queue.stamp
     members, topic = len(queue.rank), -1
@@ -328,7 +340,7 @@ def balance_pass(order, at, filling, racks, slots, draft, queue, movements):
 
 @piece
 def _next_row(after, row):
-    """Return the first row from ``row`` that is not removed (with path compression)."""
+    """Return the first row from ``row`` on that is not removed (union-find)."""
     root = row
     while after[root] != root:
         root = after[root]
@@ -341,7 +353,7 @@ def _next_row(after, row):
 
 @piece
 def _not_before(under_place, begin, end, place):
-    """Return the first row of a rack whose position is at least ``place``."""
+    """Return the first row of a rack whose position is at least ``place`` (binary search)."""
     while begin < end:
         middle = (begin + end) >> 1
         if under_place[middle] < place:
@@ -352,11 +364,11 @@ def _not_before(under_place, begin, end, place):
 
 
 class UnderQuota(NamedTuple):
-    """The members below the low quota, which `assign_on_racks` visits cyclically.
+    """The members below the low quota, which `assign_on_racks` visits in a cycle.
 
     Attributes:
         member: int32[U], these members in order.
-        full: bool[U], whether a member has reached the quota; set.
+        full: bool[U], whether a member has reached the quota; changes.
         rack_start: int32[R + 1], index of each rack's first position (CSR).
         position: int32, by rack the indexes of its members in ``member``, ascending.
         after: int32, row -> next row below the quota, by row of ``position`` and one more per
@@ -371,7 +383,7 @@ class UnderQuota(NamedTuple):
 
 
 class WaitingMembers(NamedTuple):
-    """The members at the low quota that wait for one slot more, by rack in order of waiting.
+    """The members at the low quota that wait for one more slot, by rack in order of waiting.
 
     Attributes:
         queue: int32, members by rack; the rows from ``head`` to ``tail`` of a rack wait.
@@ -388,7 +400,10 @@ class WaitingMembers(NamedTuple):
 
 @piece
 def _next_under(slot, place, slots, under):
-    """Return the row of the next member on the slot's racks, cyclically from ``place``."""
+    """Return the row and position of the next member on the slot's racks.
+
+    The search goes cyclically from ``place``.
+    """
     ahead, behind = -1, -1
     best, first = -1, -1
     position, after = under.position, under.after
@@ -427,9 +442,9 @@ def _longest_waiting(slot, slots, waiting):
 def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers):
     """Assign free slots to members on their racks; return how many members exceed the low quota.
 
-    ``out`` gets the member of each free slot. ``numbers`` are the low and the high quota, the
-    number of members that may have the high one, the number that have it, and the number of
-    members that wait.
+    ``out`` gets the member of each free slot, -1 for none. ``numbers`` are the low and the high
+    quota, the number of members that may have the high one, the number that have it, and the number
+    of members that wait.
     """
     low, high, extra = numbers[0], numbers[1], numbers[2]
     over, clock, place = numbers[3], numbers[4], 0
@@ -469,7 +484,10 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def keep_up_to_quota(order, owner, at, end, out, previous_owner):
-    """Copy slots in ``order`` to their owner's row (``at`` to ``end``); revoke those beyond it."""
+    """Copy slots, in ``order``, to their owner's part of ``out``; revoke those beyond the quota.
+
+    The part of member m is from ``at[m]`` to ``end[m]``.
+    """
     for i in range(len(order)):
         slot = order[i]
         m = owner[slot]
@@ -485,7 +503,7 @@ def keep_up_to_quota(order, owner, at, end, out, previous_owner):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def append_to_lists(slot, member, at, out):
-    """Append slots to their new owner's row, of which ``at`` is the next free place."""
+    """Append slots to their new owners' lists; ``at[m]`` is the next free index of member m."""
     for i in range(len(slot)):
         m = member[i]
         out[at[m]] = slot[i]
@@ -497,7 +515,10 @@ def append_to_lists(slot, member, at, out):
     " boolean[::1], boolean[::1])"
 )
 def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
-    """Resolve claims in order; ``owner`` and its claim ``entry`` are by slot, -1 for none."""
+    """Resolve conflicting claims on slots in the order of the claims.
+
+    ``owner`` gets the owner of each slot and ``entry`` the index of its claim, -1 for none.
+    """
     for i in range(len(member)):
         m, s = member[i], slot[i]
         other = owner[s]
@@ -528,7 +549,7 @@ _MASK = 0xFFFFFFFF
 
 @piece
 def _hash(data, begin, end):
-    """Return the FNV-1a hash of some bytes."""
+    """Return the FNV-1a hash (32 bits) of the bytes from ``begin`` to ``end``."""
     value = _BASIS
     for i in range(begin, end):
         value = ((value ^ data[i]) * _PRIME) & _MASK
@@ -537,7 +558,7 @@ def _hash(data, begin, end):
 
 @piece
 def _int(data, at, size):
-    """Return a big-endian signed integer of ``size`` bytes."""
+    """Decode a big-endian signed integer of ``size`` bytes."""
     value = 0
     for i in range(at, at + size):
         value = (value << 8) | data[i]
@@ -547,7 +568,7 @@ def _int(data, at, size):
 
 @piece
 def _same(data, at, names, begin, size):
-    """Return whether ``size`` bytes are equal."""
+    """Return whether ``size`` bytes of two arrays are equal."""
     for i in range(size):  # noqa: SIM110 - Numba has no generators in all()
         if data[at + i] != names[begin + i]:
             return False
@@ -559,9 +580,9 @@ class EncodedNames(NamedTuple):
 
     Attributes:
         data: uint8, the names as UTF-8, one after the other.
-        start: int64[K + 1], begin of each name.
+        start: int64[K + 1], offset of each name in ``data``.
         table: int32, hash table of topics (open addressing); -1 is empty.
-        after: int32[K + 1], the topic that followed each topic last, -1 for none; the first
+        after: int32[K + 1], the topic that followed each topic last time, -1 for none; the first
             entry is for the begin of a list.
     """
 
@@ -572,7 +593,7 @@ class EncodedNames(NamedTuple):
 
 
 class ClaimColumns(NamedTuple):
-    """The claims that `read_claims` returns.
+    """Output of `read_claims`: the claimed partitions of all members, one after another.
 
     Attributes:
         topic: int32, topic of each claim.
@@ -591,9 +612,9 @@ class ClaimColumns(NamedTuple):
 
 @piece
 def _is(k, data, at, size, names, start):
-    """Return whether the name in the bytes is that of topic ``k``.
+    """Return whether the bytes at ``at`` are the name of topic ``k``.
 
-    The arrays come one by one, because a record of more arrays costs time in this inner call.
+    The arrays are separate arguments, because a tuple of more arrays costs time in this inner call.
     """
     begin = start[k]
     return start[k + 1] - begin == size and _same(data, at, names, begin, size)
@@ -601,7 +622,7 @@ def _is(k, data, at, size, names, start):
 
 @piece
 def _topic(data, at, size, names):
-    """Return the topic of a name in the bytes, -1 for an unknown name."""
+    """Look up the topic whose name the bytes contain; return -1 for an unknown name."""
     table = names.table
     mask = len(table) - 1
     place = _hash(data, at, at + size) & mask
@@ -614,7 +635,7 @@ def _topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Insert the names into the empty hash table, which is longer than their number."""
+    """Insert the topic names into the empty hash table, which is longer than their number."""
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):
@@ -628,12 +649,12 @@ def hash_names(names):
 
 @kernel("int64(uint8[::1], int64[::1], EncodedNames, ClaimColumns)", EncodedNames, ClaimColumns)
 def read_claims(data, start, names, claims):
-    """Decode the claims of all members on known topics; return their number.
+    """Decode the partitions of known topics that all members claim; return their number.
 
-    ``start`` has the begin of each member's bytes and the end. The format is that of
-    `decode_sticky_user_data`: malformed bytes claim nothing, with generation -1. Java's hash
-    order of topics is the same for all members, so the topic that followed last time
-    (``names.after``) usually needs no look-up.
+    ``start`` has the offset of each member's bytes and the end. The format is that of
+    `decode_sticky_user_data`: malformed bytes claim nothing, with generation -1. Java's hash order
+    of topics is the same for all members, so the topic that followed last time (``names.after``)
+    usually needs no look-up.
     """
     after, topic, number = names.after, claims.topic, claims.number
     total = 0

@@ -1,4 +1,8 @@
-"""Input of the sticky algorithms: topics in Java's order, partitions as numbered slots."""
+"""Input of the sticky algorithms: topics in Java's order, partitions as numbered slots.
+
+A slot is the number of a partition in this problem. Partitions that a member claims but that do not
+exist have slots too (foreign slots), since Kafka's classes process them.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +36,10 @@ _MIN_REGULAR_KEYS = 49
 
 
 class Slots:
-    """The numbering of partitions: existing ones by (topic, number), then foreign ones.
+    """The numbering of partitions as slots: existing ones by (topic, number), then foreign ones.
 
-    A foreign slot is a partition that does not exist, but that a member claims, or that Kafka
-    meets by counting a topic's partitions from 0: Kafka only checks a claim's topic (Q26).
+    A foreign slot is a partition that does not exist, but that a member claims, or that Kafka meets
+    when it counts a topic's partitions from 0: Kafka only checks a claim's topic (Q26).
 
     Args:
         sticky: the problem with the existing partitions.
@@ -53,18 +57,18 @@ class Slots:
 
     @property
     def regular(self) -> bool:
-        """True if all slots are existing partitions."""
+        """Whether all slots are existing partitions."""
         return self.count == self.real
 
     @cached_property
     def topic(self) -> Int32Array:
-        """int32[S]: position of each slot's topic in ``StickyProblem.topics``."""
+        """Index of each slot's topic in ``StickyProblem.topics`` (int32[S])."""
         foreign = (self._foreign >> 32).astype(np.int32)
         return np.concatenate([self._sticky.topic, foreign]) if len(foreign) else self._sticky.topic
 
     @cached_property
     def number(self) -> Int32Array:
-        """int32[S]: partition numbers."""
+        """Partition number of each slot within its topic (int32[S])."""
         if not len(self._foreign):
             return self._sticky.number
         foreign = ((self._foreign & 0xFFFFFFFF) - _HALF).astype(np.int32)
@@ -72,12 +76,12 @@ class Slots:
 
     @cached_property
     def keys(self) -> NDArray[np.int64]:
-        """int64[S]: (topic, number) as one sortable number."""
+        """(topic, number) of each slot as one sortable integer (int64[S])."""
         return keys_of(self.topic, self.number)
 
     @cached_property
     def walk(self) -> Int32Array:
-        """int32[T]: the slots that Kafka meets by counting each topic from 0.
+        """The slots that Kafka meets when it counts each topic's partitions from 0 (int32[T]).
 
         It does so when it looks for unassigned partitions. The slots are ``arange(real)`` unless
         the partition numbers of a topic have holes.
@@ -90,7 +94,7 @@ class Slots:
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """int32[S]: the slots in the order (number, topic)."""
+        """The slots sorted by (partition number, topic) (int32[S])."""
         if not self.regular:
             return np.lexsort((self.topic, self.number)).astype(np.int32)
         # Existing slots are in topic order already, and NumPy sorts 16-bit keys by radix.
@@ -105,14 +109,14 @@ class Slots:
 
 
 class StickyProblem:
-    """A problem in the terms of the sticky assignors.
+    """A rebalance as the sticky assignors see it: numbered topics, members and partitions.
 
     Attributes:
-        problem: the problem.
+        problem: the group and the cluster.
         members: number of members; partitions: number of existing partitions.
         topics: int32[K], topics with partitions and a subscriber, in Java's order of names.
-        start: int32[K + 1], first slot of each topic (CSR); counts: int32[K].
-        dense: int32[T], the dense partition of each existing slot.
+        start: int32[K + 1], first slot of each topic (CSR); counts: int32[K], partitions of each.
+        dense: int32[T], the partition of each existing slot, as the index numbers it.
         counted: whether every topic's partition numbers are 0..n-1 (no holes).
         owned: (member, topic, number) of owned partitions, None until read.
     """
@@ -129,48 +133,51 @@ class StickyProblem:
 
     @cached_property
     def number(self) -> Int32Array:
-        """int32[T]: partition numbers of the existing slots."""
+        """Partition number of each existing slot (int32[T])."""
         return self.nth if self.counted else self.problem.index.number_of[self.dense]
 
     @cached_property
     def nth(self) -> Int32Array:
-        """int32[T]: the position of each existing slot within its topic."""
+        """Position of each existing slot within its topic, from 0 (int32[T])."""
         nth = np.arange(self.partitions, dtype=np.int32)
         nth -= np.repeat(self.start[:-1], self.counts)
         return nth
 
     @cached_property
     def topic(self) -> Int32Array:
-        """int32[T]: topic of each existing slot."""
+        """Topic of each existing slot (int32[T])."""
         return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Position in ``topics`` by topic name."""
+        """Topic name -> index in ``topics``."""
         names = self.problem.index.topics
         return {names[t]: k for k, t in enumerate(self.topics.tolist())}
 
     @cached_property
     def visit(self) -> list[int]:
-        """Members in the order of the leader's map of subscriptions."""
+        """Members in the iteration order of the leader's map of subscriptions."""
         ids = self.problem.group.ids
         return hash_order(self.hashes, rank=lambda: string_ranks(ids))
 
     @cached_property
     def hashes(self) -> list[int]:
-        """``String.hashCode`` of the member ids, by member."""
+        """``String.hashCode`` of each member's id."""
         return string_hashes(self.problem.group.ids)
 
     @cached_property
     def owners(self) -> list[int]:
-        """Members in the order of the assignor's own map, which is filled in `visit` order."""
+        """Members in the iteration order of the assignor's own map, filled in `visit` order."""
         ids = self.problem.group.ids
         if self.members >= _MIN_REGULAR_KEYS and not _in_trees(self.hashes):
             return self.visit
         return [self.visit[i] for i in visiting_order([ids[m] for m in self.visit])]
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
-        """Return the slots of some partitions of known topics, and the numbering of all slots."""
+        """Return the slots of some partitions of known topics, and the numbering of all slots.
+
+        The numbering includes foreign slots, if any.
+        """
         if self.counted:
             slot = self.start[topic]
             slot += number
@@ -202,12 +209,15 @@ class StickyProblem:
 
 
 def visiting_order(ids: list[str] | tuple[str, ...]) -> list[int]:
-    """Return the positions of member ids in the order of a ``HashMap`` filled with them."""
+    """Return the indices of member ids in the iteration order of a ``HashMap`` filled with them."""
     return names_in_map_order(ids)
 
 
 def _in_trees(hash_of_id: list[int]) -> bool:
-    """Return whether a bucket of ids may be a tree, so that a refilled map has another order."""
+    """Return whether a hash bucket of the ids may be a tree.
+
+    A refilled map then has another iteration order.
+    """
     hashes = np.array(hash_of_id, np.int64) & 0xFFFFFFFF
     return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
 
@@ -227,17 +237,19 @@ def _lay_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
 
 
 def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
-    """Return int64[n]: (topic, number) as one sortable number."""
+    """Combine topic and partition number into one sortable integer per pair (int64[n])."""
     return (topic.astype(np.int64) << 32) | (number.astype(np.int64) + _HALF)
 
 
 class Subscriptions:
-    """The subscriptions as the general algorithm counts them; a repeated name counts twice.
+    """The members' subscriptions as the general algorithm counts them.
+
+    A topic name that a member lists twice counts twice.
 
     Attributes:
         listed: known topics of each distinct subscription in the order sent, with repetitions.
         of_member: int32[M], subscription of each member.
-        start, topic: the same without repetitions, ascending (CSR).
+        start, topic: the distinct topics of each subscription, ascending (compressed rows, CSR).
         entries: int64[K], number of times that members list a topic.
         most: int64[M], the maximum of partitions that Kafka computes for a member.
         order: int32[K], topics by (entries, name).
@@ -269,7 +281,10 @@ class Subscriptions:
 
     @property
     def shared(self) -> NDArray[np.bool_]:
-        """bool[K]: topics with at least two subscriber entries, whose partitions can move."""
+        """Which topics have at least two subscriber entries, so that their partitions can move.
+
+        The result is bool[K].
+        """
         return self.entries >= 2
 
     @cached_property
@@ -278,7 +293,7 @@ class Subscriptions:
         return subscription * max(self._topics, 1) + self.topic
 
     def is_subscribed(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return bool[n]: whether each member subscribes to the topic at its position."""
+        """Return whether each member subscribes to the topic at the same index (bool[n])."""
         if not len(self._keys):
             return np.zeros(len(member), bool)
         wanted = self.of_member[member].astype(np.int64) * max(self._topics, 1) + topic
@@ -316,14 +331,15 @@ def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int
 
 
 class Racks:
-    """The racks of members and slots.
+    """The racks of members and of the replicas of each slot (numbered partition).
 
     Attributes:
-        of_member: int32[M], as `Problem.member_rack`.
+        of_member: int32[M], the rack of each member as `Problem.member_rack`, -1 for none.
         any_member: whether a member has a rack.
         active: whether racks matter: a member is on a rack of a partition, and the partitions'
             racks differ.
-        start: int32[S + 1], rack: int32: racks of each slot (CSR); foreign slots have none.
+        start: int32[S + 1], rack: int32: racks of each slot's replicas (CSR); foreign slots have
+            none.
     """
 
     def __init__(self, sticky: StickyProblem, slots: Slots) -> None:
@@ -345,12 +361,12 @@ class Racks:
 
     @property
     def start(self) -> Int32Array:
-        """int32[S + 1]: begin of each slot's racks."""
+        """Offset of each slot's racks in ``rack`` (int32[S + 1])."""
         return self._csr[0]
 
     @property
     def rack(self) -> Int32Array:
-        """int32: racks, distinct within a slot."""
+        """Racks of the slots' replicas, distinct within a slot (int32)."""
         return self._csr[1]
 
     @property
@@ -358,7 +374,10 @@ class Racks:
         return max(len(self._sticky.problem.cluster.rack_names), 1)
 
     def _differ(self) -> bool:
-        """Return whether members and replicas share a rack, and partitions' racks differ."""
+        """Return whether racks matter.
+
+        They do if a member shares a rack with a replica, and not all slots have the same racks.
+        """
         has_replica = np.zeros(self._width, bool)
         has_replica[self.rack] = True
         member_racks = self.of_member[self.of_member >= 0]
@@ -369,7 +388,7 @@ class Racks:
 
     @cached_property
     def weight(self) -> NDArray[np.int64]:
-        """int64[S]: number of members on each slot's racks, counted once per rack."""
+        """Number of members on each slot's racks, summed over its racks (int64[S])."""
         on_rack = self.of_member[self.of_member >= 0]
         members = np.bincount(on_rack, minlength=self._width)
         total = np.zeros(len(self.rack) + 1, np.int64)
@@ -377,7 +396,10 @@ class Racks:
         return total[self.start[1:]] - total[self.start[:-1]]
 
     def mismatch(self, member: Int32Array, slot: Int32Array) -> NDArray[np.bool_]:
-        """Return bool[n]: racks are active, the member has one, and the slot is not on it."""
+        """Return which (member, slot) pairs are on different racks (bool[n]).
+
+        It is False for members without a rack, and for all pairs if racks do not matter.
+        """
         if not self.active:
             return np.zeros(len(member), bool)
         member_rack = self.of_member[member].astype(np.int64)

@@ -1,9 +1,9 @@
-"""The general algorithm on plain lists, step by step as in Kafka's class.
+"""The general sticky algorithm on Python lists, step by step as in Kafka's class.
 
-`general.ArrayBalancer` gives the same plans many times faster, but needs at most one owner per
-slot. Claims of partitions that do not exist violate this: members keep them, and Kafka then
-assigns some partitions twice (Q26). Such problems, and clusters whose partition numbers have
-holes, use this module.
+`general.ArrayBalancer` gives the same plans many times faster, but needs at most one owner per slot
+(numbered partition). Claims of partitions that do not exist violate this: members keep them, and
+Kafka then assigns some partitions twice (Q26). Such problems, and clusters whose partition numbers
+have holes, use this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ListBalancer", "OwnerMap", "PartitionMovements"]
 
 
 class ListBalancer:
-    """One run of the algorithm on lists; `decide` returns the decision.
+    """One run of the general algorithm on lists; `decide` returns its result.
 
     Args:
         inputs: the input of the algorithm.
@@ -72,7 +72,7 @@ class ListBalancer:
         self._movements = PartitionMovements(names, self._topic, slots.number.tolist())
 
     def decide(self) -> Decision:
-        """Assign free slots, balance, and return the decision."""
+        """Assign the free slots, balance loads, and return the decision."""
         fresh = self._queue[-1][0] == 0
         self._assign_unassigned()
         every = [s for s in self._inputs.every.tolist() if self._shared[self._topic[s]]]
@@ -101,7 +101,7 @@ class ListBalancer:
         return Decision(start, slot, self._slots, owner_order=self._owners.order, loop=self._loop)
 
     def _assign_unassigned(self) -> None:
-        """Assign free slots, first to members on their racks."""
+        """Assign free slots to the least loaded subscribers, first to those on the slots' racks."""
         waiting = self._inputs.free.tolist()
         if self._inputs.racks.active:
             waiting = [s for s in waiting if not self._assign(s, by_rack=True)]
@@ -109,7 +109,7 @@ class ListBalancer:
             self._assign(s, by_rack=False)
 
     def _assign(self, slot: int, *, by_rack: bool) -> bool:
-        """Assign a slot to the first subscriber of the queue; return whether there is one."""
+        """Assign a slot to the first subscriber in the queue; return False if there is none."""
         for m in self._in_queue(self._topic[slot]):
             rack = self._rack[m]
             if by_rack and rack != -1 and rack not in self._racks[slot]:
@@ -122,7 +122,7 @@ class ListBalancer:
         return False
 
     def _improve(self, slots: list[int]) -> bool:
-        """Repeat passes until nothing moves or the state repeats; return whether a slot moved."""
+        """Repeat passes until nothing moves or a state repeats; return whether any slot moved."""
         moved_at_all, repeated = False, RepeatedState()
         while self._pass(slots):
             moved_at_all = True
@@ -132,7 +132,7 @@ class ListBalancer:
         return moved_at_all
 
     def _pass(self, slots: list[int]) -> list[int]:
-        """Process the slots once; return those that moved."""
+        """Try to move each slot once; return those that moved."""
         moved = []
         for slot in slots:
             if self._is_balanced():
@@ -161,12 +161,12 @@ class ListBalancer:
         )
 
     def _snapshot(self) -> object:
-        """Return exactly the state that decides the next passes."""
+        """Return the complete state that decides the next passes, to detect an endless loop."""
         lists = {m: sorted(slots) for m, slots in self.have.items()}
         return lists, dict(self._holder), list(self._queue), self._movements.state()
 
     def _describe_loop(self, slots: list[int], repeated: RepeatedState) -> EndlessLoop:
-        """Return the endless loop; one more period shows which slots move in it."""
+        """Run one more period of the endless loop; describe the loop and the moving slots."""
         moving = {slot for _ in range(repeated.length) for slot in self._pass(slots)}
         keys = self._slots.keys
         names = self._inputs.names(np.array(sorted(moving, key=lambda slot: int(keys[slot]))))
@@ -192,7 +192,7 @@ class ListBalancer:
         return None
 
     def _move(self, slot: int, target: int) -> int:
-        """Move the slot that Kafka chooses in place of ``slot``; return it."""
+        """Move the slot that Kafka chooses in place of ``slot`` to ``target``; return that slot."""
         slot = self._movements.actual(slot, self._holder[slot], target)
         holder = self._holder[slot]
         self._leave_queue(holder)
@@ -207,7 +207,7 @@ class ListBalancer:
         return slot
 
     def _is_balanced(self) -> bool:
-        """Return the result of Kafka's ``isBalanced``."""
+        """Return the result of Kafka's ``isBalanced`` for the current plan."""
         if not self._queue:
             what = "every member has all that it can get, but a partition still moves"
             raise StickyAssignorError(what, "NoSuchElementException")
@@ -256,14 +256,14 @@ class ListBalancer:
 
 
 class _JavaSet:
-    """A ``HashSet`` of slots: insertion order and table length, which never shrinks."""
+    """A Java ``HashSet`` of slots, modelled by insertion order and table length."""
 
     def __init__(self) -> None:
         self.hashes: dict[int, int] = {}
         self.table = 16
 
     def add(self, slot: int, hashed: int) -> None:
-        """Add a slot by its hash."""
+        """Add a slot with its hash; the table grows as Java's does and never shrinks."""
         self.hashes[slot] = hashed
         while True:
             spread = [(h & 0xFFFFFFFF) >> 16 ^ (h & 0xFFFFFFFF) for h in self.hashes.values()]
@@ -276,14 +276,14 @@ class _JavaSet:
             self.table *= 2
 
     def first(self) -> int:
-        """Return the first slot in iteration order."""
+        """Return the slot that comes first in Java's iteration order."""
         spread = [(h & 0xFFFFFFFF) >> 16 ^ (h & 0xFFFFFFFF) for h in self.hashes.values()]
         buckets = [one & (self.table - 1) for one in spread]
         return list(self.hashes)[buckets.index(min(buckets))]
 
 
 class PartitionMovements:
-    """The movements of slots between members in one run: Kafka's class of this name.
+    """Kafka's ``PartitionMovements``: the moves of slots between members in one run.
 
     A movement is reversed where possible, so that a slot does not move twice.
 
@@ -299,7 +299,10 @@ class PartitionMovements:
         self._sets: dict[tuple[int, int, int], _JavaSet] = {}
 
     def record(self, slot: int, old: int, new: int) -> None:
-        """Record a move; only the slot's first owner in this run counts."""
+        """Record the move of a slot from member ``old`` to ``new``.
+
+        Only the slot's first owner in this run counts.
+        """
         k = self._topic[slot]
         if slot in self._net:
             source, target = self._net.pop(slot)
@@ -315,14 +318,14 @@ class PartitionMovements:
         self._sets.setdefault((k, old, new), _JavaSet()).add(slot, hashed)
 
     def actual(self, slot: int, old: int, new: int) -> int:
-        """Return the slot to move instead: one of the topic that moved the opposite way."""
+        """Return the slot to move in place of ``slot``: one that moved the opposite way."""
         if slot in self._net:
             old = self._net[slot][0]
         opposite = self._sets.get((self._topic[slot], new, old))
         return slot if opposite is None else opposite.first()
 
     def state(self) -> object:
-        """Return the movements, each set with its order and table length, for comparison."""
+        """Return the recorded movements in a form that can be compared with an earlier state."""
         sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
         return dict(self._net), sets
 
@@ -348,7 +351,7 @@ class OwnerMap:
         self.order = self._table.order()
 
     def remove_fixed(self, fixed: Collection[int]) -> None:
-        """Remove members in Kafka's order: that of a map created for all members."""
+        """Remove members from the map, in the iteration order of a map created for all members."""
         if fixed:
             visit = self._sticky.visit
             iterated = self._filled(visit, table_for_capacity(len(visit))).order()
@@ -360,13 +363,13 @@ class OwnerMap:
         self._copy = self.order
 
     def restore(self) -> None:
-        """Refill the map from the copy made after the removal, as Kafka does."""
+        """Refill the map from the copy that `remove_fixed` made, as Kafka does."""
         self._table.clear()
         for m in self._filled(self._copy, DEFAULT_TABLE).order():
             self._table.put(m)
 
     def add_fixed(self) -> None:
-        """Re-add the removed members."""
+        """Add the removed members to the map again."""
         for m in self._aside:
             self._table.put(m)
         self.order = self._table.order()

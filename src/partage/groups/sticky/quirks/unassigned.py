@@ -1,15 +1,15 @@
-"""Unassigned slots of the general algorithm where members claim partitions that do not exist.
+"""Unassigned slots of the general algorithm if members claim partitions that do not exist.
 
 ``AbstractStickyAssignor.GeneralAssignmentBuilder`` sorts the kept partitions and iterates all
-partitions, counted from 0, in parallel: a partition that is not the next of the list is
-unassigned. A kept partition that the iteration has passed or never meets stops the list: all
-later partitions are unassigned, kept or not (Q26).
+partitions, counted from 0, in parallel: a partition that is not the next of the list is unassigned.
+A kept partition that the iteration has passed or never meets stops the list: all later partitions
+are unassigned, kept or not (Q26).
 
-Its ``PartitionComparator`` subtracts partition numbers as ints. Where two of a topic lie more
-than 2**31 - 1 apart (-1 and 2147483647), the difference overflows, and the larger one comes
-first. With a third number between them the comparator contradicts itself: the order then depends
-on the steps of Java's sort, which may throw. The constrained algorithm compares numbers as
-``Integer`` does and is not affected.
+Its ``PartitionComparator`` subtracts partition numbers as ints. If two numbers of a topic are more
+than 2**31 - 1 apart (-1 and 2147483647), the difference overflows, and the larger one comes first.
+With a third number between them the comparator contradicts itself: the order then depends on the
+steps of Java's sort, which may throw. The constrained algorithm compares numbers as ``Integer``
+does and is not affected.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def unassigned_along_walk(
     """Return the slots of ``walk`` that Kafka considers unassigned.
 
     Args:
-        sticky: the problem, which has the order of members.
-        walk: the slots that Kafka meets by counting, in order of ``place``.
-        claims: members and slots of the kept claims, lists as sent.
+        sticky: the problem, which has the iteration order of members.
+        walk: the slots that Kafka meets when it counts partitions from 0, in order of ``place``.
+        claims: members and slots of the valid claims, in the order sent.
         place: int64[S], sort key of all slots: the topic's rank above bit 32, the number plus
             2**31 below.
 
@@ -79,6 +79,6 @@ def _sort_as_java(
 
 
 def _compare(one: tuple[int, int], other: tuple[int, int]) -> int:
-    """Compare by topic, then by the difference of the numbers as a Java int."""
+    """Compare two partitions by topic, then by the difference of their numbers as a Java int."""
     topics = (one[0] >> 32) - (other[0] >> 32)
     return topics or ((one[0] - other[0] + _HALF) & 0xFFFFFFFF) - _HALF
