@@ -1,1 +1,1 @@
-"""Partition to member: the contract, the registry, and one strategy a file."""
+"""Strategies that assign partitions to members: their interface, the registry, the strategies."""

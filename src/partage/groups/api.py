@@ -1,9 +1,9 @@
-"""The interface of a strategy, and the base class of most.
+"""The interface of a strategy (partition assignor), and the base class of most strategies.
 
-A strategy is a value without state. What a Java assignor instance would remember between
-rebalances travels as ``memory``: into `Strategy.assign` and out as ``plan.memory``, into
-`Strategy.on_assignment` and out as its result. The same holds for settings: `configure`
-returns a new, configured strategy.
+A strategy is a value without state. What a Java assignor instance would remember between rebalances
+is passed as ``memory``: into `Strategy.assign` and out as ``plan.memory``, into
+`Strategy.on_assignment` and out as its result. The same holds for settings: `configure` returns a
+new, configured strategy.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ __all__ = ["PlainStrategy", "RebalanceProtocol", "Setting", "Strategy"]
 
 
 class RebalanceProtocol(IntEnum):
-    """The rebalance protocol of a group (Kafka's RebalanceProtocol, ids as on the wire)."""
+    """The rebalance protocol of a group: Kafka's enum RebalanceProtocol, with its ids."""
 
     EAGER = 0
     COOPERATIVE = 1
 
 
 class Setting(NamedTuple):
-    """A setting of a strategy, as `registry.describe` and `partage strategies` show it.
+    """A setting of a strategy, as `registry.describe` and `partage strategies` list it.
 
     Attributes:
         key: as in a configuration; ``.<topic>`` at the end stands for the name of a topic.
-        default: its value where it is not set, as text.
-        meaning: one line.
-        scope: ``leader`` if it acts where the plan is decided, ``member`` if each member sends
-            it with its subscription.
+        default: the value if it is not set, as text.
+        meaning: what the setting does, in one line.
+        scope: ``leader`` if the leader's value counts, ``member`` if each member sends its own with
+            its subscription.
 
     >>> Setting("acme.limit", "10", "most partitions of a member").key
     'acme.limit'
@@ -46,15 +46,15 @@ class Setting(NamedTuple):
 
 @runtime_checkable
 class Strategy(Protocol):
-    """The interface of all strategies, built-in ones and plug-ins of ``partage.strategies``.
+    """The interface of all partition assignors: built-in ones, and plug-ins of other packages.
 
     Attributes:
-        name: the protocol name, as members list it when they join.
-        version: of the member's metadata (Kafka's ``ConsumerPartitionAssignor.version``).
-        algorithm: version of our plans; it changes when a plan for the same input does.
-        exact_to: the class and release that it equals, or None where it is nobody's twin.
+        name: the protocol name, as members list it when they join (such as "range").
+        version: version of the member's metadata (Kafka's ``ConsumerPartitionAssignor.version``).
+        algorithm: version of the plans; it changes when the plan for some input changes.
+        exact_to: the class and release whose plans it reproduces, or None if there is none.
         protocols: supported rebalance protocols, preferred one first.
-        aliases: other names by which it is found (Java class names).
+        aliases: other names that `registry.find` accepts (Java class names).
 
     A strategy with settings may list them as ``options``, a tuple of `Setting`; a key that
     ends in ``.<topic>`` stands for one a topic. It is not part of what has to be there.
@@ -74,7 +74,7 @@ class Strategy(Protocol):
     def aliases(self) -> tuple[str, ...]: ...  # noqa: D102 - see Attributes
 
     def configure(self, config: Mapping[str, object]) -> Strategy:
-        """Return the strategy with settings; settings of other strategies are ignored, as in Kafka.
+        """Return the strategy with settings. Settings of other strategies are ignored, as in Kafka.
 
         Raises:
             InvalidConfigError: one of its own settings has a wrong type or value.
@@ -82,11 +82,11 @@ class Strategy(Protocol):
         ...
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes | None:
-        """Return the user data that a member sends with its subscription, None for none."""
+        """Return the user data that a member sends with its subscription, None to send none."""
         ...
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the leader's plan, with an entry for every member.
+        """Return the group leader's plan, with an entry for every member.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable; its class throws, too.
@@ -100,12 +100,12 @@ class Strategy(Protocol):
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return what a member remembers of its assignment until it rejoins."""
+        """Return what a member remembers of its assignment until it rejoins (its ``memory``)."""
         ...
 
 
 class PlainStrategy:
-    """Defaults of Kafka's ``ConsumerPartitionAssignor``; subclasses add ``name``, ``assign``.
+    """Base class with the defaults of Kafka's ``ConsumerPartitionAssignor``.
 
     >>> PlainStrategy().configure({"client.id": "c1"}).subscription_user_data(["t"]) is None
     True
@@ -125,7 +125,7 @@ class PlainStrategy:
         return f"<strategy {self.name}>"
 
     def configure(self, config: Mapping[str, object]) -> PlainStrategy:
-        """Return the strategy itself; it has no settings and ignores all others."""
+        """Return the strategy itself, since it has no settings."""
         return self
 
     def subscription_user_data(
@@ -133,7 +133,7 @@ class PlainStrategy:
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Return None: members send no user data."""
+        """Return None, since members send no user data."""
         return None
 
     def on_assignment(
@@ -143,5 +143,5 @@ class PlainStrategy:
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return None: members remember nothing."""
+        """Return None, since members remember nothing."""
         return None

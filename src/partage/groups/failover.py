@@ -8,8 +8,8 @@ data, which is a member's priority:
     array  of { string topic, int32 priority }
 
 The documented format is the first field alone: an int32, big-endian, 4 bytes. The extension for
-priorities per topic begins with the same 4 bytes, so a reader that decodes only an int32 gets
-the general priority.
+priorities per topic begins with the same 4 bytes, so a reader that decodes only an int32 gets the
+general priority.
 """
 
 from __future__ import annotations
@@ -66,14 +66,16 @@ _USER_DATA = load_message("FailoverUserData")
 
 @dataclass(frozen=True)
 class Priorities:
-    """A member's general priority, and its priorities for single topics."""
+    """A member's priority for all topics, and its exceptions for single topics."""
 
     general: int = DEFAULT_PRIORITY
     by_topic: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 def write_priorities(priorities: Priorities) -> bytes:
-    r"""Return the documented 4 bytes, or the extension if topics have priorities of their own.
+    r"""Encode priorities as user data.
+
+    The result has the documented 4 bytes, and the extension if topics have priorities of their own.
 
     >>> write_priorities(Priorities(10))
     b'\x00\x00\x00\n'
@@ -87,7 +89,7 @@ def write_priorities(priorities: Priorities) -> bytes:
 
 
 def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
-    r"""Return the priorities in user data, and what is wrong with it (None for nothing).
+    r"""Decode the priorities in user data; the second result is its defect, None if there is none.
 
     User data that is null, too short, too long or no valid extension means the lowest priority: a
     member whose setting cannot be read must not own everything.
@@ -109,7 +111,7 @@ def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
 
 
 def _read_extension(data: bytes) -> dict[str, int] | None:
-    """Return the priorities by topic, None if the bytes are no extension."""
+    """Decode the priorities by topic; return None if the bytes are not the extension."""
     reader = Reader(data)
     try:
         values = decode(_USER_DATA, reader, version=1)
@@ -125,7 +127,7 @@ def _read_extension(data: bytes) -> dict[str, int] | None:
 
 @dataclass(frozen=True, repr=False)
 class Failover(PlainStrategy):
-    """All partitions to the member of the highest priority that subscribes to their topic.
+    """Priority failover assignor: all partitions to the subscriber with the highest priority.
 
     Equal priorities: the lowest member id (Java's string order) is ranked higher. A member whose
     user data is null, too short or too long ranks below all others, with a warning. A member
@@ -179,13 +181,13 @@ class Failover(PlainStrategy):
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:  # type: ignore[override]  # by settings
-        """EAGER; without preemption COOPERATIVE, too, since no present member loses a partition."""
+        """EAGER; without preemption also COOPERATIVE, since no present member loses a partition."""
         if self.preemption:
             return (RebalanceProtocol.EAGER,)
         return (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def configure(self, config: Mapping[str, object]) -> Failover:
-        """Return the strategy with changed settings; see the class.
+        """Check the settings of a configuration and return the strategy with them; see the class.
 
         Raises:
             InvalidConfigError: a priority is no int32, or a switch is neither true nor false.
@@ -210,11 +212,11 @@ class Failover(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """Return the member's priorities."""
+        """Encode the member's priorities as its user data."""
         return write_priorities(Priorities(self.priority, self.topic_priority))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of any problem; its ``warnings`` name unreadable and unset priorities."""
+        """Return the plan; its ``warnings`` name members with unreadable or unset priorities."""
         decoded = [read_priorities(member.user_data) for member in problem.group]
         ranking = _Ranking(problem, [priorities for priorities, _ in decoded])
         rows = TopicRows.of(problem, topics_in_map_order(problem))
@@ -230,7 +232,7 @@ class Failover(PlainStrategy):
 
 
 class _Ranking:
-    """The members by descending priority for each topic; ties by member id."""
+    """The members by descending priority, for each topic; ties go by member id."""
 
     def __init__(self, problem: Problem, priorities: list[Priorities]) -> None:
         self._problem = problem
@@ -247,7 +249,7 @@ class _Ranking:
         return int(order[0]) if len(order) else -1
 
     def subscribers_of(self, topic: int) -> Int32Array:
-        """Return the subscribers of a topic, int32, the highest-ranked first."""
+        """Return the subscribers of a topic, the highest-ranked first (int32)."""
         priority = self._general
         exceptions = self._by_topic.get(self._problem.index.topics[topic])
         if exceptions:
@@ -262,7 +264,7 @@ class _Ranking:
 def _restore_owned_partitions(
     problem: Problem, rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
-    """Overwrite ``owner`` where a present subscriber claims a partition: no preemption."""
+    """Give partitions back to present subscribers that claim them (no preemption), in ``owner``."""
     start, claimed = problem.claims
     claimants: dict[int, set[int]] = {}
     for member in range(len(problem.group)):
@@ -283,7 +285,10 @@ def _restore_owned_partitions(
 
 
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
-    """Return the claimant with the newest generation, then the highest rank; -1 for none."""
+    """Return the claimant with the newest generation, then the highest rank.
+
+    -1 if there is none.
+    """
     if not claimants:
         return -1
     subscribed = [member for member in ranked if member in claimants]
@@ -308,7 +313,7 @@ def _priority_warnings(
 
 
 def _parse_int32(setting: str, value: object) -> int:
-    """Return a number, or its text in a properties file, as an int32.
+    """Check that a setting is an int32, or its text, and return the number.
 
     Raises:
         InvalidConfigError: the value is no int32.
@@ -322,7 +327,7 @@ def _parse_int32(setting: str, value: object) -> int:
 
 
 def _parse_switch(setting: str, value: object) -> bool:
-    """Return a boolean, or its text in any case, as Kafka reads booleans.
+    """Check that a setting is a boolean, or its text in any case as in Kafka, and return it.
 
     Raises:
         InvalidConfigError: the value is neither true nor false.

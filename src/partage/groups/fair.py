@@ -14,7 +14,7 @@ __all__ = ["Fair"]
 
 
 class Fair(PlainStrategy):
-    """The most constrained topics first, each partition to the least loaded subscriber.
+    """KIP-49's fair assignor: the most constrained topics first, to the least loaded subscriber.
 
     KIP-49 says: a partition goes to the least loaded eligible member; topics with the fewest
     consumers come first; among those, topics with more partitions. Ties that it leaves open
@@ -47,7 +47,7 @@ class Fair(PlainStrategy):
     aliases = ("org.apache.kafka.clients.consumer.FairAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan; it is empty for a group without members or topics."""
+        """Return the fair assignor's plan; it is empty for a group without members or topics."""
         rows, subscribers = _constrained_first(problem)
         owner = np.zeros(len(rows.partition), np.int32)
         load = np.zeros(len(problem.group), np.int64)
@@ -59,7 +59,7 @@ class Fair(PlainStrategy):
 
 
 def _constrained_first(problem: Problem) -> tuple[TopicRows, SubscriberSets]:
-    """Return the topics by number of subscribers, then more partitions, then name."""
+    """Sort the topics by number of subscribers, then by more partitions, then by name."""
     topics = topics_by_name(problem)
     subscribers = SubscriberSets.of(problem, topics)
     counts = TopicRows.of(problem, topics).counts
@@ -69,7 +69,9 @@ def _constrained_first(problem: Problem) -> tuple[TopicRows, SubscriberSets]:
 
 
 def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[int, int, int]]:
-    """Return (first row, last row + 1, subscriber set) of consecutive topics of one set.
+    """Return runs of consecutive topics with the same subscribers.
+
+    Each is (first row, last row + 1, subscriber set).
 
     Assigning two such topics in sequence equals assigning one topic of both sizes.
     """
@@ -84,10 +86,10 @@ def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[
 
 
 def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
-    """Return the least loaded member, ``count`` times, each choice adding one; ties to the first.
+    """Choose the least loaded member ``count`` times, each choice adding one partition.
 
-    Without a loop: a member is chosen at load, load + 1, ...; the choices of all members,
-    sorted by (load at the choice, position), begin with the result.
+    Ties go to the first member. Without a loop: a member is chosen at load, load + 1, ...; the
+    choices of all members, sorted by (load at the choice, position), begin with the result.
     """
     level = _water_level(load, count)
     turns = np.maximum(level - load, 0)
@@ -98,7 +100,7 @@ def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
 
 
 def _water_level(load: NDArray[np.int64], count: int) -> int:
-    """Return the lowest load to which all members can be filled with ``count`` partitions."""
+    """Return the highest load to which members can be filled up with ``count`` partitions."""
     low = np.sort(load)
     # Raising the k+1 lowest members to the next higher load takes room[k] partitions.
     room = low * np.arange(1, len(low) + 1) - np.cumsum(low)

@@ -1,4 +1,4 @@
-"""Arrays that several strategies share: orders, partitions by topic, subscribers of topics."""
+"""Arrays that several strategies share: orders of members and topics, topics' subscribers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ __all__ = [
 
 
 def members_in_map_order(problem: Problem) -> list[int]:
-    """Return the members in the order of the leader's ``HashMap`` (inserted in join order)."""
+    """Return the members in the iteration order of the leader's ``HashMap``.
+
+    Members are inserted in join order.
+    """
     return problem.group.mapped
 
 
 def member_order(problem: Problem) -> Int32Array:
-    """Return int32[M]: the members in Kafka's ``MemberInfo`` order.
+    """Return the members in the order of Kafka's ``MemberInfo`` (int32[M]).
 
     Static members by instance id come first, then dynamic ones by member id; both in
     Java's string order. Members that share an instance id (one of them is fenced) stay in
@@ -59,7 +62,7 @@ def member_order(problem: Problem) -> Int32Array:
 
 
 def topics_in_map_order(problem: Problem) -> Int32Array:
-    """Return int32: subscribed topics with partitions, in the order of Kafka's map of them.
+    """Return the subscribed topics with partitions, in the iteration order of Kafka's map (int32).
 
     Kafka collects the names of all subscriptions in a ``HashSet``, and those with partitions
     in a ``HashMap``: the bucket decides the order, within a bucket the insertion.
@@ -78,7 +81,7 @@ def topics_in_map_order(problem: Problem) -> Int32Array:
 
 
 def _subscribed_names(problem: Problem) -> list[str]:
-    """Return the distinct names in the order of the members' map."""
+    """Return the distinct topic names of all subscriptions, in the order of the members' map."""
     group = problem.group
     if len(group.subscriptions) == 1:
         return list(dict.fromkeys(group.subscriptions[0]))
@@ -92,11 +95,13 @@ def _subscribed_names(problem: Problem) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class TopicRows:
-    """The existing partitions of some topics, topic after topic, by partition number.
+    """The existing partitions of some topics, topic after topic, sorted by partition number.
+
+    A row is the position of a partition in this list.
 
     Attributes:
         topics: int32[T], topic numbers, in the order of the rows.
-        start: int32[T + 1], begin of each topic in ``partition`` (CSR).
+        start: int32[T + 1], begin of each topic in ``partition`` (compressed rows, CSR).
         partition: int32[n], dense partitions.
     """
 
@@ -106,7 +111,7 @@ class TopicRows:
 
     @classmethod
     def of(cls, problem: Problem, topics: Int32Array) -> TopicRows:
-        """Return the rows of some topics, in the given order."""
+        """List the partitions of some topics, in the given order of topics."""
         lists = [problem.cluster.partitions_of(t) for t in topics.tolist()]
         start = np.zeros(len(lists) + 1, np.int32)
         np.cumsum([len(one) for one in lists], out=start[1:])
@@ -115,17 +120,17 @@ class TopicRows:
 
     @property
     def counts(self) -> Int32Array:
-        """int32[T]: partitions of each topic."""
+        """Number of partitions of each topic (int32[T])."""
         return np.diff(self.start)
 
     def spread(self, by_topic: Int32Array) -> Int32Array:
-        """Repeat a value per topic for each of its partitions."""
+        """Repeat each topic's value for each of its partitions."""
         return np.repeat(by_topic, self.counts)
 
 
 @dataclass(frozen=True, eq=False)
 class SubscriberSets:
-    """The distinct sets of subscribers; topics with the same subscribers share one set.
+    """The distinct sets of members that subscribe to a topic; topics with equal sets share one.
 
     Attributes:
         order: int32[M], members in Kafka's MemberInfo order; a "position" is an index into it.
@@ -141,7 +146,7 @@ class SubscriberSets:
 
     @classmethod
     def of(cls, problem: Problem, topics: Int32Array) -> SubscriberSets:
-        """Return the subscriber sets of some topics, each of which has a subscriber."""
+        """Build the subscriber sets of some topics, each of which has a subscriber."""
         order = member_order(problem)
         subscription_of = problem.group.subscription_of[order]
         by_topic = _subscriptions_by_topic(problem)
@@ -163,16 +168,16 @@ class SubscriberSets:
 
     @property
     def sizes(self) -> Int32Array:
-        """int32[S]: members of each set."""
+        """Number of members in each set (int32[S])."""
         return np.diff(self.start)
 
     def positions(self, subscriber_set: int) -> Int32Array:
-        """Return int32: the positions of a set's members, ascending."""
+        """Return the positions of a set's members in ``order``, ascending (int32)."""
         return self.position[self.start[subscriber_set] : self.start[subscriber_set + 1]]
 
 
 def topics_by_name(problem: Problem) -> Int32Array:
-    """Return int32: the existing topics with a subscriber, in Java's string order of names."""
+    """Return the existing topics with a subscriber, in Java's string order of names (int32)."""
     subscribed = np.zeros(len(problem.index.topics), bool)
     for topics in problem.subscription_topics:
         subscribed[topics] = True
@@ -193,7 +198,7 @@ def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
 
 
 def _sort_key(values: Int32Array, below: int) -> NDArray[np.signedinteger[Any]]:
-    """Narrow small values to 16 bits, which NumPy sorts by radix, several times faster."""
+    """Narrow small values to 16 bits, because NumPy sorts these by radix, several times faster."""
     return values.astype(np.int16) if below <= 2**15 else values
 
 
@@ -203,7 +208,7 @@ def plan_in_order(
     owner: Int32Array,
     **more: Any,
 ) -> Plan:
-    """Return the plan of partitions and their owners; each member's list keeps the order."""
+    """Build the plan from partitions and their owners; each member's list keeps their order."""
     members = len(problem.group)
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
@@ -222,7 +227,7 @@ def plan_in_order(
 def group_by_owner(
     partition: Int32Array, owner: Int32Array, at: Int32Array, out: Int32Array
 ) -> None:
-    """Append each partition to its owner's row, of which ``at`` is the next free place."""
+    """Append each partition to its owner's list; ``at[m]`` is the next free index of member m."""
     for i in range(len(owner)):
         member = owner[i]
         out[at[member]] = partition[i]

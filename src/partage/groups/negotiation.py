@@ -1,7 +1,7 @@
-"""Negotiation of a group's strategy between its members and the coordinator.
+"""Negotiation of a group's strategy between its members and the group coordinator.
 
-The rules of ``ClassicGroup`` (Kafka's group coordinator, 4.3.1). A group is a value here:
-a member that is refused leaves it as it was.
+The rules are those of ``ClassicGroup`` (Kafka's group coordinator, 4.3.1). A group is an immutable
+value here: if a member is rejected, the group is unchanged.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ DEFAULT_STRATEGIES = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True)
 class Negotiation:
-    """The members of a group with the strategies that each supports, preferred one first.
+    """The members of a group and the strategies that each supports, as the coordinator knows them.
 
     Members send protocol names: a class name is replaced by the protocol name of its strategy
     (`registry.protocol_name`). A name that a member lists twice counts once.
 
     Attributes:
         protocol_type: "consumer", "connect", ...; None while the group has no members.
-        members: (member id, supported strategies) in the order in which they joined.
-        mapped: the coordinator's map of their ids, by whose order votes are counted.
+        members: (member id, supported strategies, preferred one first) in join order.
+        mapped: the coordinator's map of member ids, in whose order votes are counted.
 
     >>> group = Negotiation().join("a", ["range"]).join("b", ["sticky", "range"])
     >>> group.candidates(), group.selected
@@ -54,7 +54,7 @@ class Negotiation:
     def join(
         self, member_id: str, supported: Sequence[str], *, protocol_type: str = "consumer"
     ) -> Negotiation:
-        """Return the group with one more member, or with another list of one of its members.
+        """Return the group with one more member, or with a new list of one of its members.
 
         A group without members takes any protocol type but the empty one, and any list but
         the empty one. A group with members takes a member that has their protocol type and at
@@ -91,7 +91,7 @@ class Negotiation:
         return Negotiation(protocol_type, (*self.members, entry), self.mapped.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
-        """Return the group without a member, unchanged if it has no such member."""
+        """Return the group without a member; the group itself if it has no such member."""
         if member_id not in self.mapped.spread:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)
@@ -104,7 +104,7 @@ class Negotiation:
         return tuple(n for n in lists[0] if all(n in one for one in lists)) if lists else ()
 
     def votes(self) -> dict[str, int]:
-        """Return the number of members that prefer each candidate, in the order of first votes."""
+        """Return how many members prefer each candidate, in the order of first votes."""
         candidates = set(self.candidates())
         count: dict[str, int] = {}
         supported = dict(self.members)
@@ -115,7 +115,7 @@ class Negotiation:
 
     @property
     def selected(self) -> str | None:
-        """The strategy with the most votes; None for a group without members.
+        """The strategy with the most votes, which the group uses; None for a group without members.
 
         Of equally many votes, the first in the coordinator's ``HashMap`` of votes wins.
         """
@@ -137,13 +137,13 @@ def _expect_something(member_id: str, names: tuple[str, ...], protocol_type: str
 
 @dataclass(frozen=True)
 class Negotiated:
-    """The coordinator's choice for a group, and the reason.
+    """The strategy that the coordinator selects for a group, and the reason.
 
     Attributes:
-        strategy: the protocol name that the coordinator chose.
-        decided_by: the strategy that the leader runs under that name: another one where the
-            leader listed a dialect (`librdkafka:range`).
-        leader: the member that decides, the first that joined.
+        strategy: the protocol name that the coordinator selected.
+        decided_by: the strategy that the leader runs under that name: another one if the leader
+            listed a dialect (`librdkafka:range`).
+        leader: the member that runs the strategy, the first that joined.
         candidates: the protocol names that all members support.
         votes: number of members that prefer each candidate.
         reason: why this strategy, in one sentence.
@@ -161,7 +161,7 @@ class Negotiated:
 
 
 def negotiate(group: Group) -> Negotiated:
-    """Return the strategy that the coordinator chooses for a group, and why.
+    """Return the strategy that the group coordinator selects for a group, with votes and reason.
 
     Members join in the group's order, each with its `strategies`; a member that lists none
     supports Kafka's default, ``range`` and ``cooperative-sticky``.
@@ -206,7 +206,7 @@ def _reason(chosen: str, candidates: tuple[str, ...], votes: dict[str, int], mem
 
 
 def rebalance_protocol(strategies: Iterable[Strategy]) -> RebalanceProtocol:
-    """Return the rebalance protocol of a consumer: the highest that all its strategies support.
+    """Return the rebalance protocol of a consumer: the highest one that all its strategies support.
 
     Kafka's default list, range and cooperative-sticky, therefore speaks EAGER: going over
     to COOPERATIVE takes a second rolling restart, without range.

@@ -1,4 +1,4 @@
-"""Kafka's range assignor: each topic cut into runs of consecutive partitions."""
+"""Kafka's range assignor: each topic is cut into runs of consecutive partitions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _ANYWHERE = -1
 def apply_racks(
     problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
 ) -> bool:
-    """Change ``position`` (each partition's owner) where racks matter; return whether they do.
+    """Assign partitions by rack (KIP-881) where racks matter; return whether they do.
 
-    These are the rack-aware steps (KIP-881) before plain runs assign the rest. Of a topic with n
-    members and P partitions every member gets q = P // n, and P % n of them one more. The members
-    that first exceed q take these extra partitions.
+    ``position``, which has the owner of each partition without racks, is changed in place. These
+    are the rack-aware steps before runs assign the rest. Of a topic with n members and P partitions
+    every member gets q = P // n, and P % n of them one more. The members that first exceed q take
+    these extra partitions.
 
-    Topics with the same subscribers and partition count are assigned together as soon as one
-    of them needs racks.
+    Topics with the same subscribers and partition count are assigned together as soon as one of
+    them needs racks.
     """
     rack = problem.member_rack[subscribers.order]
     if not (rack >= 0).any():
@@ -58,7 +59,7 @@ def apply_racks(
 
 
 def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iterable[list[int]]:
-    """Return lists of topics with the same subscribers and partition count."""
+    """Group the topics that have the same subscribers and the same partition count."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for topic, key in enumerate(
         zip(subscribers.set_of_topic.tolist(), rows.counts.tolist(), strict=True)
@@ -68,7 +69,10 @@ def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iter
 
 
 class _PartitionRacks:
-    """The racks of each partition's replicas: distinct pairs (row, rack), sorted."""
+    """The racks of each partition's replicas, as distinct (row, rack) pairs.
+
+    A row is a partition.
+    """
 
     def __init__(self, problem: Problem, rows: TopicRows) -> None:
         start, rack = problem.cluster.partition_racks
@@ -83,7 +87,10 @@ class _PartitionRacks:
         self.width = max(len(problem.cluster.rack_names), 1)
 
     def needs_racks(self, subscribers: SubscriberSets, rack: Int32Array) -> NDArray[np.bool_]:
-        """Return bool[T]: a member is on a rack of the topic, and its partitions' racks differ."""
+        """Return whether racks matter for each topic (bool[T]).
+
+        They do if a member is on a rack of the topic, and its partitions' racks differ.
+        """
         topics = len(self.rows.topics)
         topic_of_row = self.rows.spread(np.arange(topics, dtype=np.int32))
         keys = topic_of_row[self.row].astype(np.int64) * self.width + self.rack
@@ -131,7 +138,7 @@ class _PartitionRacks:
 
 
 def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
-    """Return the distinct keys, ascending; by a table of marks where that is small."""
+    """Return the distinct keys, ascending; a table of marks is used if the range is small."""
     if below > 4 * len(keys) + 1024:
         return np.unique(keys)
     present = np.zeros(below, bool)
@@ -140,7 +147,7 @@ def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
 
 
 class _Quotas:
-    """The number of partitions that each member of a topic may still take."""
+    """The number of partitions of a topic that each member may still get."""
 
     def __init__(self, members: int, partitions: int) -> None:
         self.quota, self.extra = divmod(partitions, members)
@@ -155,7 +162,7 @@ class _Quotas:
             self.extra -= 1
 
     def assign_rest(self, owner: list[int]) -> Int32Array:
-        """Return the owners after members with room take the unassigned partitions in order."""
+        """Assign the unassigned partitions, in order, to members with room; return all owners."""
         out = np.array(owner, np.int32)
         taken = np.array(self.taken, np.int64)
         target = np.maximum(taken, self.quota)
@@ -167,7 +174,7 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
 ) -> list[int]:
-    """Assign to members, in order, the first free partitions on their rack, up to their quota."""
+    """Assign to each member in order the first free partitions on its rack, up to its quota."""
     owner = [-1] * count
     by_rack = {**by_rack, _ANYWHERE: list(range(count))}
     # Members of one rack share a list; each continues where the one before it stopped.
@@ -209,7 +216,7 @@ def _assign_co_partitioned(
 
 
 def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iterable[int]) -> int:
-    """Return the lowest position at the heads of these racks' queues, -1 if all are empty."""
+    """Return the first member with room in the queues of these racks, -1 if there is none."""
     best = -1
     for rack in racks:
         queue = waiting.get(rack)
@@ -222,7 +229,7 @@ def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iter
 
 
 class Range(PlainStrategy):
-    """Topic by topic: partitions in order, members in order, consecutive runs.
+    """Kafka's range assignor: per topic, members in order get runs of consecutive partitions.
 
     Guarantees, the first before the next:
 
@@ -255,7 +262,7 @@ class Range(PlainStrategy):
     aliases = ("org.apache.kafka.clients.consumer.RangeAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan; it is empty for a group without members or topics."""
+        """Return the range assignor's plan; it is empty for a group without members or topics."""
         rows = TopicRows.of(problem, topics_in_map_order(problem))
         subscribers = SubscriberSets.of(problem, rows.topics)
         position = _assign_runs(rows, subscribers)
@@ -269,7 +276,7 @@ class Range(PlainStrategy):
 
 
 def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Return int32[n]: the position of each partition's owner without racks.
+    """Return the owner of each partition without racks, as a position in member order (int32[n]).
 
     Topics with the same subscribers and partition count are cut once and copied.
     """
@@ -283,7 +290,7 @@ def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
 
 
 def _cut(positions: Int32Array, count: int) -> Int32Array:
-    """Return int32[count]: the position of each owner; the first members get one more."""
+    """Return the owner of each of ``count`` partitions; the first members get one more (int32)."""
     quota, extra = divmod(count, len(positions))
     owners = positions if quota else positions[:extra]
     sizes = np.full(len(owners), quota)

@@ -1,8 +1,8 @@
 """Registry of strategies by name: built-in ones, their Java class names, and plug-ins.
 
 A built-in strategy is a module of this package and a line in ``_OURS``. Another package adds a
-strategy by an entry point in the group ``partage.strategies`` whose value is a strategy, or a
-class that makes one without arguments.
+strategy by an entry point in the group ``partage.strategies`` whose value is a strategy, or a class
+that can be called without arguments to make one.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ _OURS = {
 
 
 class StrategyRow(NamedTuple):
-    """The description of a strategy in tables.
+    """The description of a strategy, as `partage strategies` lists it.
 
     Attributes:
         name: name of the strategy.
-        summary: one line.
-        exact_to: the class and release that it equals, None if it has no model.
+        summary: what it does, in one line.
+        exact_to: the class and release whose plans it reproduces, None if there is none.
         protocols: names of the rebalance protocols, preferred one first.
         source: module and class that define it.
         problem: the reason why a plug-in cannot be used; None if it can.
@@ -99,7 +99,7 @@ class StrategyRow(NamedTuple):
 
 
 def strategies() -> tuple[str, ...]:
-    """Return the names of all strategies: built-in ones, then plug-ins (also broken ones).
+    """Return the names of all strategies: built-in ones, then plug-ins, including broken ones.
 
     >>> strategies()[:2]
     ('range', 'roundrobin')
@@ -117,7 +117,7 @@ def is_dialect(name: str) -> bool:
 
 
 def contestants() -> tuple[str, ...]:
-    """Return the names of the strategies to choose from: all except dialects.
+    """Return the names of the strategies that a group can use: all except dialects.
 
     >>> "kafka-python:sticky" in contestants()
     False
@@ -126,14 +126,14 @@ def contestants() -> tuple[str, ...]:
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the strategy of a name, or of the first in a list that exists.
+    """Return the strategy with a name, or the first one of a list that exists.
 
     Names may come from files and logs, so only registered modules are imported.
 
     Args:
-        strategy: a name of `strategies`, a Java class name, several names with commas between
-            them, a list of names, or a strategy. Of names with commas each must exist, as in
-            ``partition.assignment.strategy``, and the first is taken.
+        strategy: a name of `strategies`, a Java class name, several names separated by commas, a
+            list of names, or a strategy. Names separated by commas must all exist, as in
+            ``partition.assignment.strategy``, and the first is returned.
 
     Raises:
         UnknownStrategyError: no strategy has the name; the message lists similar names.
@@ -148,7 +148,7 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
 
 
 def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the strategy as `find` does, or import the one that ``package.module:Class`` names.
+    """Return the strategy as `find` does, or import the class that ``package.module:Class`` names.
 
     Only names from a person or a program may be passed, never names from a file or a log.
 
@@ -188,7 +188,7 @@ def _chosen(
 
 
 def split_names(names: str) -> list[str]:
-    """Return the names in a text with commas, as Kafka's ConfigDef parses a list.
+    """Split a text with commas into names, as Kafka's ConfigDef parses a list.
 
     Raises:
         InvalidConfigError: there is no name before, between or after the commas.
@@ -203,7 +203,7 @@ def split_names(names: str) -> list[str]:
 
 
 def _names_in(value: object) -> list[str]:
-    """Return the names of a list.
+    """Check that a value is a list of names and return it.
 
     Raises:
         InvalidConfigError: the value is neither a list of names nor a strategy.
@@ -220,7 +220,7 @@ def _names_in(value: object) -> list[str]:
 
 
 def protocol_name(name: str) -> str:
-    """Return the name by which members list a strategy when they join a group.
+    """Return the protocol name under which members list a strategy when they join a group.
 
     A class name becomes its strategy's protocol name, a dialect the name that its client sends.
     An unknown name is returned unchanged.
@@ -238,7 +238,7 @@ def protocol_name(name: str) -> str:
 
 
 def is_foreign(strategy: Strategy) -> bool:
-    """Return whether the strategy is not part of Partage, so that it may raise anything.
+    """Return whether a strategy is a plug-in from outside Partage, which may raise any exception.
 
     >>> is_foreign(find("range"))
     False
@@ -248,7 +248,7 @@ def is_foreign(strategy: Strategy) -> bool:
 
 @contextmanager
 def plug_in_errors(strategy: Strategy) -> Iterator[None]:
-    """Turn any exception of a plug-in into one that names it.
+    """Convert any exception of a plug-in into a `PluginFailedError` that names the plug-in.
 
     Raises:
         PluginFailedError: the plug-in raised an exception that is not a `PartageError`.
@@ -264,7 +264,7 @@ def plug_in_errors(strategy: Strategy) -> Iterator[None]:
 
 
 def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> Assignment:
-    """Return the assignment of a strategy, which may be a plug-in with defects.
+    """Return the assignment of a strategy; check the result if it is a plug-in's.
 
     Raises:
         PluginFailedError: a plug-in raised an exception, or returned no assignment.
@@ -279,7 +279,7 @@ def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> 
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
-    """Return the settings that a strategy lists.
+    """Return the settings that a strategy lists in its ``options``.
 
     >>> settings_of(find("failover"))[0].key
     'assignment.consumer.priority'
@@ -292,7 +292,7 @@ def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
 
 
 def describe() -> tuple[StrategyRow, ...]:
-    """Return a row for each strategy, also for broken plug-ins.
+    """Return a description of each strategy, including broken plug-ins.
 
     >>> next(row for row in describe() if row.name == "optimal").settings[4][:2]
     ('assignment.optimal.max.moves', 'no limit')
@@ -311,7 +311,7 @@ def describe() -> tuple[StrategyRow, ...]:
 
 
 def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
-    """Return the description of a strategy under a name and source."""
+    """Describe a strategy under a given name and source, as `describe` lists it."""
     summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
     protocols = tuple(one.name for one in strategy.protocols)
     return StrategyRow(
@@ -349,7 +349,7 @@ def _is_class_path(name: str) -> bool:
 
 
 def _imported(name: str) -> Strategy:
-    """Return the strategy that ``package.module:Class`` names.
+    """Import and return the strategy that ``package.module:Class`` names.
 
     Raises:
         InvalidConfigError: the class cannot be loaded, or is not a strategy.
@@ -360,7 +360,7 @@ def _imported(name: str) -> Strategy:
 
 
 def _everyone() -> Iterator[Strategy]:
-    """Return the built-in strategies, then the plug-ins that can be loaded."""
+    """Yield the built-in strategies, then the plug-ins that can be loaded."""
     yield from _ours_all()
     for point in _plugged_in().values():
         with suppress(InvalidConfigError):
@@ -387,7 +387,7 @@ def _plugged_in() -> dict[str, EntryPoint]:
 
 
 def _load(point: EntryPoint, setting: str | None = None) -> Strategy:
-    """Return a plug-in's strategy.
+    """Load a plug-in from its entry point and check that it is a strategy.
 
     Raises:
         InvalidConfigError: the plug-in cannot be loaded, or is not a strategy.

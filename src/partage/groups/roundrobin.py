@@ -1,4 +1,4 @@
-"""Kafka's round robin assignor: partitions go to the members in turn."""
+"""Kafka's round-robin assignor: partitions go to the members in turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["RoundRobin"]
 
 
 class RoundRobin(PlainStrategy):
-    """All partitions, sorted by topic and number, assigned to the members in turn.
+    """Kafka's round-robin assignor: partitions, sorted by topic and number, to members in turn.
 
     Guarantees: with equal subscriptions loads differ by at most one. The turn continues from
     topic to topic and skips members that do not subscribe. Members are in
@@ -46,7 +46,7 @@ class RoundRobin(PlainStrategy):
     aliases = ("org.apache.kafka.clients.consumer.RoundRobinAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan.
+        """Return the round-robin assignor's plan.
 
         Raises:
             UnsupportedProblemError: the group has no members (Java: IllegalArgumentException).
@@ -62,7 +62,7 @@ class RoundRobin(PlainStrategy):
 
 
 def _assign_in_turn(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Return int32[n]: the member of each row."""
+    """Return the member that gets each partition (int32[n], by row of ``rows``)."""
     if len(subscribers.sizes) == 1:
         nth: Int32Array = np.arange(len(rows.partition), dtype=np.int32) % subscribers.sizes[0]
         return subscribers.order[subscribers.position[nth]]

@@ -1,4 +1,4 @@
-"""Simulation of successive rebalances under one strategy: one per change of members or topics.
+"""Simulation of successive rebalances under one strategy, one for each change of members or topics.
 
     rounds = pg.play("sticky", cluster, [pg.Join(a, b, c), pg.Leave("b"), pg.Metadata(larger)])
     [one.plan.to_dict() for one in rounds], [one.moved for one in rounds]
@@ -6,16 +6,16 @@
 Members behave like Kafka's consumers (`ConsumerCoordinator` 4.3.1): under the eager protocol they
 revoke all partitions before they join; under the cooperative one they send their owned partitions,
 and a member that revokes a partition rejoins. A member sends its initial user data until its
-strategy remembers an assignment. The member that joined first is the leader, with its own
-`config`. Generations count from 1. Where the broker decides (``server:``), members keep their
-targets, and each change has one plan.
+strategy remembers an assignment. The member that joined first is the leader, with its own `config`.
+Generations count from 1. If the broker decides (``server:``), members keep their targets, and each
+change has one plan.
 
 A round without a plan is an outage: members of an eager group own nothing until the next round,
 those of a cooperative group keep their partitions.
 
-A cooperative strategy may never settle: each rebalance revokes a partition and so causes the
-next one. librdkafka's does with racks, for example. The follow-ups of a change end where the
-group's state repeats, and the last round's plan has a warning that names the cycle.
+A cooperative strategy may never settle: each rebalance revokes a partition and so causes the next
+one. librdkafka's does with racks, for example. The follow-ups of a change end when the group's
+state repeats, and the last round's plan has a warning that names the cycle.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MOST_NAMED = 5
 
 
 class Join:
-    """Members that join, in this order, with their claims.
+    """A change for `play`: members join, in this order, with their claims.
 
     >>> Join(Member("c1", ["t"]))
     Join(c1)
@@ -70,7 +70,7 @@ class Join:
 
 
 class Leave:
-    """Members that leave.
+    """A change for `play`: members leave the group.
 
     >>> Leave("c1", "c2")
     Leave(c1, c2)
@@ -85,7 +85,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A member that changes its subscription."""
+    """A change for `play`: a member changes its subscription."""
 
     id: str
     topics: Sequence[str]
@@ -98,7 +98,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """New cluster metadata: topics that are created, grow or are deleted."""
+    """A change for `play`: new cluster metadata. Topics may be created, grow or be deleted."""
 
     cluster: Cluster
 
@@ -107,7 +107,7 @@ Change: TypeAlias = Join | Leave | Subscribe | Metadata
 
 
 def _existing(cluster: Cluster, topic: int) -> list[int]:
-    """Return the existing partitions of a topic, as dense numbers."""
+    """Return the dense numbers of a topic's existing partitions."""
     index = cluster.index
     mine = np.flatnonzero((index.topic_of == topic) & cluster.partition_exists)
     found: list[int] = mine.tolist()
@@ -116,17 +116,17 @@ def _existing(cluster: Cluster, topic: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Round:
-    """A rebalance.
+    """One rebalance of a simulation: its cause, the members and the resulting plan.
 
     Attributes:
-        generation: generation, from 1.
+        generation: the group's generation, from 1.
         change: the cause; None for the follow-up of a cooperative rebalance.
         group: the members as they joined, with their claims and user data.
         cluster: the leader's metadata.
         plan: the leader's `Plan`, in share groups an `Assignment`; without one, the partitions
             that members keep.
         before: the previous owner of each partition, by (topic, partition).
-        refused: the reason why the strategy has no plan; None if it has one.
+        refused: the reason why the strategy raised an error instead of a plan; None if it has one.
     """
 
     generation: int
@@ -139,13 +139,16 @@ class Round:
 
     @cached_property
     def owner(self) -> dict[tuple[str, int], str]:
-        """The owner of each partition after the round; in share groups the first of several."""
+        """The owner of each (topic, partition) after the round.
+
+        In share groups the first of several.
+        """
         given = reversed(self.plan.to_pairs().items())
         return {p: member for member, pairs in given for p in pairs}
 
     @cached_property
     def moved(self) -> tuple[tuple[str, int], ...]:
-        """Partitions whose owner changed or that lost it, sorted."""
+        """The partitions that changed or lost their owner in this round, sorted."""
         return tuple(sorted(p for p, was in self.before.items() if self.owner.get(p) != was))
 
     @cached_property
@@ -165,17 +168,17 @@ class Round:
 def play(
     strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]
 ) -> tuple[Round, ...]:
-    """Return the rounds that ``changes`` cause, each with its follow-ups.
+    """Simulate the rebalances that ``changes`` cause; return one `Round` for each.
 
-    A round without a plan has the reason in ``refused``; its ``unowned`` partitions are not
-    consumed until the next round. Where a cooperative group never settles, the last follow-up
-    has a warning in ``plan.warnings``.
+    A change under a cooperative strategy may cause follow-up rounds. A round without a plan has the
+    reason in ``refused``; its ``unowned`` partitions are not consumed until the next round. If a
+    cooperative group never settles, the last follow-up has a warning in ``plan.warnings``.
 
     Raises:
         UnknownStrategyError: no strategy has that name.
         PluginFailedError: a plug-in raised an exception, or returned no plan.
-        InvalidProblemError: a member that leaves or subscribes is not in the group, one that
-            joins is already in it, or an argument has another type.
+        InvalidProblemError: a member that leaves or subscribes is not in the group, one that joins
+            is already in it, or an argument has another type.
 
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
     >>> three = [Member(c, ["A", "B"]) for c in ("C1", "C2", "C3")]
@@ -193,7 +196,7 @@ def play(
 
 
 def _expect_metadata(change: object) -> None:
-    """Check that a change is a `Metadata`, the last of the possible types.
+    """Check that a change is a `Metadata`, the last possible type of change.
 
     Raises:
         InvalidProblemError: the value is not a change.
@@ -204,7 +207,7 @@ def _expect_metadata(change: object) -> None:
 
 
 def _without_generation(memory: Any) -> object:
-    """Return a strategy's memory, with no generation if it is a dataclass that has one."""
+    """Return a strategy's memory without its generation, so that states can be compared."""
     if is_dataclass(memory) and hasattr(memory, "generation"):
         return replace(memory, generation=NO_GENERATION)  # type: ignore[type-var]  # an instance
     return memory
@@ -212,7 +215,7 @@ def _without_generation(memory: Any) -> object:
 
 @dataclass(slots=True)
 class _Consumer:
-    """The state of a consumer between rebalances."""
+    """The state of a simulated consumer between rebalances."""
 
     member: Member
     owned: Pairs = ()
@@ -223,7 +226,7 @@ class _Consumer:
 def _newest_claims(
     consumers: Mapping[str, _Consumer],
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
-    """Return the member with the newest claim of each partition, and a warning if claims differ.
+    """Return the newest claimant of each partition, and a warning if claims contradict each other.
 
     Of equal generations the member that joined first counts.
     """
@@ -243,7 +246,7 @@ def _newest_claims(
 
 
 def _listed(partitions: AbstractSet[tuple[str, int]]) -> str:
-    """Return the first few partitions as text, and how many more there are."""
+    """Format the first few partitions as text, with the number of the others."""
     named = ", ".join(f"{topic}-{p}" for topic, p in sorted(partitions)[:_MOST_NAMED])
     more = len(partitions) - _MOST_NAMED
     return f"{named} and {more} more" if more > 0 else named
@@ -259,7 +262,7 @@ class _Life:
     """Warnings of the next round, about user data that were made from ``owned``."""
 
     def happens(self, change: Change) -> None:
-        """Apply a change and add the rounds that it causes.
+        """Apply a change to the group and add the rounds that it causes.
 
         Raises:
             InvalidProblemError: the value is not a change, or does not fit the group.
@@ -304,11 +307,11 @@ class _Life:
 
     @property
     def _keeps(self) -> bool:
-        """Return whether members keep their partitions while they join."""
+        """Whether members keep their partitions while they join (cooperative or broker-side)."""
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _rebalance(self, change: Change | None) -> None:
-        """Add a round and the follow-ups in which cooperative members rejoin.
+        """Add a round, and the follow-ups in which cooperative members rejoin.
 
         A group that does not settle ends with a warning after one repetition of its state.
         """
@@ -327,14 +330,20 @@ class _Life:
         self._warn(f"{what} follow-up rebalances")
 
     def _state(self) -> object:
-        """Return all that decides the next follow-up; every member has the same generation."""
+        """Return the state that decides the next follow-up.
+
+        The generation, equal for all, is left out.
+        """
         return [
             (member_id, one.owned, _without_generation(one.memory))
             for member_id, one in self.consumers.items()
         ]
 
     def _warn_of_cycle(self, length: int) -> None:
-        """Add a warning to the last round that names the partitions of a cycle of rebalances."""
+        """Add a warning to the last round.
+
+        It names the partitions that move in an endless cycle.
+        """
         moving = _listed({p for one in self.rounds[-length:] for p in one.moved})
         again = "every rebalance" if length == 1 else f"every {length} rebalances"
         self._warn(
@@ -348,7 +357,7 @@ class _Life:
         self.rounds[-1] = replace(last, plan=last.plan.with_warnings((warning,)))
 
     def _round(self, change: Change | None, before: dict[tuple[str, int], str]) -> bool:
-        """Add a round; return whether a member lost a partition."""
+        """Run one rebalance and add its round; return whether a member lost a partition."""
         generation = len(self.rounds) + 1
         group = Group(self._sent(one) for one in self.consumers.values())
         leader = next(iter(self.consumers.values()))
@@ -386,7 +395,7 @@ class _Life:
         before: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Add a round without a plan; eager members have already revoked all partitions.
+        """Add a round for a rebalance in which the strategy raised an error instead of a plan.
 
         The round shows one owner of a partition that several members claim, the one with the
         newest generation. All claims stay, and the next round decides.
@@ -404,7 +413,10 @@ class _Life:
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _sent(self, one: _Consumer) -> Member:
-        """Return a consumer's subscription, without claims on topics that it no longer consumes."""
+        """Return the member as it joins.
+
+        It sends its owned partitions of subscribed topics, and its user data.
+        """
         topics = set(one.member.topics)
         owned = [p for p in one.owned if p[0] in topics] if self._keeps else []
         data = one.member.user_data

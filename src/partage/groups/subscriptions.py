@@ -1,8 +1,8 @@
-"""Subscriptions of a described group: the user data that each strategy's own members would send.
+"""User data that the members of a described group would send under each strategy.
 
 A problem may say what members own (`owned`, `generation`) and how each one is configured
-(`config`), or hold the user data that one strategy's members sent. Before a strategy decides, its
-members' user data are completed here, in the same way for `assign`, `compare`, `play` and the
+(`config`), or contain the user data that one strategy's members sent. Before a strategy decides,
+its members' user data are completed here, in the same way for `assign`, `compare`, `play` and the
 command line.
 """
 
@@ -38,11 +38,11 @@ _FORMATS = {
 
 
 class Subscribed(NamedTuple):
-    """A group as one strategy's members would have joined.
+    """A group with the user data that the members of one strategy would have sent.
 
     Attributes:
         group: the members, with that strategy's user data.
-        warnings: what was made up, for the operator.
+        warnings: which user data were constructed or ignored.
     """
 
     group: Group
@@ -57,20 +57,20 @@ def subscribed(
     sender: str | None = None,
     compared: bool = False,
 ) -> Subscribed:
-    """Return the group as the members of ``strategy`` would have joined.
+    """Complete the members' user data as members that use ``strategy`` would have sent them.
 
     User data of another strategy's format are dropped. A member without user data sends what it
-    would send as the owner of ``owned`` in ``generation``, configured by its ``config``. Where a
-    strategy remembers nothing and no member is configured, nothing is made up.
+    would send as the owner of ``owned`` in ``generation``, configured by its ``config``. If a
+    strategy remembers nothing and no member is configured, nothing is constructed.
 
     Args:
         strategy: the strategy that is about to decide.
         group: the members as described.
         cluster: the partitions.
         sender: the strategy whose members sent the user data, if known.
-        compared: whether the strategy is one of several on this group. Four bytes may be a
-            priority or the generation of ``cooperative-sticky``: with several strategies,
-            bytes that contradict each other as generations are taken for priorities.
+        compared: whether the strategy is one of several on this group. Four bytes may be a priority
+            or the generation of ``cooperative-sticky``: with several strategies, bytes that
+            contradict each other as generations are taken for priorities.
 
     >>> cluster = Cluster.from_topics({"t": 2})
     >>> group = Group([Member("c1", ["t"], owned={"t": [1]}, generation=3)])
@@ -101,7 +101,7 @@ def subscribed(
 
 
 def _sends_other(own: Strategy, strategy: Strategy, member: Member) -> bool:
-    """Return whether a member's config would make it send other user data than it sent."""
+    """Return whether a member's config means other user data than the member sent."""
     configured_data = own.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
     return configured_data not in {default, member.user_data}
@@ -116,7 +116,7 @@ def _config_ignored(strategy: Strategy, member: Member) -> str:
 
 
 def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:
-    """Return what a member remembers that was assigned ``owned``; None if nothing."""
+    """Return the memory of a member that was assigned its owned partitions; None if it has none."""
     # A plain strategy remembers nothing; to build its claims takes longer than some plans.
     if not len(member.owned) or _remembers_nothing(strategy):
         return None
@@ -133,7 +133,7 @@ def _remembers_nothing(strategy: Strategy) -> bool:
 
 
 def led_by(strategy: Strategy, group: Group) -> Strategy:
-    """Return the strategy with the configuration of the group's leader, its first member."""
+    """Return the strategy configured as by the group's leader, its first member."""
     return configured(strategy, group[0]) if len(group) else strategy
 
 
@@ -184,7 +184,7 @@ def missing_topics(group: Group, cluster: Cluster) -> tuple[str, ...]:
 
 
 def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -> None:
-    """Check that every setting acts on at least one of the strategies.
+    """Check that every setting has an effect on at least one of the strategies.
 
     Raises:
         InvalidConfigError: a setting is a member's own, or no strategy has it.
@@ -218,7 +218,7 @@ def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -
 
 
 def _settings(strategy: Strategy, key: str) -> list[Setting]:
-    """Return the settings of a strategy that a key means."""
+    """Return the strategy's settings that a configuration key refers to."""
     return [
         one
         for one in registry.settings_of(strategy)
@@ -228,7 +228,7 @@ def _settings(strategy: Strategy, key: str) -> list[Setting]:
 
 
 def configured(strategy: Strategy, member: Member) -> Strategy:
-    """Return the strategy with a member's own settings; itself where it has none of them."""
+    """Return the strategy with a member's own settings; the strategy itself if there are none."""
     own = {key: value for key, value in member.config.items() if _settings(strategy, key)}
     silent = member.config and not registry.settings_of(strategy)
     return strategy.configure(member.config if silent else own) if own or silent else strategy
@@ -249,7 +249,7 @@ def _format_of(name: str) -> str | None:
 
 
 def _is_foreign(strategy: Strategy, group: Group, sender: str | None, *, compared: bool) -> bool:
-    """Return whether the group's user data are of another strategy's format."""
+    """Return whether the group's user data are in another strategy's format."""
     sent = [member for member in group if member.user_data is not None]
     own = _FORMATS.get(strategy.name)
     if not sent or own is None:
@@ -268,7 +268,7 @@ def _all_fit(form: str, members: Iterable[Member]) -> bool:
 
 
 def _contradict_as_generations(members: Iterable[Member]) -> bool:
-    """Return whether four bytes a member, read as generations, are not those of one group.
+    """Return whether the members' four bytes cannot all be generations of one group.
 
     Members of one group have the generation of its last rebalance, or none.
     """
@@ -281,7 +281,7 @@ def _contradict_as_generations(members: Iterable[Member]) -> bool:
 
 
 def _is_sticky(data: bytes) -> bool:
-    """Return whether bytes are claims of Kafka's sticky assignor, version 1 or 0, whole."""
+    """Return whether bytes are complete claims of Kafka's sticky assignor, version 0 or 1."""
     if len(data) < 4:
         return False
     claims = decode_sticky_user_data(data)

@@ -14,7 +14,7 @@ __all__ = ["AiokafkaRange", "AiokafkaRoundRobin", "AiokafkaSticky"]
 
 
 class AiokafkaRange(PlainStrategy):
-    """aiokafka's RangePartitionAssignor: per topic, ranges to members sorted by id, without racks.
+    """aiokafka's range assignor: ranges per topic by member id, without racks or instance ids.
 
     Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
     when a static member rejoins with a new id; names sort by code points; a member's list is in
@@ -40,7 +40,7 @@ class AiokafkaRange(PlainStrategy):
 
 
 class AiokafkaRoundRobin(PlainStrategy):
-    """aiokafka's RoundRobinPartitionAssignor: partitions in turn to members sorted by id.
+    """aiokafka's round-robin assignor: partitions in turn to members by id, without instance ids.
 
     Differs from Java's ``roundrobin``: instance ids have no effect, names sort by code points,
     and a group without members has a plan, the empty one.
@@ -69,7 +69,7 @@ class AiokafkaRoundRobin(PlainStrategy):
 
 
 class AiokafkaSticky(RemembersAssignment):
-    """aiokafka's StickyPartitionAssignor: balanced loads, then few moves; it may never return.
+    """aiokafka's sticky assignor: even loads, then few moves; its class may never return.
 
     It is kafka-python's sticky algorithm with Java's user data. It differs from Java's ``sticky``
     as `partage.groups.dialects.kafka_python.KafkaPythonSticky` does, except for the user data,

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class KafkaPythonRange(PlainStrategy):
-    """kafka-python's RangePartitionAssignor: per topic, ranges to members, without racks.
+    """kafka-python's range assignor: ranges per topic without racks; some members get nothing.
 
     Differs from Java's ``range``: racks have no effect; names sort by code points; a member's
     list is in order of topic names; a member that names a topic twice loses its first range;
@@ -49,7 +49,7 @@ class KafkaPythonRange(PlainStrategy):
 
 
 class KafkaPythonRoundRobin(PlainStrategy):
-    """kafka-python's RoundRobinPartitionAssignor: partitions in turn to all members.
+    """kafka-python's round-robin assignor: partitions in turn; fails if a member must be skipped.
 
     Differs from Java's ``roundrobin``: names sort by code points; where static and dynamic
     members alternate in join order, only the last run of each kind gets partitions
@@ -95,7 +95,7 @@ class KafkaPythonRoundRobin(PlainStrategy):
 
 
 class KafkaPythonSticky(RemembersAssignment):
-    """kafka-python's StickyPartitionAssignor: Kafka 2.3's general sticky algorithm.
+    """kafka-python's sticky assignor: even loads, then few moves; no racks.
 
     Balanced loads come first, few moves second.
 
@@ -146,7 +146,7 @@ class KafkaPythonSticky(RemembersAssignment):
 
 
 class KafkaPythonCooperativeSticky(PlainStrategy):
-    """kafka-python's CooperativeStickyAssignor: its sticky plan in two rebalances (KIP-429).
+    """kafka-python's cooperative-sticky assignor: its sticky plan in two rebalances (KIP-429).
 
     Differs from Java's ``cooperative-sticky``: the placement is that of ``kafka-python:sticky``.
     Claims are the subscription's owned partitions, with its generation from version 2 on.

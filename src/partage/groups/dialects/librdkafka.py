@@ -36,7 +36,7 @@ __all__ = [
 
 
 class LibrdkafkaRange(PlainStrategy):
-    """librdkafka's range assignor: per topic, ranges to members in order, with racks (KIP-881).
+    """librdkafka's range assignor, with racks (KIP-881); members sort differently from Java's.
 
     Differs from Java's ``range``: where static and dynamic members mix, Java puts static ones
     first (`sort_members`); topics with equal subscribers and counts are assigned by rack together
@@ -84,7 +84,7 @@ class LibrdkafkaRange(PlainStrategy):
 
 
 class LibrdkafkaRoundRobin(PlainStrategy):
-    """librdkafka's round-robin assignor: all partitions in turn to all members.
+    """librdkafka's round-robin assignor; members sort differently from Java's.
 
     Differs from Java's ``roundrobin`` where static and dynamic members mix (Java puts static
     ones first, see `sort_members`) and in the order of names beyond U+FFFF. A member with an
@@ -115,7 +115,7 @@ class LibrdkafkaRoundRobin(PlainStrategy):
 
 
 class LibrdkafkaCooperativeSticky(RemembersAssignment):
-    """librdkafka's cooperative-sticky assignor: balanced loads, then few moves, in two rebalances.
+    """librdkafka's cooperative-sticky assignor: even loads, then few moves, in two rebalances.
 
     It runs Kafka's general sticky algorithm of 2.4. It differs from Java's ``cooperative-sticky``:
     no separate algorithm for equal subscriptions; ties go by member id, not by hash; two claims of

@@ -1,4 +1,4 @@
-"""The assignor that Faust's design document describes, as a strategy."""
+"""The assignor that Faust's design document describes, as a strategy (``faust:copartitioned``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["MAX_TABLE_SIZE", "FaustCopartitioned", "SplitMix64", "assign_actives
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustStrategy):
-    """Copartitioned topics together, takeover by standbys, standbys spread evenly by a seed.
+    """The assignor of Faust's design document: takeover by standbys, standbys spread evenly.
 
     This is what Faust's design document asks for. Topics with equally many partitions and the
     same subscribers are assigned together. For each such group of topics, the aims are, each
@@ -69,7 +69,7 @@ class FaustCopartitioned(FaustStrategy):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Return the assignment of each subscriber: actives first, then standbys.
+        """Return the active and standby partitions of each subscriber of copartitioned topics.
 
         Raises:
             ProblemTooLargeError: more than 16 million pairs of partition and member.
@@ -87,7 +87,10 @@ class FaustCopartitioned(FaustStrategy):
         return assignments
 
     def _random_generator(self, topics: CopartitionedTopics) -> SplitMix64:
-        """Return a generator of its own, so that other topics do not change the placement."""
+        """Return a random generator for these topics only.
+
+        Other topics then do not change the placement.
+        """
         return SplitMix64(self.settings.seed ^ SplitMix64(topics.partitions).next_number())
 
 
@@ -102,7 +105,7 @@ _INFINITE = 2**62
 
 
 class _Penalties(NamedTuple):
-    """The penalty of one unit of each aim, from the last aim to the first.
+    """The cost of one unit of each aim in the minimum-cost flow, from the last aim to the first.
 
     A move costs 1, the unit.
 
@@ -132,7 +135,7 @@ class _Penalties(NamedTuple):
 
 
 def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
-    """Return the active member of each partition, by a minimum-cost flow.
+    """Choose the active member of each partition by a minimum-cost flow.
 
     A *new* member had no active partition. A partition is *lost* if its active member left and a
     standby of it is still in the group. The aims, each only as far as the previous ones allow:
@@ -177,7 +180,7 @@ def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
 
 
 def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
-    """Return one of the cheapest members of each partition.
+    """Choose one of the cheapest members of each partition, as the start of the flow.
 
     It is the previous owner, else the standby with the lowest load, else any member with the
     lowest load.
@@ -196,7 +199,10 @@ def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
 
 
 def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalties) -> Costs:
-    """Return int64[P, M]: the cost of each partition at each member, without its load."""
+    """Return the cost of each partition with each member, apart from the member's load.
+
+    The result is int64[P, M].
+    """
     pairs = list(zip(previous.owner, previous.standbys, strict=True))
     costs = np.full((len(previous.owner), members), penalties.cold_start + 1, np.int64)
     established = [m for m in set(previous.owner) if m >= 0]
@@ -216,7 +222,7 @@ def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalt
 
 
 class _MinimumCostFlow:
-    """Moves of partitions along shortest paths of members; changes ``owner`` in place.
+    """A minimum-cost flow that moves partitions along shortest paths of members, in place.
 
     Attributes:
         _owner: by partition its active member.
@@ -292,7 +298,7 @@ class _MinimumCostFlow:
         return path[::-1]
 
     def _load_cost(self, load: Costs) -> Costs:
-        """Return the cost of the last partition of members with given loads.
+        """Return the cost of each member's last partition, given the members' loads.
 
         The first partition of a member also saves the penalty of an idle member.
         """
@@ -307,7 +313,7 @@ _Item = TypeVar("_Item")
 
 
 class SplitMix64:
-    """A seeded generator with the same output on every machine and Python version.
+    """Seeded random generator with the same output on every machine and Python version.
 
     Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 
@@ -320,11 +326,11 @@ class SplitMix64:
         self._state = seed & _MASK
 
     def next_number(self) -> int:
-        """Return the next 64-bit number."""
+        """Return the next random 64-bit number."""
         return int(self.next_numbers(1)[0])
 
     def next_numbers(self, count: int) -> NDArray[np.uint64]:
-        """Return the next numbers, computed at once: the state is a counter.
+        """Return the next ``count`` random numbers, computed at once: the state is a counter.
 
         >>> SplitMix64(7).next_numbers(1).tolist() == [SplitMix64(7).next_number()]
         True
@@ -350,7 +356,7 @@ def place_standbys(
     replicas: int,
     generator: SplitMix64,
 ) -> list[set[int]]:
-    """Return by partition the members that get a standby of it.
+    """Choose the members that get a standby of each partition, greedily and with exchanges.
 
     The placement is greedy, with exchanges, so that any member's failure spreads evenly. Standbys
     stay where they are as far as the placement stays even. Two figures are even at the end:
@@ -382,7 +388,7 @@ def place_standbys(
 
 
 class _Placement:
-    """Standbys during their placement.
+    """The standbys of all partitions while they are placed.
 
     A choice prefers the member with the fewest standbys of the owner's partitions, then the
     smallest total, then the lowest random number. It only changes the figures of the chosen member,
@@ -465,7 +471,7 @@ class _Placement:
         return None
 
     def _best_members(self, p: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
-        """Return the best candidates for standbys of a partition, at most ``limit``."""
+        """Return the best candidates for standbys of partition p, at most ``limit`` of them."""
         owner = self._owner[p]
         keys = (
             self._random[owner, candidates],
@@ -481,7 +487,7 @@ class _Placement:
         self._total[members] += 1
 
     def _move(self, owner: int, source: int, target: int) -> None:
-        """Move a standby of one of an owner's partitions; prefer one whose copy is new."""
+        """Move a standby of one of an owner's partitions, preferably one whose copy is new."""
         movable = [
             p for p in self._owned[owner]
             if source in self.standbys[p] and target not in self.standbys[p]

@@ -1,7 +1,8 @@
-"""Inputs of both strategies: copartitioned topics, members' previous assignments, warnings.
+"""Inputs of both Faust strategies: copartitioned topics, previous assignments, warnings.
 
-`find_copartitioned_topics` and `read_metadata` read the problem. `find_previous_owners` combines
-what the members report about one group of topics. `collect_warnings` checks topics and settings.
+`find_copartitioned_topics` and `read_metadata` extract them from a problem. `find_previous_owners`
+combines what the members report about one group of topics. `collect_warnings` checks topics and
+settings.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def find_copartitioned_topics(
 
 
 def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...]]:
-    """Return the metadata that each member sent, and a warning for each that cannot be read.
+    """Decode the metadata of each member; return it, and a warning for each that is malformed.
 
     A member with unreadable metadata counts as a new one: it gets its share and the others keep
     theirs. Faust's own leader fails on it. Without user data, the owned partitions count.
@@ -128,7 +129,7 @@ def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]
 
 
 class PreviousCopies(NamedTuple):
-    """Active members and standbys of the previous assignment, by partition number.
+    """The previous active member and the previous standbys of each partition number.
 
     Members are positions in `CopartitionedTopics.members`. Members that left are not among them.
 
@@ -144,7 +145,7 @@ class PreviousCopies(NamedTuple):
 def find_previous_owners(
     topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
 ) -> PreviousCopies:
-    """Return the previous owners of copartitioned topics, from what all members report.
+    """Return the previous owners of copartitioned topics, as reported by all members.
 
     If members dispute a partition, the one that reports it for more of the topics was the owner
     (one of the topics may be new), then the one that joined first. Numbers that the topics do not
@@ -247,6 +248,6 @@ def _missing_standbys(groups: Sequence[CopartitionedTopics], settings: FaustSett
 
 
 def _join_names(names: Sequence[str]) -> str:
-    """Return the first names, separated by commas, and the number of the others."""
+    """Join the first names with commas and add the number of the others."""
     more = len(names) - _MAX_NAMES_IN_WARNING
     return ", ".join(names[:_MAX_NAMES_IN_WARNING]) + (f" and {more} more" if more > 0 else "")

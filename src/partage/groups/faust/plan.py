@@ -1,4 +1,4 @@
-"""The plan of a Faust group: what each worker's client consumes, and its metadata."""
+"""The plan of a Faust group: what each worker's client consumes, and the metadata that it gets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ByTopic = dict[str, list[int]]
 
 @dataclass(slots=True)
 class CopartitionedAssignment:
-    """A member's partition numbers of copartitioned topics; each number holds for all topics.
+    """A member's active and standby partition numbers, which apply to all copartitioned topics.
 
     Source: Faust's class of the same name.
 
@@ -34,14 +34,14 @@ class CopartitionedAssignment:
 
     @classmethod
     def of(cls, actives: Iterable[int], standbys: Iterable[int]) -> CopartitionedAssignment:
-        """Return the assignment of lists as sent, without standbys of active partitions."""
+        """Build an assignment from lists as sent; active partitions are no standbys."""
         assignment = cls(set(actives), set(standbys))
         if not assignment.actives.isdisjoint(assignment.standbys):
             assignment.standbys.difference_update(assignment.actives)
         return assignment
 
     def has(self, partition: int) -> bool:
-        """Return whether the member has a partition, active or as a standby."""
+        """Return whether the member has a copy of a partition, active or standby."""
         return partition in self.standbys or partition in self.actives
 
 
@@ -137,14 +137,14 @@ def build_plan(
     settings: FaustSettings,
     warnings: tuple[str, ...],
 ) -> FaustPlan:
-    """Return the plan for the assignments of all groups of copartitioned topics.
+    """Build the plan from the assignments of all groups of copartitioned topics.
 
     Args:
         problem: the consumer group and the cluster.
-        placed: each group of topics with the assignments of its subscribers.
+        placed: each group of topics, with the assignments of its subscribers.
         metadata: what each member sent; its URL goes to all members.
-        settings: the leader's.
-        warnings: for the operator.
+        settings: the leader's settings.
+        warnings: warnings for the operator, which the plan carries.
 
     Raises:
         PeerAssignorError: a global table's changelog is not among the topics; Faust raises
@@ -189,7 +189,10 @@ def build_plan(
 def _distribution(
     urls: Sequence[str], actives: Sequence[ByTopic], is_included: Callable[[str], bool]
 ) -> dict[str, ByTopic]:
-    """Return by worker URL its active partitions; if two members share a URL, the later counts."""
+    """Return the active partitions of each worker URL.
+
+    If two members share a URL, the later counts.
+    """
     return {
         url: {topic: numbers for topic, numbers in by_topic.items() if is_included(topic)}
         for url, by_topic in zip(urls, actives, strict=True)

@@ -1,4 +1,4 @@
-"""The settings of both strategies: standbys, changelog topics, a worker's URL, the seed."""
+"""The settings of both Faust strategies: standbys, changelog topics, a worker's URL, the seed."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _FIELDS_OF_TOPICS = {CHANGELOGS: "changelogs", GLOBALS: "global_changelogs", COP
 
 @dataclass(frozen=True)
 class FaustSettings:
-    """The settings of both strategies.
+    """The settings of both Faust strategies (keys that begin with ``assignment.faust.``).
 
     Attributes:
-        replicas: standbys of each partition.
+        replicas: number of standbys of each partition.
         changelogs: changelog topics of tables.
         global_changelogs: changelog topics of global tables.
         copied: global changelogs whose standbys include the member's active partitions.
@@ -67,7 +67,7 @@ copied=(), url='')
     replicas_are_configured: bool = field(default=False, repr=False, compare=False)
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Return the settings changed by ``config``; keys of other strategies are ignored.
+        """Check the values of ``config`` and return the settings with them; other keys are ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type.
@@ -102,7 +102,7 @@ class SeededSettings(FaustSettings):
     seed: int = 0
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Return a copy with the values of ``config``, the seed included."""
+        """Check the values of ``config``, the seed included, and return the settings with them."""
         settings = super().with_config(config)
         if SEED in config:
             seed = _parse_whole_number(SEED, config[SEED], _MAX_SEED)
@@ -111,7 +111,7 @@ class SeededSettings(FaustSettings):
 
 
 def _parse_whole_number(key: str, value: object, maximum: int) -> int:
-    """Return a number from 0 to ``maximum``, or its text in a properties file as a number.
+    """Check that a value is an integer from 0 to ``maximum``, or its text, and return the integer.
 
     Raises:
         InvalidConfigError: the value is neither.
@@ -126,7 +126,10 @@ def _parse_whole_number(key: str, value: object, maximum: int) -> int:
 
 
 def _parse_topics(key: str, value: object) -> tuple[str, ...]:
-    """Return the topic names of a list or of a comma-separated text, without duplicates."""
+    """Check that a value is a list or a comma-separated text of topic names.
+
+    Return them once each.
+    """
     if isinstance(value, str):
         value = [name.strip() for name in value.split(",")]
     if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):

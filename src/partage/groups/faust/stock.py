@@ -64,7 +64,7 @@ class Faust(FaustStrategy):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Return the assignment of each subscriber.
+        """Return the active and standby partitions of each subscriber of copartitioned topics.
 
         Raises:
             PeerAssignorError: Faust's class fails, or does not terminate, on this problem.
@@ -81,7 +81,7 @@ class Faust(FaustStrategy):
 
 
 def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
-    """Return a member's numbers of the first of the copartitioned topics that has any.
+    """Return a member's previous partition numbers: those of the first topic for which it has any.
 
     >>> _previous_partitions({"s": [], "t": [3], "u": [4]}, ["s", "t", "u"])
     [3]
@@ -92,7 +92,7 @@ def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
 def assign_partitions(
     assignments: Sequence[CopartitionedAssignment], partitions: int, replicas: int
 ) -> None:
-    """Give each partition one active member and its standbys, in place.
+    """Assign each partition to one active member and to its standbys, in place.
 
     Args:
         assignments: the previous assignment of each member, in join order; at least one.
@@ -127,7 +127,7 @@ def assign_partitions(
 def _assign_actives(
     assignments: Sequence[CopartitionedAssignment], partitions: int, max_capacity: int
 ) -> None:
-    """Assign each unassigned partition to a standby of it that has room, else to the next member.
+    """Assign each unassigned partition to a standby of it with room, else to the next member.
 
     The index ``positions_of`` replaces Faust's search through the circle
     (``_find_promotable_standby``); it finds the same member.
@@ -244,7 +244,7 @@ def _free_up_partition(
 
 
 def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, wanted: int) -> list[int]:
-    """Remove surplus copies from the first members, and return the missing ones.
+    """Remove surplus copies from the first members that have them; return the missing copies.
 
     The result is ascending; a partition occurs as often as it lacks copies. Source:
     ``_unassign_overassigned`` and ``_get_unassigned``.
@@ -269,7 +269,7 @@ def _count_assigned(assigned: Sequence[set[int]], partitions: int) -> list[int]:
 
 
 class _LivelockDetector:
-    """A check for evictions that never end, by Brent's cycle detection (1980).
+    """Detector for evictions that never end, by Brent's cycle detection (1980).
 
     Each state of the eviction loop follows from the previous one. If a state recurs, the loop
     does not terminate. The reference state is renewed whenever the number of steps doubles.

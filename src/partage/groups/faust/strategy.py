@@ -1,4 +1,4 @@
-"""Base class of both strategies: what Faust's workers send, and the steps of an assignment."""
+"""Base class of both Faust strategies: the members' user data, and the steps of an assignment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["FaustStrategy"]
 
 @dataclass(frozen=True, repr=False)
 class FaustStrategy(PlainStrategy, ABC):
-    """A strategy of a Faust group; subclasses assign one group of copartitioned topics.
+    """Base class of the assignors for Faust groups; subclasses assign one group of topics.
 
     Its members remember the `FaustMetadata` of their last assignment and send it when they join
     again. Both strategies send the same, so one group can have members of both; the leader
@@ -41,7 +41,7 @@ class FaustStrategy(PlainStrategy, ABC):
     version = 4
 
     def configure(self, config: Mapping[str, object]) -> Self:
-        """Return the strategy with changed settings.
+        """Check the settings of a configuration and return the strategy with them.
 
         Raises:
             InvalidConfigError: a setting has the wrong type.
@@ -49,7 +49,10 @@ class FaustStrategy(PlainStrategy, ABC):
         return replace(self, settings=self.settings.with_config(config))
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Return the metadata of the member's last assignment, with its URL; empty for none."""
+        """Encode the metadata of the member's last assignment and its URL.
+
+        The metadata is empty before the first assignment.
+        """
         previous = memory if isinstance(memory, FaustMetadata) else FaustMetadata()
         return write_faust_subscription(replace(previous, url=self.settings.url or previous.url))
 
@@ -60,7 +63,7 @@ class FaustStrategy(PlainStrategy, ABC):
         generation: int,
         memory: object = None,
     ) -> FaustMetadata:
-        """Return what the member remembers: the metadata that the leader sent.
+        """Return the member's memory: the metadata that the leader sent.
 
         Raises:
             WireFormatError: the leader's bytes are not Faust's.
@@ -71,7 +74,7 @@ class FaustStrategy(PlainStrategy, ABC):
         return FaustMetadata(partitions_by_topic(pairs), url=self.settings.url)
 
     def assign(self, problem: Problem, memory: object = None) -> FaustPlan:
-        """Return the plan, with the assignment user data of every member.
+        """Return the plan, with the user data that each member gets with its assignment.
 
         Raises:
             PeerAssignorError: Faust's class fails on this problem, or a global table's changelog is
@@ -90,9 +93,9 @@ class FaustStrategy(PlainStrategy, ABC):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Return the assignment of each subscriber, in the order of ``topics.members``.
+        """Assign one group of copartitioned topics; return a result per subscriber, in given order.
 
         Args:
-            topics: one group of copartitioned topics.
-            metadata: what each member of the consumer group sent.
+            topics: one group of copartitioned topics, with its subscribers.
+            metadata: the decoded user data of each member of the consumer group.
         """

@@ -89,7 +89,7 @@ class CanonicalProblem:
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Which places have a member that subscribes to a topic with partitions (bool[M])."""
+        """Mask of the places whose member subscribes to a topic with partitions (bool[M])."""
         counts = self.rows.counts
         part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
         return part[self.subscription] if self.members else np.zeros(0, bool)

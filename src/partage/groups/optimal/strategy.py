@@ -46,7 +46,7 @@ __all__ = ["Optimal"]
 
 @dataclass(frozen=True, repr=False)
 class Optimal(PlainStrategy):
-    """The most even loads, then the fewest rack mismatches, then the fewest moves, with a proof.
+    """Partage's optimal assignor: most even loads, fewest rack mismatches, fewest moves; proven.
 
     The objective, each line before the next:
 

@@ -20,7 +20,7 @@ _MOST_RUNS = 50_000
 
 
 class ServerRange(PlainStrategy):
-    """Kafka's server-side RangeAssignor (KIP-848).
+    """The group coordinator's range assignor (KIP-848): per topic, runs of consecutive partitions.
 
     Per topic, members in order get consecutive partitions.
 

@@ -25,7 +25,7 @@ PartitionsByTopic = list[list[tuple[int, list[int]]]]
 
 
 class ServerSimple(PlainStrategy):
-    """Kafka's SimpleAssignor of share groups (KIP-932): partitions are shared by several members.
+    """The group coordinator's share group assignor (KIP-932): several members per partition.
 
     The result is an `Assignment`, not a `Plan`: `partage.check` takes it with
     ``several_owners=True``. Members over their quota of partitions, and partitions over their

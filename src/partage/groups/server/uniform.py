@@ -27,7 +27,7 @@ __all__ = ["ServerUniform", "assign_heterogeneous", "assign_homogeneous"]
 
 
 class ServerUniform(PlainStrategy):
-    """Kafka's server-side UniformAssignor (KIP-848): even loads, and previous partitions stay.
+    """The group coordinator's uniform assignor (KIP-848): even loads; previous partitions stay.
 
     Guarantees where all members subscribe alike, the first before the next:
 

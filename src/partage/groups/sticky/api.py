@@ -35,7 +35,7 @@ __all__ = ["CooperativeSticky", "Sticky", "StickyMemory"]
 
 
 class Sticky(PlainStrategy):
-    """Kafka's ``StickyAssignor``: balances first, then avoids moves; eager rebalance protocol.
+    """Kafka's sticky assignor (eager protocol): even loads first, then few moves.
 
     Members revoke all partitions during the rebalance. A claim is a partition that a member says it
     owned.
@@ -123,7 +123,7 @@ class Sticky(PlainStrategy):
 
 
 class CooperativeSticky(PlainStrategy):
-    """Kafka's ``CooperativeStickyAssignor``: sticky in two rebalances, so members keep consuming.
+    """Kafka's cooperative-sticky assignor: as sticky, but only partitions that move are revoked.
 
     Members keep consuming the partitions that stay. A partition that moves is missing from the
     first plan; its owner revokes it and rejoins, and the next plan assigns it (KIP-429).

@@ -281,9 +281,9 @@ class Subscriptions:
 
     @property
     def shared(self) -> NDArray[np.bool_]:
-        """Which topics have at least two subscriber entries, so that their partitions can move.
+        """Mask of the topics with at least two subscriber entries (bool[K]).
 
-        The result is bool[K].
+        Only their partitions can move.
         """
         return self.entries >= 2
 
