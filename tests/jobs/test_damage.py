@@ -20,6 +20,7 @@ from partage.jobs.audit.topic_verdicts import judge_topics  # noqa: E402
 from partage.jobs.replay.capture import open_capture, read_slice  # noqa: E402
 from partage.jobs.replay.decode import decode_table  # noqa: E402
 from partage.jobs.replay.decoded_rows import DecodedKind  # noqa: E402
+from partage.jobs.replay.engines import LocalRows  # noqa: E402
 from partage.jobs.replay.inferred_metadata import inferred_states  # noqa: E402
 from partage.jobs.replay.tally import Tally  # noqa: E402
 from partage.jobs.spark.failures import job_errors, worker_errors  # noqa: E402
@@ -117,7 +118,7 @@ def test_a_workers_error_in_javas_wrapping_is_ours(tmp_path: Path) -> None:
             raise WrappedError("Python worker exited unexpectedly")
 
 
-def test_a_committed_partition_that_no_topic_has_infers_no_partitions(spark) -> None:
+def test_a_committed_partition_that_no_topic_has_infers_no_partitions() -> None:
     """Without metadata one commit on partition 2**31 - 1 is damage, not two billion partitions."""
     rows = []
     for offset, number in enumerate((1, 2**31 - 1)):
@@ -135,6 +136,5 @@ def test_a_committed_partition_that_no_topic_has_infers_no_partitions(spark) -> 
         for r in b.to_pylist()
         if r["kind"] == DecodedKind.TALLY
     )
-    empty = spark.createDataFrame([], "kind int, key binary, value binary")
-    (state,) = inferred_states(empty, tally)
+    (state,) = inferred_states(LocalRows(list), tally)
     assert len(state["topics"]["t"]["partitions"]) == 2

@@ -408,3 +408,23 @@ def test_a_session_of_the_user_stays_as_it_was(spark, replayed) -> None:
     assert spark.range(3).count() == 3
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
     assert replayed.summary["versions"]["spark"] == spark.version
+
+
+def test_one_process_gives_the_tables_of_spark(spark, tmp_path: Path) -> None:
+    """Engine local writes equal rows into every table, and an equal summary."""
+    folder = capture(tmp_path / "c", records().slice(0, 6_000))
+    chosen = ["cooperative-sticky", "consumer/uniform+static"]
+    summaries = [
+        replay(folder, tmp_path / name, policies=chosen, raw_commits=True, **engine)
+        for name, engine in (("spark", {"spark": spark}), ("local", {"engine": "local"}))
+    ]
+    for name in TABLES:
+        if name != "runs":
+            assert rows_of(tmp_path / "local", name) == rows_of(tmp_path / "spark", name), name
+    own = ("run_id", "started_ms", "seconds", "engine", "versions")
+    with_spark, local = (
+        {key: value for key, value in one.items() if key not in own} for one in summaries
+    )
+    assert local == with_spark
+    assert [one["engine"]["name"] for one in summaries] == ["spark", "local"]
+    assert ["spark" in one["versions"] for one in summaries] == [True, False]

@@ -23,10 +23,10 @@ from partage.cli.secrets import protect
 from partage.errors import InvalidConfigError
 
 __all__ = [
-    "AsJson", "ClusterOptions", "GroupPatterns", "OpenPage", "OptionGroup", "OutputOptions",
-    "Quiet", "RunId", "SparkMaster", "SparkOptions", "StrategyConfig", "matching_names", "no_such",
-    "output_option", "partitions_option", "replication_option", "spark_settings", "strategy_option",
-    "topic_option", "with_options",
+    "AsJson", "ClusterOptions", "Engine", "GroupPatterns", "OpenPage", "OptionGroup",
+    "OutputOptions", "Quiet", "RunId", "SparkMaster", "SparkOptions", "StrategyConfig",
+    "matching_names", "no_such", "output_option", "partitions_option", "replication_option",
+    "spark_settings", "strategy_option", "topic_option", "with_options",
 ]  # fmt: skip
 
 _SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
@@ -84,6 +84,12 @@ RunId = Annotated[
     str | None,
     typer.Option("--run", metavar="ID", show_default=False,
                  help="Run in DIR; without it the newest one."),
+]  # fmt: skip
+Engine = Annotated[
+    str,
+    typer.Option("--engine", metavar="auto|local|spark",
+                 help="Where jobs run. local: one process without Spark and Java; spark: Spark; "
+                 "auto: local for small captures, if no option asks for Spark."),
 ]  # fmt: skip
 OpenPage = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")]
 GroupPatterns = Annotated[

@@ -25,6 +25,7 @@ from partage.cli.console import (
 )
 from partage.cli.options import (
     ClusterOptions,
+    Engine,
     GroupPatterns,
     OpenPage,
     OutputOptions,
@@ -83,6 +84,7 @@ def replay(
         bool, typer.Option("--commits", help="Write each commit too: table commits.")
     ] = False,
     cluster: ClusterOptions,
+    engine: Engine = "spark",
     spark: SparkOptions,
     output: OutputOptions,
     report: Annotated[
@@ -105,8 +107,9 @@ def replay(
         partage replay -b broker:9092 --out run --conf spark.jars.packages=...
 
     Spark runs in this process unless `--master` says otherwise; Java 17 must be there. With
-    `--json`, progress goes to stderr as JSON lines, and stdout has the summary. Earlier
-    runs in the same folder stay; a folder that is not Partage's is left alone.
+    `--engine local` one process does the work on one core, without Spark and Java. With `--json`,
+    progress goes to stderr as JSON lines, and stdout has the summary. Earlier runs in the same
+    folder stay; a folder that is not Partage's is left alone.
 
     Every plan is checked by the judge. Where a strategy's plan breaks a rule, tables and report
     are written all the same, the strategy goes to stderr, and the exit code is 3. What the log
@@ -124,7 +127,8 @@ def replay(
     ]
     source = cluster.input_or_cluster(capture, "CAPTURE")
     wanted = Wanted(
-        policies=policy, strategies=strategy, raw_commits=commits, master=spark.master,
+        policies=policy, strategies=strategy, raw_commits=commits, engine=engine,
+        master=spark.master,
         conf=spark.settings(), kafka=cluster.client_properties(),
         selection=Selection(tuple(group or ()), *bounds),
         quiet=output.quiet, as_json=output.as_json, report=report,
@@ -140,6 +144,7 @@ class Wanted:
     strategies: list[str] | None = None
     selection: Any = None
     raw_commits: bool = False
+    engine: str = "spark"
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -149,7 +154,7 @@ class Wanted:
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments of `jobs.replay.replay.replay`."""
-        names = ("policies", "strategies", "raw_commits", "master", "conf", "kafka")
+        names = ("policies", "strategies", "raw_commits", "engine", "master", "conf", "kafka")
         found = {name: getattr(self, name) for name in names}
         return found if self.selection is None else {**found, "selection": self.selection}
 
@@ -262,17 +267,19 @@ def demo(
         Path, typer.Option("--out", "-o", metavar="FOLDER",
                            help="Output path. Folder for tables and report.")
     ] = Path("partage-demo"),
+    engine: Engine = "auto",
     open_it: Annotated[
         bool | None,
         typer.Option("--open/--no-open", show_default=False,
                      help="Open the page in a browser. Default: if there is a display."),
     ] = None,
 ) -> None:  # fmt: skip
-    """Replay the recorded history of a real Kafka cluster on Spark, and open the report.
+    """Replay the recorded history of a real Kafka cluster, and open the report.
 
     The recording ships with Partage: 94,434 records of `__consumer_offsets` that Kafka 4.3.1
-    wrote in eight minutes, while some thirty-five groups joined, left, crashed and froze. It
-    takes half a minute on two cores; Java 17 must be there, nothing else is started.
+    wrote in eight minutes, while some thirty-five groups joined, left, crashed and froze. One
+    process replays it, in half a minute; neither Spark nor Java must be there. With
+    `--engine spark` Spark replays it on all cores, which needs Java 17.
 
         partage demo
 
@@ -281,7 +288,7 @@ def demo(
     console = out()
     what = f"the recorded history of a real Kafka cluster, described in {sample() / 'README.md'}"
     console.print(name(what, "dim"), soft_wrap=True)
-    replay_and_report(sample(), to, Wanted(), open_it=open_it)
+    replay_and_report(sample(), to, Wanted(engine=engine), open_it=open_it)
 
 
 def sample() -> Path:

@@ -29,7 +29,9 @@ def json_document(run: Run) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "run": {n: run.summary.get(n) for n in ("run_id", "capture", "versions", "seconds")},
+        "run": {
+            n: run.summary.get(n) for n in ("run_id", "capture", "engine", "versions", "seconds")
+        },
         "headline": messages.headline(run),
         "lead": messages.lead(run, saved, helped),
         "trust_line": messages.trust(run),

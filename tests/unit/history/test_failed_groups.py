@@ -20,6 +20,7 @@ from partage.jobs.replay import histories
 from partage.jobs.replay import simulations as lives
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
+from partage.jobs.replay.engines import LocalRows
 from partage.jobs.replay.failed_groups import mark_failed
 from partage.jobs.replay.group_rows import GroupRows
 from partage.jobs.replay.replay import JobResults, _receive
@@ -61,8 +62,7 @@ def _histories(out) -> JobResults:
 
 
 def _received(batches, done) -> list[SpilledHistory]:
-    rows = [SimpleNamespace(**row) for batch in batches for row in batch.to_pylist()]
-    return _receive(SimpleNamespace(collect=lambda: rows), done)
+    return _receive(LocalRows(lambda: batches), done)
 
 
 def _groups(out, done) -> dict[str, dict]:

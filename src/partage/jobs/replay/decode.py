@@ -33,6 +33,7 @@ from partage.jobs.replay.group_records import BlockRows, bad_row, group_records
 from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.records import (
     LogColumns,
+    RepeatedPlaces,
     Slice,
     count_tasks,
     in_order,
@@ -50,9 +51,9 @@ from partage.wire.columns.commits import TOMBSTONE, OffsetCommits, decode_offset
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
     from partage.jobs.replay.capture import Capture
+    from partage.jobs.replay.engines import Engine, Rows
 
 __all__ = [
     "OUT_COLUMNS",
@@ -69,35 +70,34 @@ _NO_TOPIC_ID = "A" * 22
 
 
 def decode_job(
-    spark: SparkSession,
+    engine: Engine,
     capture: Capture,
     selection: Selection = EVERYTHING,
     *,
     raw: CommitsTable | None = None,
     sort: bool = False,
-) -> DataFrame:
-    """Decode every record of a capture in Spark and return the lazy data frame of results.
+) -> Rows:
+    """Decode every record of a capture and return the lazy rows of results.
 
-    Its rows are group records, runs of offset commits, damaged records and tallies.
+    They are group records, runs of offset commits, damaged records and tallies.
 
     Args:
-        spark: the session.
+        engine: schedules the job.
         capture: where the records are.
         selection: groups and times; other records are decoded and counted, but give no rows.
         raw: where to write table ``commits``; None if the table is not wanted.
-        sort: sort records by log position first, because the files have another order.
+        sort: sort records by log position first, because the files have another order; tallies
+            then have the positions with more than one record.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     count = len(capture.slices)
+    many = capture.records is None or worth_compiling(capture.records, engine.cores)
+    job = _DecodeTask(tuple(capture.batches or ()), selection, raw, many, sort)
     if capture.table is not None or sort:
-        rows = sorted_records(spark, capture) if sort else record_rows(spark, capture)
-        work = partial(_table_task, tuple(capture.batches or ()), selection, raw)
-        return rows.mapInArrow(work, ddl)
-    parallelism = max(1, spark.sparkContext.defaultParallelism)
-    many = worth_compiling(capture.records or 0, parallelism)
-    numbers = spark.range(0, count, 1, count_tasks(capture.slices, parallelism))
-    job = _DecodeTask(tuple(capture.batches or ()), selection, raw, many)
-    return numbers.mapInArrow(partial(_task, capture.slices, job), ddl)
+        rows = sorted_records(engine, capture) if sort else record_rows(engine, capture)
+        return rows.run(partial(_table_task, job), ddl)
+    tasks = count_tasks(capture.slices, engine.cores)
+    return engine.run(partial(_task, capture.slices, job), count, tasks, ddl)
 
 
 #: Records of a worker from which on the compiled kernel is sooner done than NumPy.
@@ -114,12 +114,18 @@ def worth_compiling(records: int, parallelism: int) -> bool:
 
 @dataclass(frozen=True)
 class _DecodeTask:
-    """Settings of the decode job that are sent to every task."""
+    """Settings of the decode job that are sent to every task.
+
+    Attributes:
+        many: whether there are enough records to load the compiled kernels.
+        sort: whether the records come sorted by log position.
+    """
 
     batches: tuple[Any, ...]
     selection: Selection
     raw: CommitsTable | None
     many: bool
+    sort: bool = False
 
 
 def _task(
@@ -131,17 +137,18 @@ def _task(
     yield from _decode_tables(tables, job)
 
 
-def _table_task(
-    batches: tuple[Any, ...],
-    selection: Selection,
-    raw: CommitsTable | None,
-    found: Iterable[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    """Decode, in a Spark worker, records that Spark has read from a table or a topic."""
+def _table_task(job: _DecodeTask, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Decode, in a worker, records that an earlier job has read."""
     import pyarrow as pa
 
     tables = (widen(pa.Table.from_batches([batch])) for batch in found if batch.num_rows)
-    yield from _decode_tables(tables, _DecodeTask(batches, selection, raw, many=True))
+    if not job.sort:
+        yield from _decode_tables(tables, job)
+        return
+    tally, repeats = Tally(), RepeatedPlaces()
+    yield from _decode_tables(repeats.note(tables), job)
+    tally.repeated = repeats.found
+    yield batch_of_rows([{"kind": DecodedKind.TALLY, "text": tally.to_json()}])
 
 
 def _decode_tables(tables: Iterable[pa.Table], job: _DecodeTask) -> Iterator[pa.RecordBatch]:

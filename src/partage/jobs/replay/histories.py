@@ -27,8 +27,8 @@ from partage.jobs.spark.shipping import load_kernels
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import Broadcast
-    from pyspark.sql import DataFrame
+
+    from partage.jobs.replay.engines import Rows, SharedValue
 
 __all__ = ["RECEIPT_DDL", "bad_records_job", "clusters_of", "histories_job", "receipts_batch"]
 
@@ -43,39 +43,33 @@ _ORDER = (
 
 
 def histories_job(
-    decoded: DataFrame,
-    states: Broadcast[Any],
+    decoded: Rows,
+    states: SharedValue,
     selection: Selection,
     *,
     out: str,
     run_id: str,
-    tasks: int,
     around: LogContext | None = None,
     many: bool = False,
-) -> DataFrame:
-    """Rebuild the history of every group in Spark and write its tables; return the lazy data frame.
+) -> Rows:
+    """Rebuild the history of every group and write its tables; return the lazy rows.
 
-    Its rows are receipts of files, totals of groups, and where the rebalances were spilled.
+    They are receipts of files, totals of groups, and where the rebalances were spilled.
     """
-    groups = decoded.where(
-        f"kind in ({int(DecodedKind.GROUP_RECORD)}, {int(DecodedKind.COMMIT_RUNS)})"
-    )
-    ordered = groups.repartition(tasks, "group").sortWithinPartitions(*_ORDER)
-    work = partial(_task, states, selection, around=around, many=many, out=out, run_id=run_id)
-    return ordered.mapInArrow(work, RECEIPT_DDL)
+    groups = decoded.of_kind(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
+    job = partial(_task, states, selection, around=around, many=many, out=out, run_id=run_id)
+    return groups.sorted_by("group", _ORDER).run(job, RECEIPT_DDL)
 
 
-def bad_records_job(decoded: DataFrame, *, out: str, run_id: str, tasks: int) -> DataFrame:
-    """Write table ``bad_records`` in Spark; return the lazy data frame of file receipts."""
-    bad = decoded.where(f"kind = {int(DecodedKind.BAD_RECORD)}")
-    ordered = bad.repartition(tasks, "log_partition").sortWithinPartitions(
-        "log_partition", "log_offset"
-    )
-    return ordered.mapInArrow(partial(_bad_task, out, run_id), RECEIPT_DDL)
+def bad_records_job(decoded: Rows, *, out: str, run_id: str) -> Rows:
+    """Write table ``bad_records``; return the lazy rows, which are file receipts."""
+    bad = decoded.of_kind(DecodedKind.BAD_RECORD)
+    ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))
+    return ordered.run(partial(_bad_task, out, run_id), RECEIPT_DDL)
 
 
 def _task(
-    states: Broadcast[Any],
+    states: SharedValue,
     selection: Selection,
     batches: Iterable[pa.RecordBatch],
     *,

@@ -19,8 +19,8 @@ from partage.jobs.replay.tally import MOST_PARTITIONS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
+    from partage.jobs.replay.engines import Rows
     from partage.jobs.replay.tally import Tally
 
 __all__ = ["assigned_counts", "inferred_states", "state_of", "states_before", "with_earlier_states"]
@@ -37,17 +37,16 @@ _SUBSCRIBED = -2
 ShownPartition = tuple[str, int, int]
 
 
-def inferred_states(decoded: DataFrame, tally: Tally) -> tuple[Mapping[str, Any], ...]:
+def inferred_states(decoded: Rows, tally: Tally) -> tuple[Mapping[str, Any], ...]:
     """Infer cluster metadata from assignments and offset commits, for a capture without metadata.
 
     Return one state that is older than the first record.
     """
     counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
-    records = decoded.where(f"kind = {int(DecodedKind.GROUP_RECORD)}")
-    found = records.mapInArrow(_highest_task, "topic string, highest int")
-    found = found.groupBy("topic").max("highest")
-    for row in found.toDF("topic", "highest").collect():
-        counts[row.topic] = max(counts.get(row.topic, 0), row.highest + 1)
+    records = decoded.of_kind(DecodedKind.GROUP_RECORD)
+    found = records.run(_highest_task, "topic string, highest int")
+    for topic, highest in found.collect("topic", "highest"):
+        counts[topic] = max(counts.get(topic, 0), highest + 1)
     for topic_id in [i for i in tally.topic_ids if i in counts]:
         name = tally.topic_ids[topic_id]
         counts[name] = max(counts.get(name, 0), counts.pop(topic_id))
@@ -56,7 +55,7 @@ def inferred_states(decoded: DataFrame, tally: Tally) -> tuple[Mapping[str, Any]
 
 
 def with_earlier_states(
-    decoded: DataFrame, tally: Tally, states: tuple[Mapping[str, Any], ...]
+    decoded: Rows, tally: Tally, states: tuple[Mapping[str, Any], ...]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the recorded metadata, preceded by inferred states if the log begins earlier.
 
@@ -73,11 +72,13 @@ def with_earlier_states(
     until_ms = min(later[0]["ts_ms"], last_ms + 1)
     if until_ms <= first_ms:
         return states
-    records = decoded.where(f"kind = {int(DecodedKind.GROUP_RECORD)}")
+    records = decoded.of_kind(DecodedKind.GROUP_RECORD)
     task = partial(_seen_task, until_ms)
-    found = records.mapInArrow(task, "topic string, highest int, time_ms long")
-    first = found.groupBy("topic", "highest").min("time_ms").toDF("topic", "highest", "time_ms")
-    seen = [(row.topic, row.highest, row.time_ms) for row in first.collect()]
+    found = records.run(task, "topic string, highest int, time_ms long")
+    first: dict[tuple[str, int], int] = {}
+    for topic, highest, time_ms in found.collect("topic", "highest", "time_ms"):
+        first[topic, highest] = min(first.get((topic, highest), time_ms), time_ms)
+    seen = [(topic, highest, time_ms) for (topic, highest), time_ms in first.items()]
     if not seen:
         return states
     before = states_before(

@@ -31,6 +31,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
+from partage.jobs.spark.shipping import current_task
 from partage.runs.published_run import FORMAT, MANIFEST, SUMMARY
 from partage.tables.schemas import TABLES, schema
 
@@ -54,9 +55,7 @@ _BUFFER_ROWS = 20_000
 
 def task_name() -> str:
     """Return a file name part that is unique to the current Spark task; "0" outside of Spark."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
+    context = current_task()
     return "0" if context is None else f"{context.partitionId():05d}"
 
 

@@ -17,9 +17,9 @@ from partage.wire.columns import BinaryColumn, CodedColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
     from partage.jobs.replay.capture import Capture
+    from partage.jobs.replay.engines import Engine, Rows
     from partage.jobs.replay.tally import Tally
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "RECORD_COLUMNS",
     "LogColumns",
     "RawRecord",
+    "RepeatedPlaces",
     "Slice",
     "binary_column",
     "count_tasks",
@@ -263,24 +264,21 @@ def widen(table: pa.Table) -> pa.Table:
 _DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value binary"
 
 
-def record_rows(spark: SparkSession, capture: Capture) -> DataFrame:
-    """Return a capture's records as a Spark data frame of five columns, in any order."""
+def record_rows(engine: Engine, capture: Capture) -> Rows:
+    """Return the five columns of a capture's records, in any order."""
     if capture.table is not None:
-        return capture.table.rows(spark)
-    tasks = count_tasks(capture.slices, spark.sparkContext.defaultParallelism)
-    numbers = spark.range(0, len(capture.slices), 1, tasks)
-    return numbers.mapInArrow(partial(_read, capture.slices), _DDL)
+        return engine.table(capture.table)
+    tasks = count_tasks(capture.slices, engine.cores)
+    return engine.run(partial(_read, capture.slices), len(capture.slices), tasks, _DDL)
 
 
-def sorted_records(spark: SparkSession, capture: Capture) -> DataFrame:
-    """Return a capture's records as a Spark data frame, sorted by offset within each log partition.
+def sorted_records(engine: Engine, capture: Capture) -> Rows:
+    """Return a capture's records, sorted by offset within each log partition.
 
-    Each log partition is in one Spark partition. Sorting is needed if the files have the records in
+    One task has all records of a log partition. Sorting is needed if the files have the records in
     another order, as after Spark's own `repartition`: the decode job expects the order of the log.
     """
-    rows = record_rows(spark, capture)
-    tasks = max(4, 2 * spark.sparkContext.defaultParallelism)
-    return rows.repartition(tasks, "partition").sortWithinPartitions("partition", "offset")
+    return record_rows(engine, capture).sorted_by("partition", ("partition", "offset"))
 
 
 def _read(slices: tuple[Slice, ...], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -315,49 +313,80 @@ def overlapping_partitions(tally: Tally) -> list[int]:
     return out
 
 
-def expect_no_duplicates(spark: SparkSession, capture: Capture, tally: Tally) -> None:
+class RepeatedPlaces:
+    """Finds places of the log with more than one record, in rows sorted by place.
+
+    Attributes:
+        found: log partition -> [places, first such offset, 1 if its records differ else 0].
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[int, list[int]] = {}
+        self._last: pa.Table | None = None
+        self._counted = False
+
+    def note(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the tables, and note their repeated places."""
+        import pyarrow as pa
+
+        for table in tables:
+            before = [] if self._last is None else [self._last]
+            self._note(pa.concat_tables([*before, table]))
+            self._last = table.slice(table.num_rows - 1)
+            yield table
+
+    def _note(self, rows: pa.Table) -> None:
+        """Note the repeated places of rows whose first one ended the table before."""
+        names = ("partition", "offset")
+        partition, offset = (rows[name].fill_null(-1).to_numpy() for name in names)
+        known = (partition >= 0) & (offset >= 0)
+        same = known[1:] & (partition[1:] == partition[:-1]) & (offset[1:] == offset[:-1])
+        # A place with three records is counted once, also if a table ends between two of them.
+        is_first = same & ~np.append(self._counted, same[:-1])[: len(same)]
+        self._counted = bool(same[-1]) if len(same) else False
+        again = np.flatnonzero(same)
+        if not len(again):
+            return
+        differ = _differ(rows.take(again), rows.take(again + 1))
+        for at, differs in zip(again.tolist(), differ, strict=True):
+            one = self.found.setdefault(int(partition[at]), [0, int(offset[at]), 0])
+            one[0] += int(is_first[at])
+            one[2] |= int(differs and int(offset[at]) == one[1])
+
+
+def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
+    """Return, row by row, whether two tables have different keys or values."""
+    columns = [(some[name].to_pylist(), others[name].to_pylist()) for name in ("key", "value")]
+    (keys, other_keys), (values, other_values) = columns
+    pairs = zip(keys, other_keys, values, other_values, strict=True)
+    return [key != other_key or value != other for key, other_key, value, other in pairs]
+
+
+def expect_no_duplicates(capture: Capture, tally: Tally) -> None:
     """Check that no two records have the same log position.
 
-    Positions are read again only for log partitions whose batches overlap.
+    Args:
+        capture: the input.
+        tally: of sorted records, see `RepeatedPlaces`.
 
     Raises:
         InvalidCaptureError: two records have one position; the message names it, and says whether
             they are equal.
     """
-    partitions = overlapping_partitions(tally)
-    if not partitions:
+    if not tally.repeated:
         return
-    wanted = ", ".join(map(str, partitions))
-    found = (
-        _hashed_positions(spark, capture)
-        .where(f"partition in ({wanted})")
-        .groupBy("partition", "offset")
-        .agg({"*": "count", "content": "approx_count_distinct"})
-        .toDF("partition", "offset", "records", "contents")
-        .where("records > 1")
-    )
-    doubles = found.count()
-    if not doubles:
-        return
-    row = found.orderBy("partition", "offset").first()
-    if row is None:
-        return
-    two = row.contents > 1
+    partition = min(tally.repeated)
+    _, offset, differ = tally.repeated[partition]
+    places = sum(count for count, _, _ in tally.repeated.values())
     what = (
         "they differ: captures of two clusters are mixed; give those of one"
-        if two
+        if differ
         else "they are the same: was a capture given twice? give it once"
     )
     raise InvalidCaptureError(
-        f"{capture.folder}: {doubles} places in the log have more than one record, the first is "
-        f"partition {row.partition} offset {row.offset}; {what}"
+        f"{capture.folder}: {places} places in the log have more than one record, the first is "
+        f"partition {partition} offset {offset}; {what}"
     )
-
-
-def _hashed_positions(spark: SparkSession, capture: Capture) -> DataFrame:
-    """Return the partition and the offset of each record, and a hash of its key and value."""
-    rows = record_rows(spark, capture)
-    return rows.selectExpr("partition", "offset", "xxhash64(key, value) as content")
 
 
 #: The largest time in milliseconds that ECMAScript has, in the year 275760; a later one is damage.

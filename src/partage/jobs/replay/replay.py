@@ -1,8 +1,9 @@
 """`partage replay`: from a capture to published tables. The table of contents.
 
 1. `open_capture` checks the input (`capture`, `records`).
-2. `run_jobs` runs the Spark jobs: `decode` decodes each record once, `histories` rebuilds each
-   group's history and writes tables, `simulations` simulates the rebalances under other policies.
+2. `run_jobs` runs the jobs: `decode` decodes each record once, `histories` rebuilds each group's
+   history and writes tables, `simulations` simulates the rebalances under other policies. Spark
+   schedules them, or this process (`engines`).
 3. `publish` makes the run visible (`output`), with its summary (`summary`).
 """
 
@@ -11,8 +12,8 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,15 @@ from partage.errors import InvalidConfigError, MissingExtraError
 from partage.jobs.replay.capture import read_context
 from partage.jobs.replay.decode import CommitsTable, decode_job, worth_compiling
 from partage.jobs.replay.decoded_rows import DecodedKind
+from partage.jobs.replay.engines import (
+    Engine,
+    EngineChoice,
+    LocalEngine,
+    Rows,
+    SharedValue,
+    SparkEngine,
+    choose_engine,
+)
 from partage.jobs.replay.failed_groups import GroupFailure, mark_failed
 from partage.jobs.replay.histories import bad_records_job, histories_job
 from partage.jobs.replay.inferred_metadata import inferred_states, with_earlier_states
@@ -44,12 +54,12 @@ from partage.jobs.replay.spill_files import SpilledHistory, remove_spill_files
 from partage.jobs.replay.summary import Summary, summarised
 from partage.jobs.replay.tally import Tally
 from partage.jobs.replay.totals import SimulationTotals
+from partage.jobs.spark.failures import job_errors, jvm_errors, write_errors
 from partage.jobs.spark.progress import Progress, Stages
 from partage.simulation.policies import Policy, default_policies
 
 if TYPE_CHECKING:
-    from pyspark import Broadcast
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from partage.groups.api import Strategy
     from partage.jobs.replay.capture import Capture
@@ -66,6 +76,7 @@ def replay(
     strategies: Sequence[str | Strategy] | None = None,
     selection: Selection = EVERYTHING,
     raw_commits: bool = False,
+    engine: str = "spark",
     spark: SparkSession | None = None,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
@@ -84,6 +95,8 @@ def replay(
         selection: groups and times that the tables cover.
         raw_commits: whether to write table ``commits`` too, with a row for each commit that took
             effect.
+        engine: ``spark``, ``local`` (this process, without Spark and Java), or ``auto``; see
+            `engines.choose_engine`.
         spark: a running session, which stays open; None starts one in this process.
         master: Spark's master for a session that is started here; None for ``local[*]``.
         conf: more settings of Spark.
@@ -104,29 +117,54 @@ def replay(
     """
     expect_local(out, "out")
     _expect_arrow()
-    from partage.jobs.replay.capture import open_capture, with_remote_files
-    from partage.jobs.spark.failures import job_errors, jvm_errors
-    from partage.jobs.spark.session import session
+    from partage.jobs.replay.capture import open_capture
 
     stages = Stages(progress)
     started = _now_ms()
     with stages.stage("check"):
         chosen = _parse_policies(policies, strategies)
         source = open_capture(capture, kafka=kafka)
+        choice = choose_engine(engine, source, spark=spark, master=master, conf=conf)
         where = _make_folder(Path(out).absolute())
         run = ReplayRun(_run_id(), where, started, chosen, selection, raw_commits)
+    with ExitStack() as opened:
+        _lock_run(run, opened)
+        if choice.name == "local":
+            opened.enter_context(write_errors(run.out))
+            running: Engine = LocalEngine()
+        else:
+            started_spark = _spark_engine(
+                source, run, stages, given=spark, master=master, conf=conf
+            )
+            running, source = opened.enter_context(started_spark)
+        done = run_jobs(running, source, run, stages)
+        with stages.stage("publish"):
+            return _publish(done, _run_header(source, run, running, choice), run, stages)
+
+
+@contextmanager
+def _spark_engine(
+    source: Capture,
+    run: ReplayRun,
+    stages: Stages,
+    *,
+    given: SparkSession | None,
+    master: str | None,
+    conf: Mapping[str, str] | None,
+) -> Iterator[tuple[SparkEngine, Capture]]:
+    """Yield the engine on a session, and the capture with files that only Spark can copy."""
+    from partage.jobs.replay.capture import with_remote_files
+    from partage.jobs.spark.session import session
+
     # Records in files are read by the workers: what Java then does is not worth compiling well.
     brief = source.table is None
     with jvm_errors(), ExitStack() as opened:
-        _lock_run(run, opened)
         with stages.stage("start Spark"):
-            running = session(spark, brief=brief, master=master, conf=conf)
-            started_spark = opened.enter_context(running)
-            source = opened.enter_context(with_remote_files(started_spark, source))
+            started = session(given, brief=brief, master=master, conf=conf)
+            spark = opened.enter_context(started)
+            source = opened.enter_context(with_remote_files(spark, source))
         with job_errors(run.out):
-            done = run_jobs(started_spark, source, run, stages)
-        with stages.stage("publish"), job_errors(run.out):
-            return _publish(done, _run_header(source, run, started_spark.version), run, stages)
+            yield SparkEngine(spark), source
 
 
 def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
@@ -190,11 +228,10 @@ def _make_folder(out: Path) -> Path:
 
 
 def _expect_arrow() -> None:
-    for library in ("pyarrow", "pyspark"):
-        try:
-            __import__(library)
-        except ImportError:
-            raise MissingExtraError(library, extra="spark") from None
+    try:
+        __import__("pyarrow")
+    except ImportError:
+        raise MissingExtraError("pyarrow", extra="spark") from None
 
 
 def _run_id() -> str:
@@ -205,19 +242,24 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _run_header(source: Capture, run: ReplayRun, spark_version: str) -> dict[str, Any]:
+def _run_header(
+    source: Capture, run: ReplayRun, engine: Engine, choice: EngineChoice
+) -> dict[str, Any]:
     from importlib.metadata import version
 
+    notes = [*source.notes, *filter(None, [choice.note])]
+    spark = {"spark": engine.spark.version} if isinstance(engine, SparkEngine) else {}
     return {
         "run_id": run.id,
         "capture": str(source.folder),
         **({"selection": run.selection.as_json()} if not run.selection.everything else {}),
-        **({"notes": list(source.notes)} if source.notes else {}),
+        **({"notes": notes} if notes else {}),
+        "engine": {"name": engine.name, "reason": choice.reason},
         "started_ms": run.started_ms,
         "versions": {
             "partage": partage.__version__,
             "python": platform.python_version(),
-            "spark": spark_version,
+            **spark,
             "pyarrow": version("pyarrow"),
         },
         "asked": [one.name for one in run.policies],
@@ -238,8 +280,7 @@ def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
         return writers.finish()[0]
 
 
-#: Tasks a core in the jobs that shuffle or simulate: enough for all cores to end at one time.
-_TASKS_A_CORE = 4
+#: Tasks a core in the job that simulates: enough for all cores to end at one time.
 _TASKS_OF_LIVES = 16
 
 
@@ -283,19 +324,18 @@ class JobResults:
     session_timeout_ms: int | None = None
 
 
-def run_jobs(spark: SparkSession, source: Capture, run: ReplayRun, stages: Stages) -> JobResults:
-    """Run the Spark jobs of a run one after the other: decode, histories, simulations.
+def run_jobs(engine: Engine, source: Capture, run: ReplayRun, stages: Stages) -> JobResults:
+    """Run the jobs of a run one after the other: decode, histories, simulations.
 
     Raises:
         InvalidCaptureError: a record occurs twice.
         InvalidConfigError: no group matches the selection.
     """
     done = JobResults(source)
-    tasks = max(4, _TASKS_A_CORE * spark.sparkContext.defaultParallelism)
     out = str(run.out)
     with ExitStack() as held:
-        with stages.stage("decode", spark):
-            decoded = _decode(spark, source, run, done, held)
+        with engine.stage(stages, "decode"):
+            decoded = _decode(engine, source, run, done, held)
             if source.table is not None:
                 source.table.expect_all(done.tally)
             done.inferred = not source.states
@@ -304,50 +344,49 @@ def run_jobs(spark: SparkSession, source: Capture, run: ReplayRun, stages: Stage
             else:
                 done.states = inferred_states(decoded, done.tally)
         stages.counted("records", done.tally.rows)
-        states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in done.states))
+        states = engine.share(tuple(json.dumps(s) for s in done.states))
         held.callback(states.destroy)
-        with stages.stage("histories", spark):
+        with engine.stage(stages, "histories"):
             first_ms, last_ms, _ = done.tally.span()
             span = None if first_ms is None or last_ms is None else (first_ms, last_ms)
             around = read_context(source.beside or source.folder)
             around = replace(around, span=span, clocks=done.tally.clocks())
             done.session_timeout_ms = around.session_timeout_ms
-            job = histories_job(
-                decoded, states, run.selection, out=out, run_id=run.id, tasks=tasks,
-                around=around,
-                many=worth_compiling(done.tally.rows, spark.sparkContext.defaultParallelism),
+            found = histories_job(
+                decoded, states, run.selection, out=out, run_id=run.id, around=around,
+                many=worth_compiling(done.tally.rows, engine.cores),
             )  # fmt: skip
-            kept = _receive(job, done)
+            kept = _receive(found, done)
             _expect_groups(done, run.selection)
         stages.counted("rebalances", sum(one.rebalances for one in kept))
         if done.tally.bad:
-            with stages.stage("bad records", spark):
-                _receive(bad_records_job(decoded, out=out, run_id=run.id, tasks=tasks), done)
-        with stages.stage("replay", spark):
-            _receive(_simulate(spark, kept, run, states), done)
+            with engine.stage(stages, "bad records"):
+                _receive(bad_records_job(decoded, out=out, run_id=run.id), done)
+        with engine.stage(stages, "replay"):
+            _receive(_simulate(engine, kept, run, states), done)
             mark_failed(run.out, done)
     return done
 
 
 def _decode(
-    spark: SparkSession, source: Capture, run: ReplayRun, done: JobResults, held: ExitStack
-) -> DataFrame:
-    """Run the decode job and return its rows, which Spark caches until ``held`` closes.
+    engine: Engine, source: Capture, run: ReplayRun, done: JobResults, held: ExitStack
+) -> Rows:
+    """Run the decode job and return its rows, which are kept until ``held`` closes.
 
     The tallies are added to ``done``. If files have the records in another order than the log, the
     records are sorted and decoded once more.
     """
     raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
-    decoded = decode_job(spark, source, run.selection, raw=raw).persist()
+    decoded = decode_job(engine, source, run.selection, raw=raw).persist()
     held.callback(decoded.unpersist)
     _add_tallies(decoded, done)
-    expect_no_duplicates(spark, source, done.tally)
     if overlapping_partitions(done.tally):
         decoded.unpersist()
-        decoded = decode_job(spark, source, run.selection, raw=raw, sort=True).persist()
+        decoded = decode_job(engine, source, run.selection, raw=raw, sort=True).persist()
         held.callback(decoded.unpersist)
         done.tally, done.receipts = Tally(), []
         _add_tallies(decoded, done)
+        expect_no_duplicates(source, done.tally)
     return decoded
 
 
@@ -362,44 +401,43 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
         raise InvalidConfigError("--group", what, ", ".join(selection.groups))
 
 
-def _add_tallies(decoded: DataFrame, done: JobResults) -> None:
+def _add_tallies(decoded: Rows, done: JobResults) -> None:
     """Add the tallies of all slices, and the files of table ``commits``, to the results."""
-    counts = decoded.where(f"kind in ({int(DecodedKind.TALLY)}, {int(DecodedKind.RECEIPT)})")
+    counts = decoded.of_kind(DecodedKind.TALLY, DecodedKind.RECEIPT)
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
     # of so many thousand records is a few kilobytes.
-    for row in counts.select("kind", "text").collect():
-        if row.kind == DecodedKind.TALLY:
-            done.tally.add(Tally.of_json(row.text))
+    for kind, text in counts.collect("kind", "text"):
+        if kind == DecodedKind.TALLY:
+            done.tally.add(Tally.of_json(text))
         else:
-            done.receipts.append(Receipt(**json.loads(row.text)))
+            done.receipts.append(Receipt(**json.loads(text)))
 
 
 def _simulate(
-    spark: SparkSession, kept: list[SpilledHistory], run: ReplayRun, states: Broadcast[Any]
-) -> DataFrame:
-    cores = spark.sparkContext.defaultParallelism
+    engine: Engine, kept: list[SpilledHistory], run: ReplayRun, states: SharedValue
+) -> Rows:
     with_some = [one for one in kept if one.rebalances]
-    work = work_units(with_some, policies=len(run.policies), cores=cores)
-    shared = spark.sparkContext.broadcast(pack_tasks(work, tasks=_TASKS_OF_LIVES * cores))
+    work = work_units(with_some, policies=len(run.policies), cores=engine.cores)
+    shared = engine.share(pack_tasks(work, tasks=_TASKS_OF_LIVES * engine.cores))
     return simulations_job(
-        spark, shared, states, run.policies,
+        engine, shared, states, run.policies,
         selection=run.selection, out=str(run.out), run_id=run.id,
     )  # fmt: skip
 
 
-def _receive(job: DataFrame, done: JobResults) -> list[SpilledHistory]:
+def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
     """Add a job's files and totals to the results; return where groups' histories were spilled."""
     kept = []
-    for row in job.collect():
-        if row.what == "file":
-            done.receipts.append(Receipt(**json.loads(row.text)))
-        elif row.what == "group":
-            done.groups.append(row.text)
-        elif row.what == "lives":
-            done.lives.merge(row.text)
-        elif row.what == "failed":
-            failure = GroupFailure(**json.loads(row.text))
+    for what, text in found.collect("what", "text"):
+        if what == "file":
+            done.receipts.append(Receipt(**json.loads(text)))
+        elif what == "group":
+            done.groups.append(text)
+        elif what == "lives":
+            done.lives.merge(text)
+        elif what == "failed":
+            failure = GroupFailure(**json.loads(text))
             done.failed.setdefault(failure.group, failure)
         else:
-            kept.append(SpilledHistory.of(json.loads(row.text)))
+            kept.append(SpilledHistory.of(json.loads(text)))
     return kept

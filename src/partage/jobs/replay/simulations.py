@@ -30,10 +30,9 @@ from partage.simulation.recorded_rebalances import RecordedRebalance
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import Broadcast
-    from pyspark.sql import DataFrame, SparkSession
 
     from partage.groups.api import Strategy
+    from partage.jobs.replay.engines import Engine, Rows, SharedValue
 
 __all__ = ["WorkUnit", "pack_tasks", "simulations_job", "work_units"]
 
@@ -43,26 +42,26 @@ _MOST_AT_ONCE = 2_048
 
 
 def simulations_job(
-    spark: SparkSession,
-    work: Broadcast[list[list[WorkUnit]]],
-    states: Broadcast[Any],
+    engine: Engine,
+    work: SharedValue,
+    states: SharedValue,
     policies: Sequence[str | Strategy | Policy],
     *,
     selection: Selection,
     out: str,
     run_id: str,
-) -> DataFrame:
-    """Simulate policies on the rebuilt histories in Spark and write tables; return the data frame.
+) -> Rows:
+    """Simulate policies on the rebuilt histories and write tables; return the lazy rows.
 
-    It is lazy; its rows are receipts of files, and totals of the simulations.
+    They are receipts of files, and totals of the simulations.
     """
     count = len(work.value)
-    run = partial(_task, (work, states), tuple(policies), selection, (out, run_id))
-    return spark.range(0, count, 1, max(1, count)).mapInArrow(run, RECEIPT_DDL)
+    job = partial(_task, (work, states), tuple(policies), selection, (out, run_id))
+    return engine.run(job, count, count, RECEIPT_DDL)
 
 
 def _task(
-    shared: tuple[Broadcast[list[list[WorkUnit]]], Broadcast[Any]],
+    shared: tuple[SharedValue, SharedValue],
     policies: tuple[str | Strategy | Policy, ...],
     selection: Selection,
     where: tuple[str, str],

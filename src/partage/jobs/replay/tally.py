@@ -234,6 +234,9 @@ class Tally:
         self.last_ms: int | None = None
         #: log partition -> records between two leaps of their times, in any order.
         self.strands: dict[int, list[Strand]] = {}
+        #: log partition -> [places with more than one record, first such offset, 1 if its records
+        #: differ else 0]; only known of sorted records.
+        self.repeated: dict[int, list[int]] = {}
         #: Day since 1970 -> records of that day, and the first and the last time of them.
         self.days: dict[int, list[int]] = {}
 
@@ -277,6 +280,7 @@ class Tally:
         made.types, made.commits = Counter(made.types), Counter(made.commits)
         made.ranges = {int(p): r for p, r in made.ranges.items()}
         made.days = {int(day): of for day, of in made.days.items()}
+        made.repeated = {int(p): of for p, of in made.repeated.items()}
         made.strands = {int(p): [Strand(*one) for one in r] for p, r in made.strands.items()}
         return made
 
@@ -295,6 +299,7 @@ class Tally:
             self.strands.setdefault(p, []).extend(found)
         for day, of in other.days.items():
             self._day(day, *of)
+        self.repeated |= other.repeated  # one task has all rows of a log partition
 
     def times(self, time_ms: NDArray[np.int64]) -> None:
         """Update the earliest and latest time, and the counts by day, with some timestamps."""

@@ -243,7 +243,7 @@ class SimulationTotals:
     def policies(self) -> dict[str, Sums]:
         """Return the sums over all groups by "policy|reading", with the number of groups."""
         found: dict[str, Sums] = {}
-        for policies in self.groups.values():
-            for key, sums in policies.items():
+        for group in sorted(self.groups):  # sums of floats depend on their order
+            for key, sums in self.groups[group].items():
                 found[key] = add_sums(found.get(key, {}), {"groups": 1, **sums})
         return found

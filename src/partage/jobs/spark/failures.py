@@ -15,7 +15,7 @@ from partage.errors import (
     SparkFailedError,
 )
 
-__all__ = ["java_message", "job_errors", "jvm_errors", "worker_errors"]
+__all__ = ["java_message", "job_errors", "jvm_errors", "worker_errors", "write_errors"]
 
 _AGAIN = "nothing was published; run again"
 
@@ -33,7 +33,8 @@ def job_errors(out: Path) -> Iterator[None]:
     from pyspark.errors import PythonException
 
     try:
-        yield
+        with write_errors(out):
+            yield
     except PythonException as e:
         _raise_known(str(e), out)
         raise
@@ -43,8 +44,19 @@ def job_errors(out: Path) -> Iterator[None]:
             what = "a Python worker ended in the middle of the run (killed, or out of memory?)"
             raise SparkFailedError(f"{what}: {_AGAIN}") from None
         raise
+
+
+@contextmanager
+def write_errors(out: Path) -> Iterator[None]:
+    """Translate errors of the file system.
+
+    Raises:
+        InvalidConfigError: a table cannot be written.
+    """
+    try:
+        yield
     except ConnectionError:
-        raise  # the JVM's: see `jvm_watched`
+        raise  # the JVM's: see `jvm_errors`
     except OSError as e:
         what = f"cannot be written ({e.strerror or e})"
         raise InvalidConfigError("out", what, e.filename or str(out)) from None

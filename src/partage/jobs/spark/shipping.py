@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import partage
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import SparkContext, TaskContext
 
-__all__ = ["freeze_imports", "is_local", "load_kernels", "ship_package"]
+__all__ = ["current_task", "freeze_imports", "is_local", "load_kernels", "ship_package"]
 
 #: What no node needs: the sample is for the demo, templates and commands are the driver's.
 _LEFT_OUT = ("sample", "report", "cli")
@@ -71,6 +71,12 @@ def _zip_package(path: Path) -> Path:
     return path
 
 
+def current_task() -> TaskContext | None:
+    """Return the Spark task that runs in this process; None outside of Spark's workers."""
+    loaded = sys.modules.get("pyspark")
+    return None if loaded is None else loaded.TaskContext.get()
+
+
 def load_kernels() -> None:
     """Load the compiled kernels of the decode and histories jobs.
 
@@ -94,7 +100,8 @@ def load_kernels() -> None:
         with _node_lock():
             for one in needed:
                 one.compile()
-    freeze_imports()
+    if current_task() is not None:  # garbage of the user's own process is not ours to keep
+        freeze_imports()
 
 
 def freeze_imports() -> None:

@@ -1,0 +1,377 @@
+"""Engines of a replay: Spark, or this process, schedules the jobs.
+
+A job is a function from Arrow batches to Arrow batches. `SparkEngine` runs it in Python workers
+(`mapInArrow`), `LocalEngine` runs it in this process, without Spark and Java. Both give a job the
+same rows, so that the tables of a run are equal.
+
+Rows between two jobs have the columns of `decoded_rows`. The local engine keeps them in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from partage.jobs.replay.capture import Capture
+    from partage.jobs.spark.progress import Stages
+    from partage.jobs.spark.tables import SparkTable
+
+__all__ = [
+    "ENGINES",
+    "LOCAL_RECORDS",
+    "Engine",
+    "EngineChoice",
+    "Job",
+    "LocalEngine",
+    "LocalRows",
+    "Rows",
+    "SharedValue",
+    "SparkEngine",
+    "SparkRows",
+    "choose_engine",
+]
+
+ENGINES = ("auto", "local", "spark")
+#: Records up to which engine ``auto`` replays in this process; their rows fit into memory.
+LOCAL_RECORDS = 2_000_000
+
+#: A job: Arrow batches in, Arrow batches out.
+Job = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+class SharedValue(Protocol):
+    """A value that every task of a job can read."""
+
+    @property
+    def value(self) -> Any:
+        """The value."""
+
+    def destroy(self) -> None:
+        """Free the value; no job may read it afterwards."""
+
+
+class Rows(Protocol):
+    """The result of a job, as input of the next one."""
+
+    def of_kind(self, *kinds: int) -> Rows:
+        """Return the rows with one of these values in column ``kind``."""
+
+    def sorted_by(self, key: str, order: Sequence[str]) -> Rows:
+        """Return the rows so that one task has all rows of a key, in this order of columns."""
+
+    def run(self, job: Job, ddl: str) -> Rows:
+        """Return the rows that a job makes of these; ``ddl`` has their columns for Spark."""
+
+    def collect(self, *columns: str) -> list[tuple[Any, ...]]:
+        """Run all jobs that lead to these rows; return some columns."""
+
+    def persist(self) -> Rows:
+        """Keep the rows, so that several jobs can read them, and return them."""
+
+    def unpersist(self) -> object:
+        """Free the rows that were kept."""
+
+
+class Engine(Protocol):
+    """Schedules the jobs of a replay.
+
+    Attributes:
+        name: ``spark`` or ``local``.
+        cores: tasks that run at the same time.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see the class
+
+    @property
+    def cores(self) -> int: ...  # noqa: D102 - see the class
+
+    def share(self, value: Any) -> SharedValue:
+        """Return a value for all tasks of later jobs."""
+
+    def run(self, job: Job, count: int, tasks: int, ddl: str) -> Rows:
+        """Return the rows that a job makes of the numbers below ``count``, in so many tasks."""
+
+    def table(self, table: SparkTable) -> Rows:
+        """Return the records of a table that only Spark reads."""
+
+    def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
+        """Time a stage and report the progress of the jobs in it."""
+
+
+#: Tasks a core in the jobs that shuffle: enough for all cores to end at one time.
+_TASKS_A_CORE = 4
+
+
+@dataclass(frozen=True)
+class SparkRows:
+    """Rows that Spark computes when they are needed."""
+
+    frame: DataFrame
+
+    def of_kind(self, *kinds: int) -> SparkRows:
+        """Return the rows with one of these values in column ``kind``."""
+        wanted = ", ".join(str(int(kind)) for kind in kinds)
+        return SparkRows(self.frame.where(f"kind in ({wanted})"))
+
+    def sorted_by(self, key: str, order: Sequence[str]) -> SparkRows:
+        """Return the rows so that one task has all rows of a key, in this order of columns."""
+        cores = self.frame.sparkSession.sparkContext.defaultParallelism
+        shuffled = self.frame.repartition(max(4, _TASKS_A_CORE * cores), key)
+        return SparkRows(shuffled.sortWithinPartitions(*order))
+
+    def run(self, job: Job, ddl: str) -> SparkRows:
+        """Return the rows that a job makes of these; nothing is computed yet."""
+        return SparkRows(self.frame.mapInArrow(job, ddl))
+
+    def collect(self, *columns: str) -> list[tuple[Any, ...]]:
+        """Run all jobs that lead to these rows; return some columns."""
+        return [tuple(row) for row in self.frame.select(*columns).collect()]
+
+    def persist(self) -> SparkRows:
+        """Keep the rows when they are computed, and return them."""
+        return SparkRows(self.frame.persist())
+
+    def unpersist(self) -> object:
+        """Free the rows that were kept."""
+        return self.frame.unpersist()
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Runs jobs in Spark's Python workers."""
+
+    spark: SparkSession
+    name: str = "spark"
+
+    @property
+    def cores(self) -> int:
+        """Tasks that run at the same time."""
+        return max(1, self.spark.sparkContext.defaultParallelism)
+
+    def share(self, value: Any) -> SharedValue:
+        """Return a value as a broadcast."""
+        return self.spark.sparkContext.broadcast(value)
+
+    def run(self, job: Job, count: int, tasks: int, ddl: str) -> SparkRows:
+        """Return the rows that a job makes of the numbers below ``count``, in so many tasks."""
+        return SparkRows(self.spark.range(0, count, 1, max(1, tasks)).mapInArrow(job, ddl))
+
+    def table(self, table: SparkTable) -> SparkRows:
+        """Return the records of a table."""
+        return SparkRows(table.rows(self.spark))
+
+    def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
+        """Time a stage and report the tasks of its Spark jobs."""
+        return stages.stage(name, self.spark)
+
+
+#: Rows of a batch after sorting.
+_BATCH_ROWS = 20_000
+
+
+def _silent(done: int, total: int) -> None:
+    """Ignore progress."""
+
+
+class LocalRows:
+    """Rows that this process computes when they are needed.
+
+    Args:
+        batches: returns the rows' batches; called once for each job that reads the rows.
+        moved: called with (done, total) while sorted rows are read.
+    """
+
+    def __init__(
+        self,
+        batches: Callable[[], Iterable[pa.RecordBatch]],
+        moved: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._batches, self._moved = batches, moved or _silent
+        self._kept: list[pa.RecordBatch] | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._batches() if self._kept is None else self._kept)
+
+    def of_kind(self, *kinds: int) -> LocalRows:
+        """Return the rows with one of these values in column ``kind``."""
+
+        def some() -> Iterator[pa.RecordBatch]:
+            import pyarrow as pa
+            from pyarrow import compute as pc
+
+            wanted = pa.array([int(kind) for kind in kinds], pa.int32())
+            for batch in self:
+                found = batch.filter(pc.is_in(batch.column("kind"), wanted))
+                if found.num_rows:
+                    yield found
+
+        return LocalRows(some, self._moved)
+
+    def sorted_by(self, key: str, order: Sequence[str]) -> LocalRows:  # noqa: ARG002 - Spark's
+        """Return the rows in this order of columns; there is one task, which has all keys."""
+        return LocalRows(lambda: self._sorted(order), self._moved)
+
+    def _sorted(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyarrow import compute as pc
+
+        batches = list(self)
+        if not batches:
+            return
+        table = pa.Table.from_batches(batches)
+        place = pc.sort_indices(table, [(name, "ascending") for name in order])
+        done = 0
+        for batch in table.take(place).to_batches(max_chunksize=_BATCH_ROWS):
+            self._moved(done, len(place))
+            yield batch
+            done += batch.num_rows
+
+    def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
+        """Return the rows that a job makes of these; nothing is computed yet."""
+        return LocalRows(lambda: job(iter(self)), self._moved)
+
+    def collect(self, *columns: str) -> list[tuple[Any, ...]]:
+        """Run all jobs that lead to these rows; return some columns."""
+        return [
+            row
+            for batch in self
+            for row in zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+        ]
+
+    def persist(self) -> LocalRows:
+        """Compute the rows, keep them in memory, and return them."""
+        self._kept = list(self._batches())
+        return self
+
+    def unpersist(self) -> None:
+        """Free the rows that were kept."""
+        self._kept = None
+
+
+@dataclass
+class _LocalValue:
+    """A value of this process."""
+
+    value: Any
+
+    def destroy(self) -> None:
+        """Free the value."""
+        self.value = None
+
+
+class LocalEngine:
+    """Runs jobs in this process, one after the other, each as one task."""
+
+    name = "local"
+    cores = 1
+
+    def __init__(self) -> None:
+        self._report: Callable[[int, int], None] = _silent
+
+    def share(self, value: Any) -> SharedValue:
+        """Return the value itself."""
+        return _LocalValue(value)
+
+    def run(self, job: Job, count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
+        """Return the rows that a job makes of the numbers below ``count``."""
+        return LocalRows(lambda: job(self._numbers(count)), self._moved)
+
+    def _numbers(self, count: int) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for number in range(count):
+            self._moved(number, count)
+            yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64())], names=["id"])
+
+    def _moved(self, done: int, total: int) -> None:
+        if done:  # a stage begins with (0, 0)
+            self._report(done, total)
+
+    def table(self, table: SparkTable) -> LocalRows:
+        """Raise: a table that only Spark reads has no rows here.
+
+        Raises:
+            InvalidConfigError: always.
+        """
+        raise InvalidConfigError("--engine", _spark_only(table), self.name)
+
+    @contextmanager
+    def stage(self, stages: Stages, name: str) -> Iterator[None]:
+        """Time a stage and report how many parts of its job are done."""
+        with stages.stage(name):
+            self._report = lambda done, total: stages.reached(name, done, total)
+            yield
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """The engine of a run and the reason for it.
+
+    Attributes:
+        name: ``spark`` or ``local``.
+        reason: a clause for the summary.
+        note: a sentence of advice; empty if there is none.
+    """
+
+    name: str
+    reason: str
+    note: str = ""
+
+
+def choose_engine(
+    asked: str,
+    capture: Capture,
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> EngineChoice:
+    """Return the engine of a run.
+
+    ``auto`` takes this process for Parquet files with at most `LOCAL_RECORDS` records, unless a
+    session, a master or a setting of Spark is given.
+
+    Raises:
+        InvalidConfigError: no engine has this name, or the local engine cannot do what is asked.
+    """
+    if asked not in ENGINES:
+        raise InvalidConfigError("--engine", f"must be one of {', '.join(ENGINES)}", asked)
+    needed = [
+        (spark is not None, "a Spark session is given"),
+        (master is not None, "--master is given"),
+        (bool(conf), "--conf is given"),
+        (capture.table is not None, _spark_only(capture.table)),
+    ]
+    reason = next((why for is_so, why in needed if is_so), None)
+    if asked == "spark":
+        return EngineChoice("spark", "it was asked for")
+    if asked == "local":
+        if reason is not None:
+            raise InvalidConfigError("--engine", f"must be spark or auto: {reason}", asked)
+        note = ""
+        if capture.records is not None and capture.records > LOCAL_RECORDS:
+            note = (
+                f"One process replayed {capture.records:,} records. Above {LOCAL_RECORDS:,}, "
+                "Spark is advisable: --engine spark."
+            )
+        return EngineChoice("local", "it was asked for", note)
+    if reason is not None:
+        return EngineChoice("spark", reason)
+    count = f"{capture.records:,} records"
+    if capture.records is not None and capture.records > LOCAL_RECORDS:
+        reason = f"{count} are more than {LOCAL_RECORDS:,}, the limit of one process"
+        return EngineChoice("spark", reason, f"Spark was used: {reason}.")
+    return EngineChoice("local", f"{count} are at most {LOCAL_RECORDS:,}")
+
+
+def _spark_only(table: SparkTable | None) -> str:
+    return "" if table is None else f"only Spark reads {table.name}"
