@@ -43,15 +43,15 @@ __all__ = ["AssignorError", "ClassInUseError", "MisusedAssignorError", "assignor
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # untyped
-    """`AssignorFailedError` that aiokafka raises where records are awaited."""
+    """Failure of the strategy, in the form that aiokafka raises where records are awaited."""
 
 
 class MisusedAssignorError(InvalidConfigError, KafkaError):  # type: ignore[misc]  # untyped
-    """A wrong ``partition_assignment_strategy``, raised where records are awaited."""
+    """Wrong value of ``partition_assignment_strategy``, raised where records are awaited."""
 
 
 class ClassInUseError(MisusedAssignorError):
-    """One class in two consumers, raised where records are awaited."""
+    """Use of one assignor class by two consumers, raised where records are awaited."""
 
 
 @factory(MisusedAssignorError)
@@ -83,13 +83,13 @@ def assignor(
 
 
 class _Meta(AssignorMeta):
-    """The metaclass that raises errors which aiokafka passes to its caller."""
+    """Metaclass of assignor classes; its errors are those that aiokafka passes to its caller."""
 
     misuse = MisusedAssignorError
 
 
 class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc]  # untyped
-    """The base class of assignor classes; aiokafka calls the class, on its event loop."""
+    """Base class of assignor classes for aiokafka, which calls the class on its event loop."""
 
     name: str = ""
     _state: ClassVar[AssignorState]
@@ -100,7 +100,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the metadata of JoinGroup, as Java's consumer would send it.
+        """Return the member's subscription for JoinGroup, encoded as Java's consumer does.
 
         Raises:
             AssignorError: the strategy raised a moment ago. aiokafka joins again at once after
@@ -120,10 +120,12 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the leader's decision: the assignment of each member as bytes.
+        """Compute the assignment of all members, as the group leader.
+
+        Returns the assignment of each member as bytes.
 
         Raises:
-            AssignorError: the strategy raised; has the strategy, group and generation.
+            AssignorError: the strategy raised; the error has the strategy, group and generation.
         """
         call = cls._bound(caller(GroupCoordinator))
         if call is None:
@@ -137,7 +139,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
-        """Take this member's assignment, in its order."""
+        """Store this member's assignment, with partitions in the order received."""
         call = cls._bound(caller(GroupCoordinator))
         generation = NO_GENERATION if call is None else int(call.local["generation"])
         group = "?" if call is None else str(call.owner.group_id)
@@ -148,7 +150,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:
-        """Check that the class serves the calling consumer only, and return the call."""
+        """Check that only the calling consumer uses the class, and return the call."""
         if call is not None:
             owner = getattr(call.owner, "_coordinator", call.owner)
             try:
@@ -162,7 +164,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
 
 def _joined(members: Mapping[str, Any], received: Mapping[str, Any]) -> list[Joined]:
-    """Return the members in the order of JoinGroup's response, with all that they sent."""
+    """Return the members in the order of JoinGroup's response, with everything that they sent."""
     response = received.get("response")
     if response is None:
         return [
@@ -180,7 +182,10 @@ def _view(state: AssignorState, cluster: Any, topics: Iterable[str]) -> ClusterV
 
 
 def _offsets_of(subscription: weakref.ref[Any]) -> Any:
-    """Return a function that reads a consumer's offsets and does not keep the consumer alive."""
+    """Return a function that reads a consumer's positions and log ends.
+
+    It holds no reference to it.
+    """
 
     def read() -> Offsets | None:
         state = subscription()

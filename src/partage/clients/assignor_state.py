@@ -47,13 +47,13 @@ class _SeenMetadata(NamedTuple):
 
 @dataclass
 class AssignorState:
-    """The state of one assignor class: a `Consumer`, and the coordinator that it belongs to.
+    """State of one assignor class: its `Consumer`, its load sampler, and its coordinator.
 
     Attributes:
         consumer: the client-independent part: subscriptions, decisions, memory.
         sampler: the measurement of loads while the consumer runs; None without one.
-        look: the leader's load function; None without one.
-        failures: number of failures of the strategy in a row.
+        look: the load function that the leader calls; None without one.
+        failures: number of consecutive failures of the strategy.
         failed_in: generation of the last failure.
         is_led_by_broker: whether the broker made the last assignment (KIP-848).
     """
@@ -70,15 +70,15 @@ class AssignorState:
 
     @property
     def name(self) -> str:
-        """The strategy's name."""
+        """Name of the strategy that the class runs."""
         return self.consumer.strategy.name
 
     def belongs_to(self, coordinator: object) -> None:
-        """Record the coordinator that this class belongs to.
+        """Check that the class serves this coordinator only; the first call binds it.
 
         Raises:
-            InvalidConfigError: it belongs to another consumer, even if that one is closed: its
-                history must not become the next one's.
+            InvalidConfigError: the class serves another consumer, even if that one is closed: the
+                history of one must not become that of the next.
         """
         if self._owner is None:
             self._owner = weakref.ref(coordinator)
@@ -87,7 +87,7 @@ class AssignorState:
             raise InvalidConfigError("partition_assignment_strategy", what, self.name)
 
     def pause(self) -> float:
-        """Return the seconds to wait before joining again; 0 unless the strategy has failed."""
+        """Return the seconds to wait before joining again; 0 unless the strategy just failed."""
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
     def assign(
@@ -98,7 +98,7 @@ class AssignorState:
         group: str,
         generation: int,
     ) -> SyncGroupAssignments:
-        """Return the leader's decision, and log its warnings.
+        """Compute the assignment of all members, as the group leader, and log its warnings.
 
         Raises:
             AssignorFailedError: the strategy raised; the consumer joins again after a pause
@@ -128,16 +128,19 @@ class AssignorState:
         of: tuple[str, int],
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
-        """Return each member's assignment as bytes; raise errors of the client's class.
+        """Compute the assignment of each member as bytes for SyncGroup.
+
+        Errors are raised as the client's class.
 
         Args:
-            members: in the order of the coordinator's answer.
-            seen: a function from topics to the client's view of them.
-            of: the group and the generation of this rebalance, for errors and warnings.
+            members: the members in the order of the coordinator's response.
+            seen: a function that returns the client's metadata of some topics.
+            of: group id and generation of this rebalance, for errors and warnings.
             error: the class that the client passes to its caller; it replaces ours.
 
         Raises:
-            AssignorFailedError: of that class, with strategy, group and generation.
+            AssignorFailedError: the strategy raised; the error is of that class and has the
+                strategy, group and generation.
         """
         joined = self.consumer.decoded(members)
         # Equal subscriptions are mostly one tuple.
@@ -157,7 +160,7 @@ class AssignorState:
         replicas: Callable[[Any], Sequence[int]],
         racks: Mapping[int, str | None],
     ) -> ClusterView:
-        """Return a client's metadata of some topics, without topics that it has not received yet.
+        """Return a client's metadata of some topics; topics not yet in the metadata are left out.
 
         The view of the last rebalance is returned again if the metadata are the same.
 
@@ -165,7 +168,7 @@ class AssignorState:
             cluster: the client's ``ClusterMetadata``, whose private tables have the replicas.
                 Without these tables no partition has racks.
             topics: subscribed topics.
-            replicas: a function from a row of these tables, or None, to node ids.
+            replicas: a function that returns the node ids of a table row, or of None.
             racks: rack by node id.
         """
         table, topics, last = getattr(cluster, "_partitions", {}), frozenset(topics), self._seen
@@ -181,9 +184,11 @@ class AssignorState:
         return self._seen.view
 
     def _looked(self, group: str) -> Mapping[Partition, float] | None:
-        """Return the loads of the function passed as ``weights``; None if it fails or one is wrong.
+        """Return the loads from the function passed as ``weights``.
 
-        A wrong answer must not fail the rebalance: the member would join again after each failure.
+        None if it fails or a load is invalid.
+
+        An invalid load must not fail the rebalance: the member would join again after each failure.
         The weights of the last plan stay, and a warning names the entry.
         """
         if self.look is None:
@@ -210,7 +215,10 @@ class AssignorState:
         generation: int,
         group: str,
     ) -> None:
-        """Take this member's assignment; log once that the broker made it and not `optimal`."""
+        """Store this member's assignment.
+
+        Warn once if the broker and not a group leader computed it.
+        """
         self.consumer.received(pairs, user_data, generation)
         led_by_broker = self.consumer.is_assigned_by_broker(user_data)
         if led_by_broker and not self.is_led_by_broker:
@@ -223,12 +231,12 @@ class AssignorState:
         self.is_led_by_broker = led_by_broker
 
     def measured(self) -> Mapping[Partition, float]:
-        """Return the loads of this consumer's partitions, as far as they are known."""
+        """Return the measured loads of this consumer's partitions, as far as they are known."""
         return {} if self.sampler is None else self.sampler.loads()
 
 
 def _is_entry(partition: object, load: object) -> bool:
-    """Return whether a key and a value of a load function are a partition and its load."""
+    """Return whether a key and value from a load function are a (topic, partition) and its load."""
     return (
         isinstance(partition, tuple)
         and len(partition) == 2
@@ -241,12 +249,12 @@ def _is_entry(partition: object, load: object) -> bool:
 def new_state(
     name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
 ) -> AssignorState:
-    """Return the state for a new assignor class; ``assignor`` of each client has the arguments.
+    """Create the state of a new assignor class; ``assignor`` of each client has the arguments.
 
     Raises:
-        UnknownStrategyError: there is no such strategy.
-        InvalidConfigError: it has no such option, a value is wrong, or the client cannot do
-            what the strategy needs.
+        UnknownStrategyError: no strategy has the name.
+        InvalidConfigError: the strategy has no such option, a value is wrong, or the client cannot
+            do what the strategy needs.
     """
     _check_arguments(name, rack)
     weights = options.get("weights")
@@ -279,10 +287,10 @@ def new_state(
 
 
 def _check_arguments(name: object, rack: object) -> None:
-    """Raise an error unless a strategy is named, or given, and the rack is text or missing.
+    """Check that a strategy or its name is given, and that the rack is text or missing.
 
     Raises:
-        InvalidConfigError: one of them has another type.
+        InvalidConfigError: an argument has another type.
     """
     if isinstance(name, type) or not isinstance(name, (str, Strategy)):
         what = 'must be the name of a strategy, as in assignor("sticky")'
@@ -300,10 +308,10 @@ def _wanted_weights(word: str) -> str:
 
 
 def _keeps_through_rebalances(strategy: Strategy) -> bool:
-    """Return whether the strategy would decide otherwise under EAGER than its Kafka class does.
+    """Return whether the strategy needs the cooperative protocol to give its Kafka class's results.
 
-    These are cooperative strategies that are exact to a class. Other cooperative strategies send
-    claims behind their user data (`partage.wire.member_extras`).
+    These are cooperative strategies that are exact to a Kafka class. Other cooperative strategies
+    append claims (the partitions a member owns) to their user data (`partage.wire.member_extras`).
     """
     if RebalanceProtocol.EAGER not in strategy.protocols:
         return True

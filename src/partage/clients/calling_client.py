@@ -41,14 +41,17 @@ _ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_pr
 
 
 class Call(NamedTuple):
-    """A call of a method: the object that it belongs to, and its local variables."""
+    """A method call found on the stack: the object of the method, and its local variables."""
 
     owner: Any
     local: Mapping[str, Any]
 
 
 def caller(*kinds: type) -> Call | None:
-    """Return the nearest calling method of one of ``kinds``; None if there is none."""
+    """Find the nearest calling method whose object is of one of ``kinds``.
+
+    None if there is none.
+    """
     # Frame 1 is the assignor's method; its caller is frame 2.
     frame = sys._getframe(2)
     for _ in range(_COORDINATOR_FRAMES):
@@ -62,30 +65,30 @@ def caller(*kinds: type) -> Call | None:
 
 
 class AssignorMeta(ABCMeta):
-    """The metaclass of assignor classes, which cannot be iterated like a list of classes."""
+    """Metaclass of assignor classes that detects a class passed instead of a list of classes."""
 
     #: The kind of error that the client passes on to its caller.
     misuse: type[InvalidConfigError] = InvalidConfigError
 
     def __iter__(cls) -> Iterator[Any]:
-        """Raise an error: a client iterates the value of ``partition_assignment_strategy``.
+        """Raise an error: a class was passed where the client expects a list of classes.
 
         Raises:
-            InvalidConfigError: always; a single class stands where a list must.
+            InvalidConfigError: always.
         """
         what = "must be a list of assignors: write [assignor(...)]"
         raise cls.misuse(SETTING, what, cls)
 
 
 class _Factory:
-    """A factory of assignor classes that reports a client which received it uncalled."""
+    """Wrapper of ``assignor`` that raises a clear error if a client gets it without a call."""
 
     def __init__(self, make: Callable[..., Any], error: type[InvalidConfigError]) -> None:
         self._make, self._error = make, error
         update_wrapper(self, make)
 
     def __call__(self, *names: Any, **options: Any) -> Any:
-        """Return the assignor class.
+        """Create and return the assignor class.
 
         Raises:
             InvalidConfigError: no name is given, as when a client calls the factory itself.
@@ -106,7 +109,7 @@ class _Factory:
 
 
 def factory(error: type[InvalidConfigError]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator for ``assignor``; ``error`` is raised where a client gets it uncalled."""
+    """Return a decorator for ``assignor``; its ``error`` is raised if a client gets it uncalled."""
 
     def decorated(make: Callable[_P, _R]) -> Callable[_P, _R]:
         return cast("Callable[_P, _R]", _Factory(make, error))
@@ -115,7 +118,7 @@ def factory(error: type[InvalidConfigError]) -> Callable[[Callable[_P, _R]], Cal
 
 
 def called_by(package: str) -> bool:
-    """Return whether one of the next few calling frames belongs to a package.
+    """Return whether one of the next few calling stack frames belongs to a package.
 
     >>> called_by("kafka")
     False

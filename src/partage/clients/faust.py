@@ -48,7 +48,7 @@ log = get_logger(__name__)
 
 
 def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.PartitionAssignor]:
-    """Return the class for ``faust.App(..., PartitionAssignor=...)``.
+    """Return a Faust assignor class, for ``faust.App(..., PartitionAssignor=...)``.
 
     Args:
         strategy: ``faust``, exact to faust-streaming 0.15.3, or ``faust:copartitioned``.
@@ -71,7 +71,10 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
 
 
 class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
-    """Faust's assignor with our assignment; one instance for each app holds all state."""
+    """Faust's ``PartitionAssignor`` with the assignment rule replaced.
+
+    Each app has one instance.
+    """
 
     strategy: Any = None
 
@@ -81,7 +84,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         self._guard: CommitGuard | None = None
 
     def on_assignment(self, assignment: Any) -> None:
-        """Check the bytes of the leader's assignment, then take it.
+        """Check the bytes of the leader's assignment, then pass it to Faust.
 
         Raises:
             WireFormatError: the bytes are not an assignment of Faust, or too large.
@@ -95,7 +98,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         self._guard_commits()
 
     def _guard_commits(self) -> None:
-        """Keep the consumer from committing past dropped records; see `faust_commits`."""
+        """Install a `CommitGuard`: it keeps the consumer from committing past dropped records."""
         consumer = self.app.consumer
         if self._guard is None or self._guard.consumer is not consumer:
             try:
@@ -110,7 +113,9 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
     def _perform_assignment(
         self, cluster: Any, member_metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the leader's decision; Faust calls this inside its sensors and tracer.
+        """Compute the assignment of all workers, as the leader.
+
+        Faust calls this in its sensors and tracer.
 
         Faust waits for an assignment before it looks at errors, so a worker whose assignor raises
         never continues. If the strategy fails, the error is logged and Faust's class decides.
@@ -147,7 +152,10 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         return plan
 
     def _settings(self) -> dict[str, object]:
-        """Return the settings of the app, read now because programs may declare tables late."""
+        """Return the assignor's settings from the app.
+
+        They are read now because programs may declare tables late.
+        """
         tables = [one for one in self._table_manager.data.values() if one.is_global]
         copied = [
             one for one in tables if one.synchronize_all_active_partitions or one.use_partitioner
@@ -162,7 +170,10 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
 
 
 def _generation(app: Any) -> int:
-    """Return the group's generation from the client below Faust; -1 if it is not accessible."""
+    """Return the group's generation from the Kafka client below Faust.
+
+    -1 if it is not accessible.
+    """
     found = app
     for name in ("consumer", "_thread", "_consumer", "_coordinator", "generation"):
         found = getattr(found, name, None)

@@ -32,7 +32,9 @@ _PATIENCE = 5.0
 
 
 class CommitGuard:
-    """The offsets that one Faust consumer fetched and has not committed, by partition.
+    """Guard that keeps one Faust consumer from committing offsets of records it never processed.
+
+    It records the offsets that the consumer fetched and has not committed, by partition.
 
     Args:
         consumer: Faust's ``app.consumer``, some of whose methods are replaced.
@@ -61,20 +63,20 @@ class CommitGuard:
         consumer.on_partitions_revoked = self._on_partitions_revoked
 
     def on_assignment(self) -> None:
-        """Forget what was fetched: the client resets all positions with an assignment."""
+        """Forget all fetched offsets: with an assignment, the client resets all positions."""
         self._assignments += 1
         self._fetched.clear()
         self._processed.clear()
         self._waits_since.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Remember what is acknowledged and not committed, and let Faust revoke."""
+        """Store the offsets that are acknowledged but not committed, then let Faust revoke."""
         for tp in revoked:
             self._processed[tp] |= self.consumer._acked_index[tp]
         await self._original_revoked(revoked)
 
     async def _getmany(self, *positional: Any, **named: Any) -> Any:
-        """Return the client's records by partition, and remember their offsets."""
+        """Return the client's fetched records by partition, and store their offsets."""
         records = await self._original_getmany(*positional, **named)
         for tp, batch in (records or {}).items():
             if not self.consumer._is_changelog_tp(tp):
@@ -82,7 +84,10 @@ class CommitGuard:
         return records
 
     async def _perform_seek(self) -> None:
-        """Seek to the committed offsets, and without one back to the first record fetched."""
+        """Seek to the committed offsets.
+
+        A partition without one goes back to its first fetched record.
+        """
         assignment = self._assignments
         await self._original_perform_seek()
         if assignment != self._assignments:
@@ -93,7 +98,7 @@ class CommitGuard:
         self._sought = assignment
 
     async def _seek_back(self, tp: Any, fetched: set[int]) -> None:
-        """Seek to the first of some fetched records unless the position is before it."""
+        """Seek to the first of the fetched offsets, unless the position is already before it."""
         # A fetch of the assignment before may end late: its offsets are ahead of the position.
         if fetched and min(fetched) < await self.consumer.position(tp):
             log.warning(
@@ -103,7 +108,7 @@ class CommitGuard:
             await self.consumer.seek(tp, min(fetched))
 
     def _new_offset(self, tp: Any) -> int | None:
-        """Return the offset to commit; None for none."""
+        """Return the offset that Faust may commit for a partition; None for no commit."""
         if self._sought != self._assignments:
             # Faust goes on after a seek that timed out; without one nothing would be committed.
             if not self.consumer.app.rebalancing and not self._tasks:
@@ -142,17 +147,17 @@ class CommitGuard:
             self._start(self._read_again(tp, waiting))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as a task, and keep a reference to it until it ends."""
+        """Run a coroutine as a task, and hold a reference to it until it ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _read_again(self, tp: Any, offset: int) -> None:
-        """Seek to an offset, unless the partition is revoked meanwhile."""
+        """Seek back to an offset, unless the partition has been revoked meanwhile."""
         if tp in self.consumer.assignment():
             await self.consumer.seek(tp, offset)
 
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
-        """Return whether a stream has begun to process a record."""
+        """Return whether a Faust stream has begun to process the record at this offset."""
         unacked = list(self.consumer._unacked_messages)
         return any(one.tp == tp and one.offset == offset for one in unacked)

@@ -46,7 +46,7 @@ _PROTOCOLS = getattr(abstract, "RebalanceProtocol", None)
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # kafka is untyped
-    """`AssignorFailedError` that kafka-python raises from ``poll()``."""
+    """Failure of the strategy, in the form that kafka-python raises from ``poll()``."""
 
 
 @factory(InvalidConfigError)
@@ -85,7 +85,7 @@ def assignor(
 def cluster_look(
     topics: Iterable[str], *, seconds: float = 5.0, window: float = 60.0, **settings: Any
 ) -> ClusterLook:
-    """Return a measure for ``weights=``: records per second that arrive in each partition.
+    """Return a load function for ``weights=``: records per second that arrive in each partition.
 
     A thread requests the log ends with a consumer of its own, which joins no group.
 
@@ -96,7 +96,7 @@ def cluster_look(
         settings: settings of kafka-python: ``bootstrap_servers`` and security.
 
     Raises:
-        InvalidProblemError: ``topics`` is no list of names.
+        InvalidProblemError: ``topics`` is not a list of names.
     """
     names = subscription(topics, "cluster_look")
     opened: list[Any] = []
@@ -116,7 +116,7 @@ def cluster_look(
 
 
 class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # type: ignore[misc]  # kafka is untyped
-    """The base class of assignor classes; kafka-python 2 calls the class, 3 an instance of it."""
+    """Base class of assignor classes for kafka-python; release 2 calls the class, 3 an instance."""
 
     name: str = ""
     _state: ClassVar[AssignorState]
@@ -133,7 +133,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the metadata of JoinGroup, as Java's consumer would send it."""
+        """Return the member's subscription for JoinGroup, encoded as Java's consumer does."""
         call = cls._bound(caller(ConsumerCoordinator))
         state = cls._state
         # The pause follows a failure only; heartbeats have a thread, or are not due yet.
@@ -153,10 +153,12 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> dict[str, Any]:
-        """Return the leader's decision: the assignment of each member as bytes.
+        """Compute the assignment of all members, as the group leader.
+
+        Returns the assignment of each member as bytes.
 
         Raises:
-            AssignorError: the strategy raised; has the strategy, group and generation.
+            AssignorError: the strategy raised; the error has the strategy, group and generation.
         """
         call = cls._bound(caller(ConsumerCoordinator))
         of = ("?", NO_GENERATION) if call is None else _group_of(call.owner)
@@ -167,7 +169,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
-        """Take this member's assignment, in its order."""
+        """Store this member's assignment, with partitions in the order received."""
         call = cls._bound(caller(ConsumerCoordinator))
         if generation is None:
             generation = NO_GENERATION if call is None else int(call.local["generation"])
@@ -179,12 +181,12 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_generation_assignment(cls, generation: int) -> None:
-        """Take the generation, which kafka-python 2 passes later to an assignor named sticky."""
+        """Store the generation, which kafka-python 2 passes later to an assignor named sticky."""
         cls._state.consumer.generation_is(generation)
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:
-        """Check that the class serves the calling consumer only, and return the call."""
+        """Check that only the calling consumer uses the class, and return the call."""
         if call is not None:
             cls._state.belongs_to(call.owner)
             if cls._state.consumer.rack is None:
@@ -196,12 +198,12 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
 
 def _group_of(coordinator: Any) -> tuple[str, int]:
-    """Return the group id, and the generation of this rebalance."""
+    """Return the group id and the generation of this rebalance."""
     return str(coordinator.config["group_id"]), int(coordinator._generation.generation_id)
 
 
 def _stay_until_joined(coordinator: Any) -> None:
-    """Request a rejoin, so that kafka-python 2.3 and 3.0 complete the join in progress.
+    """Request a rejoin, so that kafka-python 2.3 and 3.0 complete a join that is in progress.
 
     A leader that joins because its topics have grown sees the new metadata during this call, and
     no longer needs to join. If its ``poll()`` then times out, the next one does not look at the
@@ -213,13 +215,13 @@ def _stay_until_joined(coordinator: Any) -> None:
 
 
 def _keeps(coordinator: Any) -> bool:
-    """Return whether this consumer keeps partitions while it joins."""
+    """Return whether this consumer keeps its partitions while it joins (cooperative protocol)."""
     protocol = getattr(coordinator, "_rebalance_protocol", None)
     return _PROTOCOLS is not None and protocol == _PROTOCOLS.COOPERATIVE
 
 
 def _joined(members: Any, received: Mapping[str, Any]) -> list[Joined]:
-    """Return the members in the order of JoinGroup's response, with all that they sent."""
+    """Return the members in the order of JoinGroup's response, with everything that they sent."""
     if not isinstance(members, Mapping):  # kafka-python 3: decoded in full
         return [
             Joined(one.member_id, _decoded(one.metadata), one.group_instance_id) for one in members
@@ -262,7 +264,10 @@ def _broker(one: Any) -> tuple[Any, ...]:
 
 
 def _offsets_of(subscription: weakref.ref[Any]) -> Any:
-    """Return a function that reads a consumer's offsets and does not keep the consumer alive."""
+    """Return a function that reads a consumer's positions and log ends.
+
+    It holds no reference to it.
+    """
 
     def read() -> Offsets | None:
         now = subscription()

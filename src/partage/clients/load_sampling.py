@@ -50,7 +50,7 @@ _WINDOW = 60.0
 
 
 class Sampler:
-    """The loads of the partitions that a consumer owns now.
+    """Background measurement of the loads of the partitions that a consumer owns.
 
     Args:
         measure: one of `MEASURES`.
@@ -72,14 +72,14 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def watch(self, read: Callable[[], Offsets | None]) -> None:
-        """Start the thread, once; it ends when ``read`` returns None."""
+        """Start the measuring thread, once; it ends when ``read`` returns None."""
         if self._thread is None:
             name = "partage-sampler"
             self._thread = threading.Thread(target=self._run, args=(read,), name=name, daemon=True)
             self._thread.start()
 
     def see(self, offsets: Offsets, now: float) -> None:
-        """Add a measurement at time ``now``, and forget partitions that it does not have."""
+        """Add a measurement made at time ``now``; forget partitions that are not in it."""
         positions, ends = dict(offsets[0]), dict(offsets[1])
         with self._lock:
             before = self._looks[-1][1][0] if self._looks else {}
@@ -92,7 +92,7 @@ class Sampler:
                 self._looks.popleft()
 
     def loads(self) -> dict[Partition, float]:
-        """Return records per second that arrive, or records not read, by partition."""
+        """Return the load of each partition: arriving records per second, or the lag in records."""
         with self._lock:
             if not self._looks:
                 return {}
@@ -123,7 +123,7 @@ class Sampler:
 
 
 class ClusterLook:
-    """Records per second that arrive in partitions, for the option ``weights`` of an assignor.
+    """Load function for the option ``weights``: records per second that arrive in each partition.
 
     Args:
         ends: a function that requests the log end offsets, called in a thread. If it raises,
@@ -152,11 +152,11 @@ class ClusterLook:
         self._thread.start()
 
     def __call__(self) -> Mapping[Partition, float]:
-        """Return the loads of the last measurement; nothing before the second one."""
+        """Return the loads by the latest measurement; none before the second measurement."""
         return self._sampler.loads()
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the measuring thread."""
         self._ended.set()
 
     def __enter__(self) -> Self:

@@ -437,10 +437,7 @@ class Distinct:
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Return the bytes of the keys at these store offsets, and where each key starts.
-
-        The result is int64[n + 1].
-        """
+        """Return the bytes of the keys at these store offsets, and where each key starts."""
         starts = np.zeros(len(places) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])
         data = np.zeros(int(starts[-1]) + 8, np.uint8)

@@ -79,7 +79,7 @@ def _move(
 
 
 def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
-    """Return whether moving one task reduces the difference in load without reversing it."""
+    """Return whether moving one task reduces the load difference, without reversing it."""
     skew = draft.load[source] - draft.load[destination]
     if skew <= 0:
         return False

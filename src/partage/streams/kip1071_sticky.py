@@ -36,7 +36,7 @@ class ServerSubtopology:
 
 @dataclass(frozen=True)
 class ServerMember:
-    """A member of a streams group with its previous target assignment.
+    """A member of a streams group with its previous tasks, for the coordinator's task assignor.
 
     Attributes:
         id: member id.

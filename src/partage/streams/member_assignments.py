@@ -46,12 +46,11 @@ def assign_to_threads(
 ) -> dict[str, ThreadTasks]:
     """Split the tasks of a client among its consumers (stream threads); return those of each.
 
-    There are three passes: stateful actives, standbys, stateless actives. They share one count of
-        tasks per consumer. In the first two, a consumer first gets tasks that it reported, the
-        least lag
-    first. The others are assigned in turn. Tasks beyond the equal share are assigned in the
-    raw array order of a binary heap, which differs for actives (filled from a hash set) and
-    standbys (filled in order).
+    There are three passes (stateful actives, standbys, stateless actives) that share one count of
+    tasks per consumer. In the first two, a consumer first gets tasks that it reported, the least
+    lag first. The others are assigned in turn. Tasks beyond the equal share are assigned in the raw
+    array order of a binary heap, which differs for actives (filled from a hash set) and standbys
+    (filled in order).
 
     Args:
         plan: plan of all clients.

@@ -190,7 +190,7 @@ class TopologyLayout:
     def of(
         cls, topology: Topology, counts: Mapping[str, int], *, check_changelogs: bool = True
     ) -> TopologyLayout:
-        """Return the layout of a topology on a cluster.
+        """Compute the tasks and internal topics of a topology from a cluster's partition counts.
 
         A sub-topology has as many tasks as its largest source topic has partitions. Task g_p
         reads partition p of every source topic that has it, and owns partition p of each

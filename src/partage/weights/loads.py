@@ -27,7 +27,7 @@ def hold(
     *,
     band: float = BAND,
 ) -> dict[Partition, float]:
-    """Return the weights for the next plan: ``before``, except where a load has changed.
+    """Return the partition weights for the next plan: the old ones, unless a load has changed.
 
     Only shares count: ``measured`` is first scaled so that partitions with both values keep
     their sum. A group whose traffic doubles therefore moves nothing. A partition gets its new
@@ -58,7 +58,7 @@ def hold(
 
 
 def known(loads: Mapping[Partition, float]) -> dict[Partition, float]:
-    """Return the entries whose value is a load (`is_load`), sorted by topic and partition.
+    """Return the valid loads (`is_load`), sorted by topic and partition; drop other entries.
 
     >>> known({("t", 0): 2.0, ("t", 1): float("nan"), ("t", 2): -1.0})
     {('t', 0): 2.0}
@@ -67,7 +67,7 @@ def known(loads: Mapping[Partition, float]) -> dict[Partition, float]:
 
 
 def is_load(value: object) -> bool:
-    """Return whether a value is a number from 0 to `LARGEST_LOAD`.
+    """Return whether a value is a valid load: a finite number from 0 to `LARGEST_LOAD`.
 
     >>> [is_load(x) for x in (0, 2.5, -1.0, float("nan"), 1e300, "3", None, True)]
     [True, True, False, False, False, False, False, False]
@@ -94,7 +94,7 @@ def _mean(loads: Iterable[float]) -> float:
 def rates(
     before: Mapping[Partition, int], after: Mapping[Partition, int], seconds: float
 ) -> dict[Partition, float]:
-    """Return records per second between two measurements, for partitions in both.
+    """Return records per second between two offset measurements, for partitions in both.
 
     Partitions whose offset decreases (a recreated topic, a reset consumer) are left out. Without
     time between the measurements the result is empty.
@@ -109,7 +109,7 @@ def rates(
 
 
 def lags(position: Mapping[Partition, int], end: Mapping[Partition, int]) -> dict[Partition, float]:
-    """Return the lag in records of partitions with both offsets.
+    """Return the lag in records (end offset minus position) of partitions that have both offsets.
 
     >>> lags({("t", 0): 10, ("t", 1): 7}, {("t", 0): 30, ("t", 1): 5})
     {('t', 0): 20.0, ('t', 1): 0.0}

@@ -47,7 +47,11 @@ def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[P
 
 
 def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
-    """Return the claimant and the dense partition of each claim, -1 for what the index lacks."""
+    """Return the member index and the dense partition index of each claim.
+
+    The partition is -1 if it is not in the index. A claim is a partition that a member says it
+    owns.
+    """
     topics: dict[int, Int32Array] = {}
     of = [np.zeros(0, np.int32)]
     for one in claims:
@@ -64,7 +68,9 @@ def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Ar
 def believable(
     strategy: Strategy, one: JoinedMember, missing: Partition | None, generation: int
 ) -> tuple[JoinedMember, str | None]:
-    """Return the member without claims that cannot be true, and what was wrong with them.
+    """Remove a member's claims that cannot be true, and return the reason for a warning.
+
+    A claim is a partition that the member says it owns.
 
     Args:
         strategy: the strategy, which decides whether claims are in the user data.
@@ -100,7 +106,7 @@ def believable(
 
 
 def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
-    """Return the member without its claims."""
+    """Return the member without its claims, as if it had just joined."""
     member = one.member
     if strategy.name == Sticky.name:
         left = member.replaced(user_data=None, generation=NO_GENERATION)
@@ -113,11 +119,11 @@ def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class OwnLastPlan:
-    """The last plan that this leader made.
+    """The last assignment that this leader computed, used to check the members' claims.
 
     Attributes:
         generation: the group's generation, -1 if unknown.
-        plan: the plan; withheld partitions have no owner in it.
+        plan: the assignment; partitions withheld until they are revoked have no owner in it.
     """
 
     generation: int
@@ -127,7 +133,7 @@ class OwnLastPlan:
 def undisputed(
     strategy: Strategy, members: Sequence[JoinedMember], led: OwnLastPlan | None
 ) -> tuple[list[JoinedMember], list[str]]:
-    """Return the members without claims that this leader's last plan refutes, and warnings.
+    """Remove claims that this leader's last assignment refutes; return the members and warnings.
 
     Where two members claim a partition in one generation, Kafka's class accepts neither claim, so a
     member that claims everything takes everything from all. The leader of that generation knows
@@ -170,14 +176,14 @@ def undisputed(
 
 
 def _claimed_in(strategy: Strategy, one: JoinedMember) -> int:
-    """Return the generation of a member's claims."""
+    """Return the generation in which a member owned the partitions that it claims."""
     if strategy.name == Sticky.name:
         return NO_GENERATION if one.generation is None else one.generation
     return _generation(one.member)
 
 
 def _claiming(strategy: Strategy, one: JoinedMember, claims: Iterable[Partition]) -> JoinedMember:
-    """Return the member with other claims of the same generation."""
+    """Return the member with other claims (owned partitions) of the same generation."""
     if strategy.name == Sticky.name:
         data = encode_sticky_user_data(claims, _claimed_in(strategy, one))
         left, of = decode_sticky_user_data(data)
@@ -188,7 +194,7 @@ def _claiming(strategy: Strategy, one: JoinedMember, claims: Iterable[Partition]
 
 
 def _generation(member: Member) -> int:
-    """Return the generation of a cooperative member's claims.
+    """Return the generation in which a cooperative member owned the partitions that it claims.
 
     It is in the subscription, or before version 2 in the user data.
     """
@@ -204,7 +210,7 @@ def _says_nothing(member: Member) -> str:
 
 
 def _empty(data: bytes) -> bool:
-    """Return whether these are the bytes of a member that owned nothing."""
+    """Return whether this user data is that of a sticky member that owned nothing."""
     return data == b"\0\0\0\0\xff\xff\xff\xff"
 
 

@@ -13,7 +13,7 @@ __all__ = ["ClusterView"]
 
 @dataclass(frozen=True)
 class ClusterView:
-    """A leader's metadata of the topics that its group subscribes to.
+    """The leader's metadata of the topics that its group subscribes to, as plain values.
 
     Attributes:
         topics: topic -> partition number -> node ids of its replicas; a topic that the
@@ -29,7 +29,9 @@ class ClusterView:
     racks: Mapping[int, str | None] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """Return the cluster, made once, without topics that have no partition, as Kafka does.
+        """Return the `Cluster` of this metadata, cached.
+
+        Topics without partitions are left out, as in Kafka.
 
         Raises:
             InvalidProblemError: a partition number is out of range.
@@ -42,6 +44,6 @@ class ClusterView:
         return Cluster.from_replicas(topics, self.racks)
 
     def has(self, topic: str, number: int) -> bool:
-        """Return whether a partition exists; True for topics that the metadata lacks."""
+        """Return whether a partition exists; True for topics that are not in the metadata."""
         partitions = self.topics.get(topic)
         return partitions is None or number in partitions

@@ -37,12 +37,12 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupAssignments:
-    """The assignments of all members that the leader sends with SyncGroup.
+    """Assignments of all members, as the leader sends them with SyncGroup.
 
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.
         plan: the same assignments as a plan.
-        warnings: warnings that earlier decisions did not have.
+        warnings: new warnings, which earlier rebalances did not have.
     """
 
     sent: Mapping[str, bytes]
@@ -52,7 +52,7 @@ class SyncGroupAssignments:
 
 @dataclass(slots=True)
 class Consumer:
-    """The state of one consumer's assignor between rebalances.
+    """State of one consumer's assignor between rebalances: strategy, memory and last assignment.
 
     Members follow Kafka's ``ConsumerCoordinator`` (4.3.1): a subscription of version 3 with
     the generation and rack, and the owned partitions if the group is COOPERATIVE. In an EAGER
@@ -63,7 +63,7 @@ class Consumer:
         strategy: the configured strategy.
         rack: this consumer's rack, as Java's ``client.rack``.
         loads: the learnt weights; None if weights are not learnt.
-        memory: the strategy's memory.
+        memory: the strategy's own state.
         generation: generation of the last assignment received.
         owned: partitions of that assignment.
 
@@ -93,7 +93,7 @@ class Consumer:
         generation: int | None = None,
         measured: Mapping[Partition, float] | None = None,
     ) -> bytes:
-        """Return the metadata to join with.
+        """Return the encoded subscription that the consumer joins the group with.
 
         The generation sent is that of the last assignment received, as the user data are. A client
         has the next generation as soon as the coordinator answers its JoinGroup; if a rebalance
@@ -104,7 +104,7 @@ class Consumer:
             cooperative: whether the client keeps partitions while it joins.
             owned: the partitions that the client owns; None for those of the last assignment.
             generation: the client's generation; below 0 if it left the group.
-            measured: loads of its partitions.
+            measured: measured loads of its partitions.
 
         Raises:
             EncodingError: a topic's name is too long.
@@ -127,7 +127,7 @@ class Consumer:
         )
 
     def decoded(self, members: Sequence[Joined]) -> list[JoinedMember]:
-        """Return the members of JoinGroup's response with their metadata decoded, for `assign`."""
+        """Return the members of JoinGroup's response with decoded subscriptions, for `assign`."""
         return decode_members(self.strategy, members)
 
     def assign(
@@ -139,17 +139,18 @@ class Consumer:
         generation: int = NO_GENERATION,
         looked: Mapping[Partition, float] | None = None,
     ) -> SyncGroupAssignments:
-        """Return the leader's decision.
+        """Compute the assignment of all members, as the group leader.
 
         Args:
             members: the members in the order of JoinGroup's response.
             view: the leader's metadata.
             group: the group id, for errors.
             generation: generation of this rebalance, -1 if unknown.
-            looked: loads from the leader's load function.
+            looked: loads from the leader's load function; None without one.
 
         Raises:
-            AssignorFailedError: the strategy raised; has the strategy, group and generation.
+            AssignorFailedError: the strategy raised; the error has the strategy, group and
+                generation.
         """
         joined = [one for one in members if isinstance(one, Joined)]
         read = self.decoded(joined) if joined else [
@@ -171,7 +172,7 @@ class Consumer:
     def received(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
     ) -> None:
-        """Take this member's assignment; partition numbers out of range are not remembered."""
+        """Store this member's assignment; partition numbers out of range are left out."""
         own, extras = split(user_data)
         counts: dict[str, int] = {}
         for topic, number in pairs:
@@ -186,7 +187,7 @@ class Consumer:
             self.loads.received({} if extras is None else extras.held)
 
     def is_assigned_by_broker(self, user_data: bytes | None) -> bool:
-        """Return whether the broker, and no leader of the group, made an assignment of `optimal`.
+        """Return whether the broker, not a group leader, computed an assignment of `optimal`.
 
         A classic member that joins a KIP-848 group lists its protocols, and the broker assigns by
         its own assignor whatever they are. Every leader that runs `optimal` is Partage and appends
@@ -195,7 +196,7 @@ class Consumer:
         return self.strategy.name == Optimal.name and split(user_data)[1] is None
 
     def generation_is(self, generation: int) -> None:
-        """Set the generation of the assignment received before (kafka-python 2 passes it later)."""
+        """Set the generation of the last assignment, which kafka-python 2 passes later."""
         if generation != self.generation:
             self.received(self.owned, self._along_with, generation)
 
@@ -228,7 +229,7 @@ class Consumer:
         view: ClusterView,
         looked: Mapping[Partition, float],
     ) -> Plan:
-        """Return the strategy's plan, with learnt weights, without compiling a kernel."""
+        """Run the strategy with learnt weights; no kernel is compiled meanwhile."""
         group = Group(one.member for one in joined)
         strategy = self.strategy
         if self.loads is not None:
@@ -280,7 +281,7 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
 
 
 def _ours(strategy: Strategy) -> bool:
-    """Return whether only Partage has the strategy, and it reads owned partitions."""
+    """Return whether only Partage has the strategy and it reads the members' owned partitions."""
     if getattr(strategy, "in_broker", False):
         return True
     return strategy.exact_to is None and RebalanceProtocol.COOPERATIVE in strategy.protocols

@@ -33,14 +33,14 @@ NO_CLAIMS = Claims.of(())
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A member in JoinGroup's response to the leader; its metadata as bytes or decoded."""
+    """A member in JoinGroup's response to the leader; its subscription is bytes or decoded."""
 
     id: str
     metadata: bytes | ConsumerSubscription
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """Return the decoded metadata; malformed bytes are a subscription to nothing."""
+        """Return the decoded subscription; malformed bytes count as a subscription to no topic."""
         if not isinstance(self.metadata, bytes):
             return self.metadata
         try:
@@ -51,14 +51,15 @@ class Joined:
 
 @dataclass(slots=True)
 class JoinedMember:
-    """A member as the leader sees it.
+    """A member of the group with its decoded subscription, as the leader sees it.
 
     Attributes:
         member: the member as strategies see it.
-        claims: the claims that the strategy reads; ``sticky`` reads those in the user data.
+        claims: partitions that the member says it owns, as the strategy reads them; ``sticky``
+            reads those in the user data.
         generation: generation of claims in the user data; None if they have none.
         revoked: partitions that the member owned and revoked before it joined.
-        measured: loads that it measured.
+        measured: loads that the member measured.
         held: weights of its partitions in the last plan.
     """
 
@@ -71,7 +72,7 @@ class JoinedMember:
 
 
 class _Subscription(NamedTuple):
-    """A subscription with its owned partitions as arrays; see `ConsumerSubscription`."""
+    """A decoded `ConsumerSubscription` with its owned partitions as arrays."""
 
     topics: tuple[str, ...]
     user_data: bytes | None
@@ -81,7 +82,7 @@ class _Subscription(NamedTuple):
 
 
 class _Trailer(NamedTuple):
-    """A trailer with its claims as arrays, and the user data before it; see `Extras`."""
+    """Decoded `Extras` of a member with claims as arrays, and the user data before them."""
 
     user_data: bytes | None
     claims: Claims = NO_CLAIMS
@@ -90,7 +91,7 @@ class _Trailer(NamedTuple):
 
 
 def decode_members(strategy: Strategy, joined: Sequence[Joined]) -> list[JoinedMember]:
-    """Return the members in the order of JoinGroup's response."""
+    """Decode the subscriptions of all members, in the order of JoinGroup's response."""
     subscriptions = _subscriptions(joined)
     trailers = _trailers([sent.user_data for sent in subscriptions])
     out = []

@@ -22,7 +22,7 @@ Reported = tuple[Member, Mapping[Partition, float], Mapping[Partition, float]]
 
 @dataclass(slots=True)
 class Loads:
-    """The learnt weights of a group, as one consumer knows them.
+    """Partition weights that a group learns while it runs, as one consumer knows them.
 
     Each assignment carries the weights that the plan used, and the member's next subscription
     returns them. So a new leader continues from the last weights, which the hysteresis of
@@ -39,7 +39,7 @@ class Loads:
     weights: dict[Partition, float] = field(default_factory=dict)
 
     def received(self, held: Mapping[Partition, float]) -> None:
-        """Take the weights that came with this member's assignment."""
+        """Store the weights that came with this member's assignment."""
         self.held = dict(held)
 
     def weighed(
@@ -49,10 +49,10 @@ class Loads:
         looked: Mapping[Partition, float],
         view: ClusterView,
     ) -> Strategy:
-        """Return the strategy with the current weights.
+        """Return the strategy configured with the current partition weights.
 
-        A member's reports count only for partitions that it claims, so no member can change the
-        weights of another's partitions. Loads of the leader replace reports.
+        A member's reports count only for partitions that it says it owns, so no member can change
+            the weights of another's partitions. Loads that the leader measured replace reports.
 
         Args:
             strategy: the strategy to configure.
