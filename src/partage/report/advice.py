@@ -51,14 +51,14 @@ _CHANGES = {"eager": 1, "cooperative": 2, "consumer": 3}
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One change to one group.
+    """One recommended change to one consumer group, with its evidence and expected gain.
 
     Attributes:
-        rule: name of the rule.
-        title: the change in a few words, the same for all groups.
-        why: the evidence in the log, with figures.
-        lines: lines of a configuration, to be copied.
-        where: the configuration that they belong to.
+        rule: name of the rule that gives the advice.
+        title: the change in a few words, equal for all groups.
+        why: the evidence in the log, with numbers.
+        lines: configuration lines to copy.
+        where: the configuration that the lines belong to.
         policy: the policy that the group then runs, if it was simulated.
         saves: partition-seconds that it would have saved; None if it was not simulated.
         affects: kind of cause whose rebalances it avoids; empty if there is no single one.
@@ -78,7 +78,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The same change for several groups, the largest saving first."""
+    """One change that is advised to several groups, sorted by saving, with the total saving."""
 
     advice: Advice
     groups: tuple[tuple[GroupFigures, Advice], ...]
@@ -87,7 +87,10 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The best settings of a group, and the partition-seconds that they save."""
+    """The best settings of a group, as a policy, and the partition-seconds that they save.
+
+    A policy is an assignment protocol with a strategy and options.
+    """
 
     policy: str
     saved: Estimate
@@ -117,7 +120,7 @@ _SETTINGS = {
 
 
 def _rule_of(group: GroupFigures, policy: str) -> str:
-    """Return the rule that advises a policy."""
+    """Return the name of the rule that advises a policy to a group."""
     protocol, strategy, _ = parse_policy(policy)
     if f"{protocol}/{strategy}" == base_policy(group.strategy):
         return "static-members"
@@ -127,7 +130,7 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
 
 
 def _settings(rule: str, group: GroupFigures) -> Advice | None:
-    """Return advice with the group's best settings, if this rule advises them."""
+    """Return advice with the group's best settings, if the given rule advises them."""
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
         return None
@@ -143,7 +146,7 @@ def _settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _error_sentence(group: GroupFigures) -> str:
-    """Return a sentence on the simulation's error."""
+    """Return a sentence on how exactly the simulation reproduces the record."""
     error = error_of(group) or 0.0
     if not error:
         return "The simulation of the present settings equals the record."
@@ -183,15 +186,15 @@ def _static(group: GroupFigures) -> Advice | None:
 
 
 def _improves(group: GroupFigures, metric: str, strategy: str) -> bool:
-    """Return whether a group with a strategy may change to cooperative-sticky.
+    """Return whether cooperative-sticky certainly improves a metric of a group with a strategy.
 
-    Its clients support it, no other settings are better, and it has no more downtime. The metric
-    (idle members, avoidable moves) improves by more than the simulation's error in it.
+    The clients must support it, no other settings may be better, and downtime may not grow. The
+    metric (idle members, avoidable moves) must improve by more than the simulation's error.
 
     Args:
         group: the group.
         metric: name of the metric.
-        strategy: strategy that the group must have.
+        strategy: the strategy that the group must have now.
     """
     if group.strategy != strategy or best_policy(group) or _static(group):
         return False
@@ -208,7 +211,7 @@ def _improves(group: GroupFigures, metric: str, strategy: str) -> bool:
 
 
 def _idle_range(group: GroupFigures) -> Advice | None:
-    """Advise against range where it assigns each topic alone and leaves members idle."""
+    """Advise against range if it assigns each topic separately and so leaves members idle."""
     idle = group.recorded.idle
     if not idle or group.traits.copartitioned is not False:
         return None
@@ -227,7 +230,7 @@ def _idle_range(group: GroupFigures) -> Advice | None:
 
 
 def _roundrobin(group: GroupFigures) -> Advice | None:
-    """Advise against roundrobin where it moves partitions without need."""
+    """Advise against roundrobin if it moves partitions unnecessarily."""
     recorded = group.recorded
     if not recorded.avoidable or not _improves(group, "avoidable", "roundrobin"):
         return None
@@ -241,7 +244,7 @@ def _roundrobin(group: GroupFigures) -> Advice | None:
 
 
 def _sessions(group: GroupFigures) -> Advice | None:
-    """Advise a longer session timeout where evicted members rejoined soon: they may have paused.
+    """Advise a longer session timeout if evicted members soon rejoined: they may only have paused.
 
     Poll timeouts do not count, because heartbeats continue meanwhile (KIP-62).
     """
@@ -279,7 +282,7 @@ def _sessions(group: GroupFigures) -> Advice | None:
 
 
 def _late_polls(group: GroupFigures) -> Advice | None:
-    """Advise more frequent polls where clients left at max.poll.interval.ms and rejoined."""
+    """Advise more frequent polls if clients exceeded max.poll.interval.ms and rejoined."""
     late = group.traits.late_polls
     if not late or group.traits.protocol not in {"classic", "consumer"}:
         return None
@@ -296,7 +299,7 @@ def _late_polls(group: GroupFigures) -> Advice | None:
 
 
 def _crowded(group: GroupFigures) -> Advice | None:
-    """Advise fewer members where there are more members than partitions."""
+    """Advise fewer members if a group has more members than partitions."""
     crowded, settled = group.traits.crowded, group.traits.settled
     # A replacement may briefly coexist with its dead predecessor.
     if 2 * crowded <= settled or "share" in group.kind:
@@ -311,7 +314,7 @@ def _crowded(group: GroupFigures) -> Advice | None:
 
 
 def _storms(group: GroupFigures) -> Advice | None:
-    """Advise slower rollouts where rebalances follow each other within one session timeout."""
+    """Advise slower rollouts if rebalances follow each other within one session timeout."""
     traits = group.traits
     if not traits.storms:
         return None
@@ -333,7 +336,7 @@ def _storms(group: GroupFigures) -> Advice | None:
 
 
 def _keep_strategy(group: GroupFigures) -> Advice | None:
-    """Advise to keep the strategy where no change of settings is advised."""
+    """Advise to keep the strategy if no change of settings is advised."""
     lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
     if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
         return None
@@ -376,12 +379,12 @@ RULES: dict[str, Rule] = {
 
 
 def advice_for(group: GroupFigures) -> tuple[Advice, ...]:
-    """Return the advice for a group, in order of precedence."""
+    """Return all advice for a group, in the order of the rules' precedence."""
     return tuple(a for rule in RULES.values() if (a := rule(group)) is not None)
 
 
 def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
-    """Return the advice of all groups by rule, the largest saving first.
+    """Combine the advice of all groups by rule; the rule with the largest saving comes first.
 
     The savings of one rule are part of those of the best settings of all groups.
     """
@@ -401,7 +404,7 @@ def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
 
 
 def coverage_advice(run: Run) -> Advice | None:
-    """Return how to record from now on, if the log lacks much of the history."""
+    """Return advice on how to record from now on, if the log lacks much of the history."""
     if run.covered:
         return None
     why = (
@@ -420,13 +423,13 @@ def coverage_advice(run: Run) -> Advice | None:
 
 
 def savable(run: Run) -> tuple[Estimate | None, int]:
-    """Return the downtime that the best settings of all groups save, and the number of groups."""
+    """Return the downtime that the best settings save in all groups, and the number of groups."""
     best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
     return sum_gains(best), len(best)
 
 
 def _weight(saved: Estimate | None) -> float:
-    """Return the best estimate of a saving, by which savings are compared."""
+    """Return the best estimate of a saving, 0 if unknown, to sort by."""
     return saved.best if saved else 0.0
 
 
@@ -443,7 +446,7 @@ def _family(group: GroupFigures) -> str:
 
 
 def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
-    """Return the settings with which the group's clients run a policy; () if there are none.
+    """Return configuration lines with which the group's clients run a policy; () if there are none.
 
     Python clients have no setting for the protocol, and several client libraries have no common
     settings. A group of the consumer protocol does not return to the classic protocol.
@@ -460,11 +463,11 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
 
 
 def best_policy(group: GroupFigures) -> Settings | None:
-    """Return the best settings of a group; None if none certainly helps.
+    """Return the best settings of a group; None if no settings certainly help.
 
-    The policy has a valid plan for each rebalance and leaves no more members idle than `own`. The
-    interval of its gain excludes zero. Of policies that are about equally good, the one with the
-    smallest change is returned.
+    The policy has a valid plan for each rebalance and leaves no more members idle than `own` (the
+    simulation of the present settings). The interval of its gain excludes zero. Of policies that
+    are about equally good, the one with the smallest change is returned.
     """
     error, own, lost = error_of(group), own_figures(group), group.lost
     if error is None or own is None or lost is None:
@@ -485,7 +488,10 @@ def best_policy(group: GroupFigures) -> Settings | None:
 
 
 def _change(group: GroupFigures, one: Settings) -> tuple[int, int, float, str]:
-    """Return a sort key: protocol change, static members, then the saving and the name."""
+    """Return a sort key for equally good settings: the smallest change to the group comes first.
+
+    Its parts are protocol change, static members, saving and name.
+    """
     protocol, strategy, options = parse_policy(one.policy)
     same = f"{protocol}/{strategy}" == base_policy(group.strategy)
     return (0 if same else _CHANGES.get(protocol, 9), len(options), -_weight(one.saved), one.policy)

@@ -38,12 +38,12 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits that each group is checked against; None or False: no limit.
+    """Limits that `partage check` compares each group with; None or False means no limit.
 
     Attributes:
-        max_unread: largest share of its consuming time that a group may be unread.
+        max_unread: largest share of its assigned time that a group's partitions may be unread.
         max_rebalances: most rebalances per hour.
-        no_storms: whether a rebalance storm is a failure.
+        no_storms: whether a rebalance storm (rebalances in quick succession) is a failure.
     """
 
     max_unread: float | None = None
@@ -53,15 +53,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one limit for one group.
+    """The result of comparing one group with one limit.
 
     Attributes:
         group: group id.
         limit: option that sets the limit, such as ``max-unread``.
         status: `PASSED`, `VIOLATED` or `UNKNOWN`.
-        value: share, rebalances per hour, or number of storms; None if unknown.
+        value: the measured share, rebalances per hour or number of storms; None if unknown.
         bound: the limit for this value.
-        text: value and limit in words, and the reason where the value is unknown.
+        text: value and limit in words, and the reason if the value is unknown.
     """
 
     group: str
@@ -75,10 +75,10 @@ class CheckResult:
 def check_groups(
     recording: Recording, limits: Limits, names: Sequence[str] | None = None
 ) -> list[CheckResult]:
-    """Return the outcome of each limit for each group, in the report's order of groups.
+    """Compare each group with each limit; return the results in the report's order of groups.
 
     Args:
-        recording: the run.
+        recording: the published run with its rates.
         limits: the limits.
         names: names of groups to check; None for all.
     """
@@ -101,7 +101,7 @@ def _outcomes(group: GroupRates, limits: Limits) -> Iterator[CheckResult]:
 
 
 def _status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
-    """Return the status of a limit; with poor coverage only certain excess is a failure."""
+    """Return the status of a limit; with poor coverage only a certain excess is a violation."""
     if group.covered:
         return VIOLATED if exceeds else PASSED
     return VIOLATED if certainly else UNKNOWN
@@ -150,7 +150,7 @@ def _storms(group: GroupRates) -> CheckResult:
 
 
 def _excess(status: str, value: float, bound: float) -> str:
-    """Return by how much a value exceeds its limit."""
+    """Return a text that says by which factor a value exceeds its limit; "" if it does not."""
     if status != VIOLATED or not bound:
         return ""
     return f": {digits(value / bound)} times the limit"
@@ -173,11 +173,11 @@ def _outcome(
 def check_document(
     recording: Recording, outcomes: Sequence[CheckResult], *, passed: bool
 ) -> dict[str, Any]:
-    """Return outcomes as plain values, ready for JSON.
+    """Return check results as plain values for JSON.
 
     Args:
-        recording: the run.
-        outcomes: its outcomes.
+        recording: the published run.
+        outcomes: the results of its checks.
         passed: whether the check as a whole passed.
     """
     counts = Counter(one.status for one in outcomes)
@@ -196,12 +196,12 @@ def check_document(
 def junit_document(
     recording: Recording, outcomes: Sequence[CheckResult], *, unknown_passes: bool
 ) -> bytes:
-    """Return outcomes as JUnit XML in UTF-8: one test case a check.
+    """Return check results as JUnit XML in UTF-8, with one test case per check.
 
     Args:
-        recording: the run.
-        outcomes: its outcomes.
-        unknown_passes: whether an unknown outcome is a skipped test case instead of an error.
+        recording: the published run.
+        outcomes: the results of its checks.
+        unknown_passes: whether an unknown result is a skipped test case instead of an error.
     """
     counts = Counter(one.status for one in outcomes)
     counted = {
@@ -228,7 +228,7 @@ def junit_document(
 
 
 def _xml(text: str) -> str:
-    r"""Return text with characters that XML lacks as escape sequences.
+    r"""Return text with escape sequences for characters that XML does not allow.
 
     >>> _xml("a\x00<b>")
     'a\\x00<b>'

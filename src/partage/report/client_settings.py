@@ -24,7 +24,7 @@ _FAMILIES = {
 
 
 def family_of(clients: Iterable[str]) -> str:
-    """Return the family of a group's client settings: java, librdkafka, python, or "" if mixed.
+    """Return the kind of client settings that a group uses: java, librdkafka, python, "" if mixed.
 
     Unknown clients count as Java clients, unless there are others.
 
@@ -36,7 +36,7 @@ def family_of(clients: Iterable[str]) -> str:
 
 
 def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return protocol, strategy and options of a policy's name.
+    """Split a policy's name into protocol, strategy and options.
 
     >>> parse_policy("eager/range+static"), parse_policy("server:uniform")
     (('eager', 'range', ('static',)), ('consumer', 'uniform', ()))
@@ -51,7 +51,7 @@ def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def base_policy(strategy: str) -> str:
-    """Return the policy of a group that chose a strategy.
+    """Return the name of the policy that corresponds to a group's strategy, without options.
 
     >>> base_policy("range"), base_policy("cooperative-sticky")
     ('eager/range', 'cooperative/cooperative-sticky')
@@ -61,12 +61,12 @@ def base_policy(strategy: str) -> str:
 
 
 def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[str, ...] | None:
-    """Return the consumer properties of a policy; None if no settings lead to it.
+    """Return the consumer properties that make clients run a policy; None if no settings do.
 
     Args:
         policy: name of the policy.
         chosen: the strategy that the group has now.
-        family: family of client settings, from `family_of`; "" has no common properties.
+        family: kind of client settings, from `family_of`; "" has no common properties.
 
     >>> lines_of("consumer/uniform")[:2]
     ('group.protocol=consumer', 'group.remote.assignor=uniform')
@@ -104,7 +104,7 @@ def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[st
 
 
 def _java_lines(strategy: str, chosen: str) -> list[str]:
-    """Return Java properties of a strategy; a change needs two restarts.
+    """Return the Java properties for a strategy; a change of strategy needs two restarts.
 
     All members must have one strategy in common, or the coordinator rejects them
     (INCONSISTENT_GROUP_PROTOCOL); KIP-429 asks for two restarts for another reason.
@@ -124,7 +124,7 @@ def _java_lines(strategy: str, chosen: str) -> list[str]:
 
 
 def spell(lines: Iterable[str], family: str) -> tuple[str, ...]:
-    """Return properties with the names of a client family; Python clients take arguments.
+    """Return properties in the spelling of a client family; Python clients use arguments.
 
     >>> spell(["session.timeout.ms=9000", "# restart"], "python")
     ('session_timeout_ms=9000', '# restart')
@@ -139,7 +139,10 @@ def spell(lines: Iterable[str], family: str) -> tuple[str, ...]:
 
 
 def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:
-    """Return properties of librdkafka; None for Python clients, which take classes in code."""
+    """Return librdkafka's properties for a strategy; None for Python clients.
+
+    They take assignor classes in code.
+    """
     if family != "librdkafka" or strategy == "sticky":
         return None
     line = f"partition.assignment.strategy={strategy}"
@@ -150,7 +153,7 @@ def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:
 
 
 def _ms(duration: str) -> str:
-    """Return a duration with a unit in milliseconds."""
+    """Convert a duration such as ``9s`` to milliseconds, as text."""
     for unit, factor in (("ms", 1), ("s", 1_000), ("m", 60_000)):
         number = duration.removesuffix(unit)
         if number != duration and number.isdigit():

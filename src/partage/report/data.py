@@ -61,7 +61,9 @@ ByGroup = dict[str, dict[str, Figures]]
 
 
 def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) -> pa.Table:
-    """Return a table with the columns of its schema; columns that the run lacks are null.
+    """Read a table of a published run with the columns that the report uses.
+
+    Columns that the run lacks are null.
 
     Args:
         run: the published run.
@@ -93,24 +95,24 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """Return int64 for a shorter integer, so that sums do not overflow."""
+    """Return int64 for an integer type, so that sums do not overflow; other types unchanged."""
     import pyarrow as pa
 
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def read_run(out: str | Path, run: str | None = None) -> Run:
-    """Return the newest published run of an output folder, or the run with an id.
+    """Read the newest published run of an output folder, or the run with the given id.
 
     Raises:
-        InvalidCaptureError: the folder has no such run, or one of its files cannot be read.
+        InvalidCaptureError: the folder has no such run, or a file of it cannot be read.
         MissingExtraError: pyarrow is not installed.
     """
     return run_of(PublishedRun(out, run))
 
 
 def run_of(folder: PublishedRun) -> Run:
-    """Return the run of an opened folder.
+    """Read the report's data from an opened run folder.
 
     Raises:
         InvalidCaptureError: one of its files cannot be read.
@@ -150,7 +152,10 @@ def run_of(folder: PublishedRun) -> Run:
 
 
 def _with_names(replays: pa.Table) -> pa.Table:
-    """Return rows with a policy and a kind of simulation each; older runs lack these columns."""
+    """Return rows of ``replays`` with policy and kind of simulation filled in.
+
+    Older runs lack these columns.
+    """
     from pyarrow import compute as pc
 
     policy = pc.coalesce(replays["policy"], replays["strategy"])
@@ -163,7 +168,9 @@ def _with_names(replays: pa.Table) -> pa.Table:
 
 
 def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
-    """Return the figures of each group's policies, and those of the simulation per rebalance.
+    """Return each group's metrics by policy: of the main simulation, and of that per rebalance.
+
+    The main simulation is the cumulative one, or the only one that the run has.
 
     The first are of the cumulative simulation, or of the only one that the run has.
     """
@@ -202,7 +209,7 @@ def _traits(folder: PublishedRun, rebalances: pa.Table) -> dict[str, Traits]:
 def _group_rows(
     folder: PublishedRun, table: pa.Table, rebalances: pa.Table
 ) -> list[dict[str, Any]]:
-    """Return rows of table ``groups``, with the rebalances and strategies of the selected span."""
+    """Return rows of table ``groups``, adjusted to the selected time span, with strategies."""
     rows: list[dict[str, Any]] = table.to_pylist()
     lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
     if (folder.summary.get("selection") or {}).get("from_ms") is not None:
@@ -216,7 +223,7 @@ def _group_rows(
 
 
 def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:
-    """Return the strategy that each group chose last; groups change and change back."""
+    """Return group -> the strategy that it chose last."""
     from pyarrow import compute as pc
 
     table = rebalances.filter(pc.is_valid(rebalances["strategy"]))
@@ -226,7 +233,7 @@ def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:
 
 
 def _latest_last(claimed: Iterable[str], latest: str | None) -> tuple[str, ...]:
-    """Return a group's strategies with the one that it chose last at the end."""
+    """Return a group's strategies, reordered so that the one that it chose last is at the end."""
     known = tuple(claimed)
     if latest not in known:
         return known
@@ -237,7 +244,7 @@ _GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, Run)
 
 
 def _without_zero(found: _GroupOrRun) -> _GroupOrRun:
-    """Return a group or run with unknown downtime where few of many rebalances have zero.
+    """Return a group or run whose zero downtime is made unknown if the log lacks many rebalances.
 
     The cost of rebalances that the log lacks is unknown, not zero.
     """
@@ -286,7 +293,7 @@ def _all_causes(by_group: Mapping[str, Iterable[CauseShare]]) -> tuple[CauseShar
 
 
 def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return the largest number of members and of partitions of each group's rebalances."""
+    """Return group -> the largest number of members and of partitions in a rebalance."""
     found = rebalances.group_by("group").aggregate([("members", "max"), ("partitions", "max")])
     return {
         row["group"]: (row["members_max"] or 0, row["partitions_max"] or 0)
@@ -296,13 +303,13 @@ def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """Values of groups from several tables, by name of the group.
+    """Values of all groups that several tables contribute, by group name.
 
     Attributes:
-        main, other: figures by policy, of the two kinds of simulation.
-        largest: members and partitions of the largest rebalance.
+        main, other: metrics by policy, of the two kinds of simulation.
+        largest: largest number of members and of partitions in a rebalance.
         assigned: partition-seconds in which partitions were assigned.
-        cover: the run's coverage, with the end of the log.
+        cover: the run's coverage, which has the begin and end of the log.
     """
 
     main: Mapping[str, Mapping[str, Figures]]
@@ -315,7 +322,7 @@ class _Tables:
 
 
 def assigned_time(ownership: pa.Table, cover: Mapping[str, Any]) -> dict[str, float]:
-    """Return the partition-seconds in which each group's partitions were assigned to a member.
+    """Return group -> the partition-seconds in which its partitions were assigned to a member.
 
     Args:
         ownership: intervals of ownership; other roles than owner do not count.
@@ -366,7 +373,7 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
 
 
 def _span(first: int | None, cover: Mapping[str, Any]) -> int:
-    """Return the time from a group's first record to the end of the log in ms; 0 if unknown."""
+    """Return the time from a group's first record to the end of the log (ms); 0 if unknown."""
     begin, end = cover.get("first_ms"), cover.get("last_ms")
     if first is None or begin is None or end is None:
         return 0
@@ -374,7 +381,7 @@ def _span(first: int | None, cover: Mapping[str, Any]) -> int:
 
 
 def _policy_order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:
-    """Return the policies in the order of the command line, then strategies Partage lacks."""
+    """Return the policies in the order of the command line, followed by all others."""
     asked = [name for name in summary.get("asked", ()) if name in figures]
     rest = sorted(name for name in figures if name not in asked and name != RECORDED)
     return (*dict.fromkeys(asked), *rest)

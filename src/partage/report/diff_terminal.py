@@ -33,7 +33,7 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def diff_summary(found: RunDiff) -> Iterator[RenderableType]:
-    """Yield the parts of the comparison in the order in which they are printed."""
+    """Yield the parts of a comparison of two runs for the terminal, in the order of printing."""
     for when, run in (("before", found.before), ("after", found.after)):
         yield _text(
             f"{when:7}{run.folder}: {digits(run.hours)} h, {plural(len(run.groups), 'group')}"
@@ -97,7 +97,7 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 def _rows(found: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
-    """Yield the label and the differences of all groups together, then of each group."""
+    """Yield a label and the differences, first for all groups together, then for each group."""
     if len(found.groups) > 1:
         yield _text("all groups", "bold"), found.whole
     for one in found.groups:
@@ -138,7 +138,7 @@ def _causes(whole: GroupDiff) -> Table:
 
 
 def _interval(rate: Rate | None) -> str:
-    """Return the unread share in percent with its interval, as ``0.8 (0.6–1.1)``."""
+    """Return the share of time unread in percent with its interval, like ``0.8 (0.6–1.1)``."""
     if rate is None:
         return UNKNOWN
     best = digits(rate.per_hour / 36)
@@ -153,7 +153,7 @@ def _rate(rate: Rate | None) -> str:
 
 
 def change_text(change: RateChange) -> str:
-    """Return the relative difference in percent, with the interval of its noise.
+    """Return the relative change of a rate in percent, with the interval due to chance.
 
     >>> change_text(RateChange(Rate(4, hours=2), Rate(1, hours=1), None, NOISE))
     '−50'

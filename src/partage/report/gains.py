@@ -23,10 +23,12 @@ _FACTOR = 2.0
 
 
 class Lengths(NamedTuple):
-    """Length of a group's stops from 0 (lower bounds) to 1 (upper bounds).
+    """How long a group's stops are, relative to their bounds: 0 is the lower, 1 the upper bound.
+
+    A stop is the time in which a partition has no consumer.
 
     Attributes:
-        low, best, high: the 10th percentile, the best estimate and the 90th percentile.
+        low, best, high: 10th percentile, best estimate and 90th percentile.
     """
 
     low: float
@@ -35,7 +37,7 @@ class Lengths(NamedTuple):
 
 
 def relative_lengths(bounds: FigureRange | None, found: Estimate | None) -> Lengths:
-    """Return where the estimate of a group's downtime lies between its bounds.
+    """Return where the estimate of a group's downtime lies between its bounds (0 to 1).
 
     Without an estimate every length is possible, and the middle stands for them.
 
@@ -53,15 +55,16 @@ def relative_lengths(bounds: FigureRange | None, found: Estimate | None) -> Leng
 
 
 def own_figures(group: GroupFigures) -> Figures | None:
-    """Return the figures of the simulated present settings; None if they do not compare."""
+    """Return the metrics of a group's simulated present settings; None if they do not compare."""
     own = group.figures.get(OWN)
     return own if own is not None and own.comparable and own.saved is not None else None
 
 
 def error_of(group: GroupFigures) -> float | None:
-    """Return the simulation's error in partition-seconds; None if `own` was not simulated.
+    """Return the simulation's error in partition-seconds; None if it is unknown.
 
-    The error is the difference between the record and `own`, at the estimated length of the stops.
+    The error is the difference between the record and `own` (the simulated present settings), at
+    the estimated length of the stops.
     """
     own = own_figures(group)
     if own is None:
@@ -76,9 +79,9 @@ def error_of(group: GroupFigures) -> float | None:
 
 
 def gain_of(group: GroupFigures, policy: str) -> Estimate | None:
-    """Return the partition-seconds that a policy saves against `own`; None if unknown.
+    """Return the partition-seconds that a policy saves against the present settings, or None.
 
-    The interval contains the simulation's error. A group cannot save more than its downtime.
+    The interval includes the simulation's error. A group cannot save more than its downtime.
     """
     found, error = group.figures.get(policy), error_of(group)
     if found is None or not found.comparable or error is None:
@@ -97,7 +100,7 @@ def gain_of(group: GroupFigures, policy: str) -> Estimate | None:
 
 
 def sum_gains(gains: Iterable[Estimate]) -> Estimate | None:
-    """Return the sum of gains of several groups, made from their distributions.
+    """Return the sum of several groups' gains, computed from their distributions.
 
     >>> sum_gains([Estimate(10, 6, 14)]), sum_gains([])
     (Estimate(best=10, low=6.0, high=14.0), None)

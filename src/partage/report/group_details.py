@@ -60,7 +60,7 @@ _Ints = NDArray[np.int64]
 
 
 class _Gap(NamedTuple):
-    """Generations that the log lacks.
+    """A gap in a group's history: generations that the log lacks.
 
     Attributes:
         from_ms: time of the previous rebalance; None before the first one.
@@ -74,7 +74,7 @@ class _Gap(NamedTuple):
 
 
 def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return records with equal fields as named columns.
+    """Convert records with equal fields to one list per field.
 
     >>> columns_of([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     {'a': [1, 3], 'b': [2, 4]}
@@ -87,7 +87,7 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def details(folder: PublishedRun, run: Run) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
-    """Yield each group that has rebalances with its details, the largest downtime first.
+    """Yield each group that rebalanced, with details for its page; the largest downtime first.
 
     Raises:
         InvalidCaptureError: a table cannot be read.
@@ -139,9 +139,9 @@ def details(folder: PublishedRun, run: Run) -> Iterator[tuple[GroupFigures, dict
 
 
 def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
-    """Return (group, instance id or member id) -> client id and host, as a person knows them.
+    """Return (group, instance id or member id) -> a readable label: client id and host.
 
-    A static member is labelled with its instance id as well.
+    The label of a static member begins with its instance id.
     """
     columns = ["group", "member", "instance", "client_id", "client_host"]
     found = {}
@@ -154,7 +154,7 @@ def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
 
 
 class _Slices:
-    """A table sorted by group, with the slice of each group."""
+    """Gives fast access to the rows of each group in a table that is sorted by group."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -167,13 +167,13 @@ class _Slices:
                 begin = i + 1
 
     def of(self, group: str) -> pa.Table:
-        """Return the rows of a group."""
+        """Return the rows of one group."""
         begin, end = self._slices.get(group, (0, 0))
         return self._table.slice(begin, end - begin)
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Return the rebalances in log order, with recorded downtime (low, high) and moves."""
+    """Return rebalances in log order with their recorded downtime (low, high) and moves."""
     from pyarrow import compute as pc
 
     name = pc.coalesce(replays["policy"], replays["strategy"])
@@ -192,7 +192,7 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
 
 
 def _listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
-    """Return the newest rebalances, and the costliest older ones."""
+    """Return the newest rebalances and the older ones with the largest downtime, as dicts."""
     size = table.num_rows
     if size > most:
         high = np.nan_to_num(np.array(table["high"].to_pylist(), float))
@@ -212,9 +212,11 @@ def _worst(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _simulated(
     replays: pa.Table, rebalances: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return (group, incarnation, generation) -> policy -> its row, steps added up.
+    """Return (group, incarnation, generation) -> policy -> the costs of the simulated rebalance.
 
-    Rows are of the simulation per rebalance if the run has it.
+    The costs of a rebalance's steps are added up.
+
+    The costs are of the simulation per rebalance if the run has it.
     """
     import pyarrow as pa
 
@@ -236,7 +238,7 @@ def _simulated(
 
 
 def _gaps(table: pa.Table) -> list[_Gap]:
-    """Return the largest gaps of a group's history in order; the owners within them are unknown."""
+    """Return the largest gaps in a group's history, by time; owners within them are unknown."""
     times, missing = table["time_ms"].to_pylist(), table["gap_before"].to_pylist()
     before: list[int | None] = [None, *times]
     found = [_Gap(a, b, n) for a, b, n in zip(before, times, missing, strict=False) if n]
@@ -250,7 +252,10 @@ def _time_span(
     gaps: Sequence[_Gap],
     cover: Mapping[str, Any],
 ) -> tuple[int, int]:
-    """Return the beginning and end of a group's timeline in ms; a first gap has a quarter of it."""
+    """Return the start and end of a group's timeline (ms).
+
+    A gap before the first rebalance takes a quarter of it.
+    """
     begun = intervals["from_ms"].to_pylist()
     first, last = _ends([*(r["time_ms"] for r in rows), *begun], cover)
     if gaps and gaps[0].from_ms is None:
@@ -259,7 +264,7 @@ def _time_span(
 
 
 def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the beginning of a group's history and the end of the log.
+    """Return the start of a group's history and the end of the log (ms).
 
     A wrong clock must not stretch a timeline of an hour to fifty years: an end of the log more than
     a year after the group's last event is ignored.
@@ -273,7 +278,7 @@ def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Intervals of ownership of one group, as arrays int64[N].
+    """The ownership intervals of one group's partitions, as arrays of length N (int64).
 
     Attributes:
         row: index of the partition in ``partitions``.
@@ -292,7 +297,7 @@ class Owned:
 
 
 def _ownership(table: pa.Table, last: int) -> Owned:
-    """Return a group's intervals; a static member is one owner across restarts."""
+    """Return a group's ownership intervals; a static member stays one owner when it restarts."""
     pairs = list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True))
     partitions = sorted(set(pairs))
     place = {pair: i for i, pair in enumerate(partitions)}
@@ -327,7 +332,7 @@ def _downtime(low: float | None, high: float | None) -> str:
 
 
 def _step(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one entry of the list of rebalances."""
+    """Return one rebalance as an entry of the page's list."""
     return {
         "generation": row["generation"], "incarnation": row["incarnation"],
         "time_ms": row["time_ms"], "cause": row["cause_kind"] or "unknown",
@@ -346,7 +351,7 @@ def _rounded(value: float | None) -> float | None:
 def _before_and_after(
     row: Mapping[str, Any], owned: Owned, simulated: Mapping[tuple[Any, ...], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the partitions of each member right before and right after a rebalance."""
+    """Return which partitions each member owned right before and right after a rebalance."""
     time, size = row["time_ms"], len(owned.partitions)
     before, after = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
     had = (owned.start < time) & (owned.end >= time)
@@ -375,7 +380,7 @@ def _before_and_after(
 
 
 def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the policies with the least downtime in one rebalance, as texts."""
+    """Return the policies with the least downtime in one rebalance, as texts for the page."""
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
     done.sort(key=lambda p: (p[1]["stopped_at_most_ps"] is None, p[1]["stopped_at_most_ps"] or 0,
                              p[1]["moved"] or 0))  # fmt: skip
@@ -388,7 +393,7 @@ def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]
 
 
 def _storms(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rebalance storms among the listed rebalances, in order."""
+    """Return the rebalance storms among the listed rebalances, in order of time."""
     found: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["storm"] is not None:
@@ -413,7 +418,7 @@ _BOX = ("row", "start", "end", "owner", "share")
 
 
 class _Spans(NamedTuple):
-    """Intervals of ownership in rows of the timeline; times in ms since its beginning."""
+    """Ownership intervals as arrays, in rows of the timeline; times in ms since its start."""
 
     row: _Ints
     owner: _Ints
@@ -422,7 +427,10 @@ class _Spans(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """Bins with an owner, sorted by row and column: the main owner and its share."""
+    """Time bins of a timeline that have an owner, with the main owner and its share of the bin.
+
+    They are sorted by row and column.
+    """
 
     row: _Ints
     column: _Ints
@@ -431,13 +439,13 @@ class _Cells(NamedTuple):
 
 
 def draw_timeline(owned: Owned, first_ms: int, last_ms: int, budget: int) -> dict[str, Any]:
-    """Return a timeline as plain numbers, in named columns.
+    """Return a timeline of partition ownership as plain numbers, in named columns.
 
     Args:
-        owned: intervals of ownership; times outside the timeline are cut off.
-        first_ms: beginning of the timeline.
+        owned: ownership intervals; times outside the timeline are cut off.
+        first_ms: start of the timeline.
         last_ms: end of the timeline.
-        budget: approximate limit of boxes.
+        budget: approximate maximum number of boxes.
 
     Returns:
         ``rows``: first and last topic and partition of each row; ``boxes``: row, start and end (ms
@@ -475,14 +483,14 @@ def draw_timeline(owned: Owned, first_ms: int, last_ms: int, budget: int) -> dic
 
 
 def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
-    """Return whether a partition has two owners at once, as in share groups."""
+    """Return whether some partition has two owners at once, as share groups allow."""
     order = np.lexsort((start, row))
     row, start, end = row[order], start[order], end[order]
     return bool(((row[1:] == row[:-1]) & (start[1:] < end[:-1])).any())
 
 
 def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
-    """Return boxes of the largest number of columns that fits the budget."""
+    """Return the boxes of a timeline with the finest time bins that respect the budget."""
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
         found = _joined(_bins(spans, span, columns), span, columns)
@@ -492,7 +500,7 @@ def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
 
 
 def _bins(spans: _Spans, span: int, columns: int) -> _Cells:
-    """Return the main owner of each bin of a timeline with a number of columns."""
+    """Return the main owner of each time bin of a timeline with ``columns`` bins per row."""
     row, owner, start, end = spans
     width = span / columns
     first = np.minimum((start / width).astype(np.int64), columns - 1)
@@ -516,7 +524,7 @@ def _bins(spans: _Spans, span: int, columns: int) -> _Cells:
 
 
 def _joined(cells: _Cells, span: int, columns: int) -> NDArray[np.int64]:
-    """Return neighbouring bins with one owner and a similar share as one box."""
+    """Combine neighbouring bins with one owner and a similar share into boxes."""
     row, column, owner, share = cells
     if not len(row):
         return np.zeros((0, 5), np.int64)

@@ -47,7 +47,7 @@ Details = Iterable[tuple[GroupFigures, dict[str, Any]]]
 
 
 def publish_page(out: str | Path, page: Path, run: str | None = None) -> Run:
-    """Write the page of a published run, with details of single groups.
+    """Write the HTML page of a published run, with details of single groups.
 
     Args:
         out: the output folder of the run.
@@ -55,7 +55,7 @@ def publish_page(out: str | Path, page: Path, run: str | None = None) -> Run:
         run: id of an earlier run; None for the newest.
 
     Returns:
-        The run.
+        The run that was read.
 
     Raises:
         InvalidCaptureError: the folder has no such run, or one of its files cannot be read.
@@ -69,10 +69,10 @@ def publish_page(out: str | Path, page: Path, run: str | None = None) -> Run:
 
 
 def write_page(run: Run, path: Path, details: Details = ()) -> Path:
-    """Write the page of a run, all of it or nothing.
+    """Write the HTML page of a run atomically: a failure leaves no partial file.
 
     Args:
-        run: the run.
+        run: the run to show.
         path: path of the page.
         details: details of single groups, from `partage.report.group_details`.
 
@@ -91,7 +91,7 @@ def write_page(run: Run, path: Path, details: Details = ()) -> Path:
 
 
 def render(run: Run, details: Details = ()) -> str:
-    """Return the page of a run as text.
+    """Return the HTML page of a run as text.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -130,7 +130,7 @@ def render(run: Run, details: Details = ()) -> str:
 
 
 def write_template(name: str, path: Path, **values: Any) -> Path:
-    """Write a page from a template.
+    """Render a template with values and write the result to a file.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -142,7 +142,10 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
 
 
 def _details_json(run: Run, details: Details) -> dict[str, Markup]:
-    """Return the data of single groups by anchor, the largest downtime first, up to the limit."""
+    """Return anchor -> JSON with a group's details, up to a limit on the total size.
+
+    Groups with the largest downtime come first.
+    """
     found: dict[str, Markup] = {}
     room = _MAX_CHARACTERS
     for group, values in details:
@@ -155,7 +158,7 @@ def _details_json(run: Run, details: Details) -> dict[str, Markup]:
 
 
 def _shortened(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON document for the download, without repetitions and excess groups."""
+    """Return the JSON document for download, without repetitions and surplus groups."""
     groups = document["groups"]
     out = {"advice", "policies_per_rebalance"}
     if len(groups) > _FEW:
@@ -175,7 +178,7 @@ def _vendor(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """Return the template engine: it escapes everything, and a misspelt name is an error.
+    """Return the Jinja environment: it escapes all values, and an unknown name raises an error.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -210,7 +213,7 @@ def environment() -> Environment:
 
 
 def _json(value: Any) -> Markup:
-    """Return JSON for a script element: nothing in it can end the element or begin a comment."""
+    """Return JSON that is safe inside a script element: it cannot end it or begin a comment."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for one in "<>&\u2028\u2029":
         text = text.replace(one, f"\\u{ord(one):04x}")
@@ -218,11 +221,11 @@ def _json(value: Any) -> Markup:
 
 
 def _raw_script(text: str) -> Markup:
-    """Return a script of ours, or the chart library, as text that is not escaped.
+    """Return a script that belongs to Partage as markup that the template does not escape.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
-        ValueError: the script would end its element early; such a file must not be shipped.
+        ValueError: the script contains text that would end its script element early.
     """
     if "</script" in text.lower() or "<!--" in text:
         raise ValueError("a script that is put into the page would end its element")
@@ -230,7 +233,9 @@ def _raw_script(text: str) -> Markup:
 
 
 def _as_markup(text: str) -> Markup:
-    """Return text that the caller made safe, as text that the template engine does not escape.
+    """Return safe text as markup, which the template engine does not escape.
+
+    The caller must have made it safe.
 
     Raises:
         MissingExtraError: jinja2, which brings markupsafe along, is not installed.
@@ -252,5 +257,5 @@ def _when(ms: int | None) -> str:
 
 
 def _bar(part: float, whole: float) -> float:
-    """Return the length of a bar in percent, from 0 to 100."""
+    """Return the length of a bar in percent of ``whole``, limited to 0 to 100."""
     return round(min(max(100 * part / whole, 0), 100), 2) if whole else 0

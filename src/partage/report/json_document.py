@@ -24,7 +24,7 @@ FORMAT, VERSION = "partage-report", 2
 
 
 def json_document(run: Run) -> dict[str, Any]:
-    """Return the report's content as plain values, ready for JSON."""
+    """Return the report of a run as plain values for JSON."""
     saved, helped = savable(run)
     return {
         "format": FORMAT,

@@ -27,7 +27,7 @@ def write_keys_page(
     advice: Sequence[str],
     keys: Sequence[str],
 ) -> Path:
-    """Write the page of `partage keys` as one offline file.
+    """Write the HTML page of `partage keys` as one file that works offline.
 
     Args:
         found: JSON document of ``partage keys``.
@@ -35,7 +35,7 @@ def write_keys_page(
         path: path of the page.
         title: name of the input.
         partitioner: partitioner that placed the keys.
-        advice: sentences.
+        advice: recommendations, one sentence each.
         keys: the hottest keys as text.
 
     Raises:
@@ -81,7 +81,7 @@ def _keys_lead(found: Mapping[str, Any]) -> str:
 
 
 def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """Return the bars of one partition count, heights in percent of the fullest partition."""
+    """Return the bars of one partition count; heights are in percent of the fullest partition."""
     partitions = load["partitions"]
     bars = min(partitions, _MAX_BARS)
     fullest = [(0, 0)] * bars
@@ -99,7 +99,7 @@ def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[d
 
 
 def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the hours with the fullest partitions, by partition count."""
+    """Return, for each partition count, the hours with the fullest partition."""
     found: list[Mapping[str, Any]] = []
     for count in dict.fromkeys(h["partitions"] for h in hours):
         of_count = [h for h in hours if h["partitions"] == count]
@@ -108,7 +108,7 @@ def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 class TopicText(NamedTuple):
-    """Texts on a topic: its writers, the certainty of that, and findings to act on."""
+    """Texts about one topic: its writers, how certain they are, and findings to act on."""
 
     writers: str
     by_chance: str
@@ -123,13 +123,13 @@ def write_audit_page(
     texts: Mapping[str, TopicText],
     joins: Sequence[tuple[str, Sequence[str]]],
 ) -> Path:
-    """Write the page of `partage audit` as one offline file.
+    """Write the HTML page of `partage audit` as one file that works offline.
 
     Args:
         found: JSON document of ``partage audit``.
         path: path of the page.
         title: name of the input.
-        texts: topic -> texts on it.
+        texts: topic -> texts about it.
         joins: sentence and examples of each broken join that a group needs.
 
     Raises:
@@ -165,7 +165,7 @@ def _audit_headline(found: Mapping[str, Any]) -> str:
 
 
 def _topic(topic: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a topic with its writers' times in percent of the time from first to last."""
+    """Return a topic whose writers' times are in percent of the time from first to last record."""
     times = [t for w in topic["writers"] for t in (w["first_ms"], w["last_ms"])]
     first, last = min(times, default=0), max(times, default=0)
     whole = max(1, last - first)

@@ -18,7 +18,7 @@ _HARD = "\N{NO-BREAK SPACE}"
 
 
 class CauseText(NamedTuple):
-    """Texts of one kind of cause: a label, and a clause that follows "because"."""
+    """Texts about one kind of rebalance cause: a label, and a clause that follows "because"."""
 
     label: str
     clause: str
@@ -48,7 +48,7 @@ CAUSES: dict[str, CauseText] = {
 
 
 class Term(NamedTuple):
-    """An entry of the glossary."""
+    """An entry of the report's glossary: a term and its meaning."""
 
     term: str
     meaning: str
@@ -106,7 +106,7 @@ GLOSSARY: dict[str, Term] = {
 
 
 def cause_clause(kind: str) -> str:
-    """Return the clause that follows "because"; an unknown kind is quoted.
+    """Return the clause that follows "because" for a kind of cause; an unknown kind is quoted.
 
     >>> cause_clause("leave")
     'a member left'
@@ -124,7 +124,7 @@ def count(value: int) -> str:
 
 
 def plural(value: int, one: str, many: str | None = None) -> str:
-    """Return a count with its noun.
+    """Return a number with its noun in singular or plural.
 
     >>> plural(1, "group"), plural(2, "group")
     ('1 group', '2 groups')
@@ -133,7 +133,7 @@ def plural(value: int, one: str, many: str | None = None) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    r"""Return a share in percent; 100 % only if it is all, 0 % only if it is none.
+    r"""Return a share in percent; 100 % only if it is exactly all, 0 % only if exactly none.
 
     >>> percent(477, 479), percent(9999, 10000), percent(0, 7), percent(1, 0)
     ('99.6\xa0%', '99.9\xa0%', '0\xa0%', '-')
@@ -166,7 +166,7 @@ def share_text(value: float) -> str:
 
 
 def share(low: tuple[float, float], high: tuple[float, float]) -> str:
-    r"""Return the share of a range: of the lower bounds, and of the upper bounds.
+    r"""Return a share as a range, from that of the lower bounds to that of the upper bounds.
 
     Args:
         low: part and whole by the lower bounds.
@@ -185,7 +185,7 @@ def share(low: tuple[float, float], high: tuple[float, float]) -> str:
 
 
 def duration(ms: int) -> str:
-    r"""Return a time span in its two largest units, joined by no-break spaces.
+    r"""Return a duration (ms) in its two largest units, joined by no-break spaces.
 
     >>> duration(501_000), duration(90_000_000), duration(800)
     ('8\xa0min 21\xa0s', '1\xa0d 1\xa0h', '1\xa0s')
@@ -205,7 +205,7 @@ _LONGEST_NAME = 256
 
 
 def short_name(value: str) -> str:
-    """Return a name of the log cut to 256 characters; the JSON document has it whole.
+    """Return a name cut to 256 characters; the JSON document has the full name.
 
     >>> short_name("orders"), len(short_name("x" * 32_767))
     ('orders', 257)
@@ -214,7 +214,7 @@ def short_name(value: str) -> str:
 
 
 def format_range(stopped: FigureRange | None, *, short: bool = False) -> str:
-    r"""Return partition-seconds as a range in a unit that fits the upper bound.
+    r"""Return partition-seconds as a range, in a unit that suits the upper bound.
 
     >>> format_range(FigureRange(20, 90)), format_range(FigureRange(0, 0)), format_range(None)
     ('20 to 90\xa0partition-seconds', 'none', 'unknown')
@@ -266,21 +266,21 @@ def format_estimate(
 def downtime_text(
     bounds: FigureRange | None, found: Estimate | None, *, short: bool = False
 ) -> str:
-    """Return the estimate of a downtime, or its bounds if there is no estimate."""
+    """Return the estimate of a downtime as text, or its bounds if there is no estimate."""
     if found is not None:
         return format_estimate(found, short=short)
     return format_range(bounds, short=short)
 
 
 def _unit(size: float) -> tuple[int, str, str]:
-    """Return the unit for a number of partition-seconds: its factor, its long and short name."""
+    """Return the unit for a number of partition-seconds: factor, long name and short name."""
     if size < 120:
         return 1, "seconds", "s"
     return (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
 
 
 def _number(value: float) -> str:
-    """Return a number with about three digits, as many as the bounds are accurate to."""
+    """Return a number with about three digits, which is the accuracy of the bounds."""
     if abs(value) >= 99.5:
         return f"{value:,.0f}"
     text = f"{value:.1f}".removesuffix(".0")
@@ -295,7 +295,7 @@ RECORD_MORE = (
 
 
 def headline(run: Run) -> str:
-    """Return the first sentence: the downtime that rebalances caused, or that it is unknown."""
+    """Return the report's first sentence: the downtime by rebalances, or that it is unknown."""
     if not run.rebalancing:
         return "No group rebalanced in this log."
     if not run.covered:
@@ -323,7 +323,7 @@ def headline(run: Run) -> str:
 
 
 def _unread_sentence(run: Run, found: Estimate) -> str:
-    """Return the estimated downtime as one sentence, with its share of all consuming time."""
+    """Return a sentence with the estimated downtime and its share of all assigned time."""
     text = f"Rebalances kept partitions unread for {format_estimate(found)}"
     if not run.assigned_ps:
         return f"{text}."
@@ -332,7 +332,7 @@ def _unread_sentence(run: Run, found: Estimate) -> str:
 
 
 def trust(run: Run) -> str:
-    """Return one line on reliability: coverage, reproduced assignments, kind of interval."""
+    """Return a line on how reliable the report is: coverage, reproduced assignments, intervals."""
     parts = [
         f"The log has {percent(run.in_log, run.known)} of {plural(run.known, 'known rebalance')}."
     ]
@@ -351,7 +351,7 @@ def trust(run: Run) -> str:
 
 
 def lead(run: Run, saved: Estimate | None, helped: int) -> str:
-    """Return where downtime occurred, its causes and what could be saved, in two to four sentences.
+    """Return two to four sentences: where downtime occurred, its causes, what could be saved.
 
     Args:
         run: the run.
@@ -378,7 +378,7 @@ _LED = 3
 
 
 def _distribution(run: Run, begin: str) -> str:
-    """Return how the estimated downtime is distributed over groups."""
+    """Return a sentence on how many groups have half of the estimated downtime."""
     found = [(g.name, g.unread.best) for g in run.groups if g.unread and g.unread.best > 0]
     found.sort(key=lambda pair: -pair[1])
     whole = sum(best for _, best in found)
@@ -396,7 +396,7 @@ def _distribution(run: Run, begin: str) -> str:
 
 
 def _where_lost(run: Run) -> str:
-    """Return the number of rebalances, and the groups that have most of the downtime."""
+    """Return a sentence with the number of rebalances and the groups with most of the downtime."""
     lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
     whole = sum(r.high for _, r in lost)
     happened = sum(g.rebalances for g in run.groups)
@@ -417,7 +417,7 @@ def _where_lost(run: Run) -> str:
 
 
 def _main_cause(run: Run) -> str:
-    """Return the cause with most of the downtime; empty if none is known."""
+    """Return a sentence on the cause with most of the downtime; empty if none is known."""
     known = [c for c in run.causes if c.kind not in {"unknown", "first"}]
     if not known:
         return ""
@@ -454,7 +454,7 @@ def _fewest_moves(run: Run) -> Figures | None:
 
 
 def simulated_note(run: Run) -> str:
-    """Return why the log, the recorded row and policies differ in their number of rebalances.
+    """Return a sentence on why numbers of rebalances differ between log, record and policies.
 
     Empty if nothing was simulated.
     """
@@ -474,7 +474,7 @@ def simulated_note(run: Run) -> str:
 
 
 def notes(run: Run) -> list[str]:
-    """Return the limits of the figures, one sentence or two each; empty if there are none."""
+    """Return notes on the limits of the results, one or two sentences each; empty if none."""
     cover = run.summary.get("coverage", {})
     found = [*_failed(run), *_selection(run)]
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
@@ -543,7 +543,7 @@ _NAMED = 3
 
 
 def _failed(run: Run) -> list[str]:
-    """Return a note on groups whose replay raised an exception."""
+    """Return a note on groups whose replay raised an exception; empty if there are none."""
     if not run.failed:
         return []
     some = [f"{short_name(g.name)} ({g.why})" for g in run.failed[:_NAMED]]
@@ -556,7 +556,7 @@ def _failed(run: Run) -> list[str]:
 
 
 def _selection(run: Run) -> list[str]:
-    """Return a note on the selected part of the capture, and whether it is empty."""
+    """Return a note on the selected groups and times; it says if the selection is empty."""
     asked = run.summary.get("selection") or {}
     parts = [f"groups {', '.join(asked['groups'])}"] if asked.get("groups") else []
     for preposition, limit in (("from", asked.get("from_ms")), ("to", asked.get("to_ms"))):

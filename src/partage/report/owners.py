@@ -19,7 +19,7 @@ _COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One owner of a partition at an instant; in share groups a partition has several."""
+    """One owner of a partition at one instant; in share groups a partition has several."""
 
     group: str
     topic: str
@@ -35,13 +35,13 @@ class Owner:
 
     @property
     def process(self) -> str:
-        """Identity across restarts: the instance id of a static member, otherwise the member id."""
+        """Identity that survives a restart: a static member's instance id, else the member id."""
         return self.member if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The partitions of one topic that one member owned at an instant."""
+    """The partitions of one topic that one member owned at one instant."""
 
     group: str
     topic: str
@@ -56,7 +56,7 @@ class Holding:
 
     @property
     def label(self) -> str:
-        """Instance or client id, host, and member id.
+        """A readable name of the member: instance id or client id, host, and member id.
 
         Member ids of Java clients begin with the client id, which is not repeated.
         """
@@ -71,7 +71,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Generations that the log lacks around an instant, so that the owners are unknown.
+    """Generations that the log lacks around an instant, so that owners are unknown then.
 
     ``from_ms`` and ``from_generation`` are None before the group's first record.
     """
@@ -87,7 +87,7 @@ class Missing:
 def missing_at(
     run: PublishedRun, time_ms: int, *, groups: Collection[str] | None = None
 ) -> list[Missing]:
-    """Return the groups whose history has a gap at an instant.
+    """Return the gaps in groups' histories at an instant: owners are unknown there.
 
     Raises:
         InvalidCaptureError: the table cannot be read.
@@ -119,10 +119,10 @@ def owners_at(
     topic: str | None = None,
     groups: Collection[str] | None = None,
 ) -> list[Owner]:
-    """Return the owners at an instant, sorted by group, topic and partition.
+    """Return all partition owners at an instant, sorted by group, topic and partition.
 
-    An interval includes its first millisecond and excludes its last: at the instant of a
-    rebalance's record, the new owner owns the partition.
+    An interval includes its first millisecond and excludes its end. At the instant of a rebalance's
+    record, the new owner already owns the partition.
 
     Raises:
         InvalidCaptureError: the table cannot be read.
@@ -148,7 +148,7 @@ def owners_at(
 
 
 def _clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return client id and host by group and member id."""
+    """Return (group, member id) -> client id and host, for the given members."""
     from pyarrow import compute as pc
 
     if not members:
@@ -169,7 +169,7 @@ _TEXTS = frozenset({"group", "topic", "member", "instance", "role", "client_id",
 def _rows(
     run: PublishedRun, name: str, columns: Sequence[str], where: Any = None
 ) -> list[dict[str, Any]]:
-    """Return rows of a table, with the columns checked against what a replay writes.
+    """Read rows of a table and check that columns exist and have the expected types.
 
     Raises:
         InvalidCaptureError: a column is missing, or has nulls or values of another type.
@@ -197,7 +197,7 @@ def _rows(
 
 
 def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
-    """Yield owners grouped by group, topic and member, in order of their first partition."""
+    """Yield owners combined by group, topic and member, in order of their first partition."""
     found: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:
         found.setdefault((one.group, one.topic, one.process, one.role), []).append(one)
@@ -211,7 +211,7 @@ def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return sorted numbers as ranges.
+    """Return sorted numbers as a text with ranges.
 
     >>> ranges([0, 1, 2, 5, 7, 8])
     '0-2, 5, 7-8'

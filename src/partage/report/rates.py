@@ -41,15 +41,15 @@ UNREAD, REBALANCES, MOVED, CAUSE = "unread", "rebalances", "moved", "cause "
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A figure of one recording: its sum over rebalances, and the hours in which it was observed.
+    """A metric of one recording as a rate: its sum over rebalances and the hours observed.
 
-    An episode is a rebalance with its follow-ups, or all rebalances of one storm: a figure of one
-    episode depends on the same incident.
+    An episode is a rebalance with its follow-ups, or all rebalances of one storm. Its rebalances
+    have the same origin, so that their values are not independent.
 
     Attributes:
-        total: the sum.
+        total: the sum over all rebalances.
         squares: sum of the squares of the episodes' sums.
-        episodes: episodes with a sum above zero.
+        episodes: number of episodes with a sum above zero.
         hours: hours of observation; for unread time, hours in which partitions were assigned.
         interval: estimate of the sum by the stop model; None for a count.
 
@@ -65,12 +65,12 @@ class Rate:
 
     @property
     def per_hour(self) -> float:
-        """The sum by hour of observation."""
+        """The sum divided by the hours of observation."""
         return self.total / self.hours if self.hours else 0.0
 
     @property
     def error(self) -> float:
-        """Standard deviation of the sum by the stop model; 0 for a count."""
+        """Standard deviation of the sum that the stop model gives; 0 for a count."""
         if self.interval is None:
             return 0.0
         return (self.interval.high - self.interval.low) / (2 * _SIGMAS)
@@ -78,12 +78,12 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class GroupRates:
-    """Rates of one group.
+    """The rates of one group: unread time, moves and rebalances by cause.
 
     Attributes:
-        group: the group's figures in the report.
+        group: the group's metrics in the report.
         coverage: recorded generations divided by known ones, from its first recorded one on.
-        rates: figure -> its rate, without unknown ones. Figures are `UNREAD` (partition-seconds),
+        rates: metric -> its rate, without unknown ones. Metrics are `UNREAD` (partition-seconds),
             `REBALANCES`, `MOVED`, and `CAUSE` with a kind of cause.
         storms: number of rebalance storms; None if the run does not have them.
     """
@@ -95,16 +95,16 @@ class GroupRates:
 
     @property
     def name(self) -> str:
-        """Group id."""
+        """The group id."""
         return self.group.name
 
     @property
     def covered(self) -> bool:
-        """True if the log has enough generations for a statement about the whole recording."""
+        """Whether the log has enough generations for a statement about the whole recording."""
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
     def rate(self, figure: str) -> Rate | None:
-        """Return the rate of a figure; None if unknown."""
+        """Return the rate of a metric; None if unknown."""
         found = self.rates.get(figure)
         if found is None and figure.startswith(CAUSE) and REBALANCES in self.rates:
             return Rate(hours=self.rates[REBALANCES].hours)
@@ -112,7 +112,7 @@ class GroupRates:
 
     @property
     def why_unknown(self) -> str:
-        """Reason for unknown rates; empty if unread time is known."""
+        """Reason why rates are unknown; empty if unread time is known."""
         if self.group.status == FAILED:
             return "its replay failed"
         if not self.covered:
@@ -140,7 +140,7 @@ class Recording:
 
 
 def read_recording(folder: str | Path, run: str | None = None) -> Recording:
-    """Return a published run with the rates of its groups.
+    """Read a published run and compute the rates of its groups.
 
     Args:
         folder: output folder of ``partage replay``, or the folder ``runs/ID`` of a run in it.
@@ -184,7 +184,10 @@ def _rebalances(folder: PublishedRun) -> pa.Table:
 
 
 def _with_episodes(rebalances: pa.Table) -> pa.Table:
-    """Return rebalances in log order with their kind of cause and the number of their episode."""
+    """Return rebalances in log order with kind of cause and episode number.
+
+    An episode is a rebalance with its follow-ups, or a rebalance storm.
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -202,7 +205,7 @@ def _with_episodes(rebalances: pa.Table) -> pa.Table:
 
 
 def _recorded(folder: PublishedRun) -> pa.Table:
-    """Return unread time and moves of each recorded rebalance, one row each."""
+    """Return the unread time and the moves of each recorded rebalance, one row per rebalance."""
     from pyarrow import compute as pc
 
     columns = [*_KEY, "policy", "strategy", "stopped_ps", "moved"]
@@ -216,7 +219,7 @@ def _recorded(folder: PublishedRun) -> pa.Table:
 
 
 def _sums(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]]:
-    """Return group -> figure -> its sum: unread, moved, rebalances, and each kind of cause."""
+    """Return group -> metric -> its sum: unread time, moves, rebalances, and each kind of cause."""
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -239,7 +242,7 @@ def _sums(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]
 
 
 def _by_episode(table: pa.Table, value: str, more: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return sum, sum of squares and number of the episodes with a value, by group."""
+    """Return, for each group, the sum, sum of squares and number of episodes with a value."""
     from pyarrow import compute as pc
 
     keys = ["group", *more]
@@ -260,7 +263,7 @@ def _rate(row: Mapping[str, Any]) -> Rate:
 
 
 def _missing(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the missing generations after each group's first recorded one, and the recorded."""
+    """Return missing generations after each group's first recorded one, and recorded ones."""
     groups = rebalances["group"].to_pylist()
     within: dict[str, int] = {}
     recorded: dict[str, int] = {}
@@ -273,13 +276,13 @@ def _missing(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
 def _group_rates(
     group: GroupFigures, sums: Mapping[str, Rate], missing: int, recorded: int
 ) -> GroupRates:
-    """Return the rates of a group.
+    """Return the rates of a group, from its sums and the hours observed.
 
     Args:
-        group: its figures in the report.
-        sums: figure -> its sum.
-        missing: generations that are missing after its first recorded one.
-        recorded: recorded generations.
+        group: the group's metrics in the report.
+        sums: metric -> its sum.
+        missing: number of generations missing after the first recorded one.
+        recorded: number of recorded generations.
     """
     coverage = recorded / (recorded + missing) if recorded else 1.0
     hours = group.span_ms / _HOUR_MS
@@ -295,7 +298,7 @@ def _group_rates(
 
 
 def _unread(group: GroupFigures, found: Rate) -> Rate:
-    """Return the unread partition-seconds by hour of partition-time."""
+    """Return the unread partition-seconds per hour in which partitions were assigned."""
     interval: Estimate | None = group.recorded.stopped_estimate
     # The report calls zero unknown if generations are missing before the recording.
     if interval is None or not found.total:

@@ -31,7 +31,7 @@ _NONE = "no measurable difference"
 
 
 class Setting(NamedTuple):
-    """A setting of a group's members.
+    """A client setting of a group's members: its present value and Kafka's default.
 
     Attributes:
         name: name as the client library spells it.
@@ -45,7 +45,7 @@ class Setting(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Name and value, and the default if the value differs.
+        """Name and value, with the default if the value differs from it.
 
         >>> Setting("session.timeout.ms", "6000", "45000").text
         'session.timeout.ms: 6000 (default 45000)'
@@ -58,14 +58,14 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """One change to one group, ready to be decided on.
+    """One change to one group with everything needed to decide on it and to deploy it.
 
     Attributes:
-        advice: the change, its evidence and its lines.
+        advice: the change, its evidence and its configuration lines.
         gain: expected gain as text.
         gain_ps: partition-seconds to sort by; 0 if unknown.
-        confidence: medium or low; empty if nothing is to be changed.
-        now: present values of the settings that it changes.
+        confidence: medium or low; empty if no change is advised.
+        now: present values of the settings that the change affects.
         risk, rollout: what can go wrong, and how to deploy it.
         verify: how to measure the effect afterwards.
     """
@@ -81,7 +81,7 @@ class Recommendation:
 
 
 def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
-    """Return the recommendations for a group, the best one first.
+    """Return the recommendations for a group, the best first.
 
     Clients can do nothing about a broker's failure: if it is the main cause, only settings whose
     gain was simulated are recommended.
@@ -190,7 +190,7 @@ _ROLLING = "One rolling restart."
 
 
 def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
-    """Return the names of the changed settings, the risk and the rollout of an advice."""
+    """Return the names of the settings that an advice changes, its risk and its rollout."""
     family = family_of(group.clients)
     names, risk, rollout = _DEPLOYMENTS.get(advice.rule, ((), "", ""))
     if advice.rule in _STRATEGIES and group.traits.protocol == "classic":

@@ -21,7 +21,7 @@ _NAMES = {
 
 
 def write_replicas_page(plan: Mapping[str, Any], path: Path) -> Path:
-    """Write the page as one offline file.
+    """Write the HTML page of `partage reassign` as one file that works offline.
 
     Args:
         plan: JSON document of ``partage reassign``.
@@ -71,7 +71,7 @@ def _shown(kind: str, value: float) -> str:
 
 
 def _end(move: Mapping[str, Any], which: str) -> str:
-    """Return a broker, with the log directory of a move between disks."""
+    """Return the source or target broker of a move as text, with the log directory if known."""
     if move[which] is None:
         return ""
     folder = move.get(f"{which}_dir")
@@ -107,7 +107,7 @@ def _lead(plan: Mapping[str, Any]) -> str:
 
 
 def _is_known(plan: Mapping[str, Any], figure: str) -> bool:
-    """Return whether the input has sizes, loads or capacities for this figure."""
+    """Return whether the input has the sizes, loads or capacities that a metric needs."""
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
         return bool(plan["figures"][figure])
@@ -132,7 +132,10 @@ def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _drawing(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return bars of one resource: each broker before and after, and its band."""
+    """Return the bars of one resource: each broker's use before and after, and its balance band.
+
+    The band is the range of use that counts as balanced.
+    """
     rows = [
         (f"broker {row['id']}", str(row["id"]), row["rack"] or "",
          row["before"][kind], row["after"][kind], row["band"][kind])
@@ -142,7 +145,7 @@ def _drawing(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return bars of racks that have bands, for each resource."""
+    """Return bars of the racks that have balance bands (balanced ranges), for each resource."""
     known = [row for row in plan["racks"] if "band" in row][:_MAX_BROKERS]
     return [
         {
@@ -159,7 +162,7 @@ def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _disks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return bars of log directories: bytes, or replicas if sizes are unknown."""
+    """Return bars of the log directories: bytes, or replicas if sizes are unknown."""
     rows = [
         (f"broker {row['broker']}, {row['path']}", str(row["broker"]), row["path"],
          row["before"], row["after"], row["band"])

@@ -23,7 +23,7 @@ MIN_COVERAGE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Metrics of one policy over some rebalances.
+    """The metrics of one policy, summed over rebalances.
 
     Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``), and so
     is each entry of its sums (``stopped_low``, ``stopped_known``).
@@ -31,7 +31,7 @@ class Figures:
     Attributes:
         policy: name of the policy, or `RECORDED`.
         reading: kind of simulation: recorded, per_rebalance or cumulative.
-        sums: entries of the metrics, as `partage.tables.sums` makes them.
+        sums: the sums of all metrics' entries, from `partage.tables.sums`.
 
     >>> found = Figures.of("eager/range", moved=2, stopped_low=1, stopped_high=4, stopped_known=1)
     >>> found.moved, found.stopped, found.reread
@@ -44,7 +44,7 @@ class Figures:
 
     @classmethod
     def of(cls, policy: str, reading: str = RECORDED, **entries: Any) -> Figures:
-        """Return figures with some entries; the others are those of no rows."""
+        """Build metrics from some entries; all others are 0 or empty."""
         return cls(policy, reading, empty_sums() | entries)
 
     def __getattr__(self, name: str) -> Any:
@@ -56,12 +56,15 @@ class Figures:
 
     @property
     def comparable(self) -> bool:
-        """True if the policy has a valid plan for each rebalance, so that its sums compare."""
+        """Whether the policy has a valid plan for each rebalance.
+
+        Only then can its sums be compared.
+        """
         return bool(self.done == self.rows > 0 and not self.incomplete)
 
     @property
     def exists(self) -> bool:
-        """True if Partage has the strategy."""
+        """Whether Partage implements the strategy."""
         return bool(self.missing < self.rows)
 
     def __add__(self, other: Figures) -> Figures:
@@ -69,7 +72,7 @@ class Figures:
 
 
 def total(figures: Iterable[Figures]) -> Figures:
-    """Return the sum of one policy's figures.
+    """Return the sum of several metrics of one policy.
 
     >>> total([Figures.of("fair", moved=2), Figures.of("fair", moved=3, largest_spread=1)]).moved
     5
@@ -79,13 +82,13 @@ def total(figures: Iterable[Figures]) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class CauseShare:
-    """Rebalances of one kind of cause, in one group or in all.
+    """The rebalances of one kind of cause and their downtime, in one group or in all.
 
     Attributes:
         kind: cause kind of table ``rebalances``.
-        rebalances: rebalances with this cause.
-        recorded: of these, those whose cause a record states; the others' is inferred.
-        timed: of these, those whose downtime is known.
+        rebalances: number of rebalances with this cause.
+        recorded: number of those whose cause a record states; for the others it is inferred.
+        timed: number of those whose downtime is known.
         low, high: bounds of their downtime in partition-seconds.
         best: best estimate of their downtime; 0 if the run has no estimates.
     """
@@ -111,31 +114,34 @@ class CauseShare:
 
     @property
     def order(self) -> tuple[float, float, int, str]:
-        """Sort key: the largest estimate first, then the largest upper bound."""
+        """Sort key: the largest estimated downtime first, then the largest upper bound."""
         return (-self.best, -self.high, -self.rebalances, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Properties of a group that rules of advice need; None: not known.
+    """Properties of a group that the rules of advice use; None means unknown.
 
     Attributes:
         protocol: classic, consumer, share or streams, of its newest rebalance.
         session_ms: the longest session timeout of its members, or the broker's.
-        returned: evicted members that rejoined soon after.
-        longest_silence_ms: longest time without heartbeats of these, approximately.
-        judged, agreed: recorded assignments compared with the strategy's, and those equal.
+        returned: number of evicted members that rejoined soon after.
+        longest_silence_ms: approximate longest time without heartbeats of such a member.
+        judged, agreed: number of recorded assignments compared with the strategy's, and of equal
+            ones.
         dynamic_members: largest number of members without ``group.instance.id`` in a rebalance.
-        copartitioned: whether two of its topics have equal partition counts, so may be joined.
+        copartitioned: whether two of its topics have equal partition counts, so that it may join
+            them.
         storms: number of rebalance storms.
-        stormy: rebalances in storms.
+        stormy: number of rebalances in storms.
         triggers: cause of the first rebalance of each storm, with the number of storms.
-        late_polls: members that exceeded max.poll.interval.ms, left and rejoined.
-        crowded: rebalances with more members than partitions.
-        settled: rebalances with members that are no follow-ups.
+        late_polls: number of members that exceeded max.poll.interval.ms, left and rejoined.
+        crowded: number of rebalances with more members than partitions.
+        settled: number of rebalances with members, without follow-ups.
         poll_ms: the longest rebalance timeout of its members (max.poll.interval.ms of Java).
-        static_members: members with ``group.instance.id`` in the newest rebalance with members.
-        newest_members: members of that rebalance.
+        static_members: number of members with ``group.instance.id`` in the newest rebalance with
+            members.
+        newest_members: number of all members in that rebalance.
     """
 
     protocol: str = "classic"
@@ -158,7 +164,7 @@ class Traits:
 
 
 def _known_loss(recorded: Figures, *, covered: bool) -> FigureRange | None:
-    """Return the recorded downtime; None if unknown.
+    """Return the recorded downtime; None if it is unknown.
 
     Zero downtime in a few of many rebalances says nothing about the others.
     """
@@ -168,18 +174,18 @@ def _known_loss(recorded: Figures, *, covered: bool) -> FigureRange | None:
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """One group with its figures over all rebalances.
+    """One group and its metrics over all rebalances.
 
     Attributes:
         anchor: fragment identifier of its details on the page.
         claimed: strategies that it chose; the latest comes last.
-        rebalances: rebalances in the log.
+        rebalances: number of rebalances in the log.
         coverage: recorded generations divided by known ones; None if none is known.
-        members_max: members of its largest generation.
-        partitions_max: partitions of its largest assignment; None if not known.
-        figures: figures by policy, `RECORDED` among them; empty if it was not replayed. They are
-            of the cumulative simulation if the run has it, otherwise of the other.
-        per_rebalance: figures of the simulation per rebalance, if the run has both.
+        members_max: number of members of its largest generation.
+        partitions_max: number of partitions of its largest assignment; None if not known.
+        figures: policy (or `RECORDED`) -> metrics; empty if the group was not replayed. They are of
+            the cumulative simulation if the run has it, otherwise of the other.
+        per_rebalance: policy -> metrics of the simulation per rebalance, if the run has both.
         causes: shares of causes, the largest downtime first.
         assigned_ps: partition-seconds in which a member was assigned a partition; 0 if unknown.
         span_ms: time from the group's first record to the end of the log; 0 if unknown.
@@ -209,22 +215,25 @@ class GroupFigures:
 
     @property
     def replayed(self) -> bool:
-        """True if any of its rebalances was replayed."""
+        """Whether any of the group's rebalances was replayed."""
         return bool(self.figures)
 
     @property
     def recorded(self) -> Figures:
-        """Figures of the recorded assignments."""
+        """Metrics of the recorded assignments."""
         return self.figures.get(RECORDED, Figures.of(RECORDED))
 
     @property
     def covered(self) -> bool:
-        """True if the log has enough of the known rebalances for a statement about their cost."""
+        """Whether the log has enough of the known rebalances for a statement about their cost."""
         return self.coverage is None or self.coverage >= MIN_COVERAGE
 
     @property
     def lost(self) -> FigureRange | None:
-        """Recorded downtime in partition-seconds; None if unknown."""
+        """Bounds of the recorded downtime in partition-seconds; None if unknown.
+
+        Downtime is the time in which partitions had no consumer.
+        """
         return _known_loss(self.recorded, covered=self.covered)
 
     @property
@@ -234,30 +243,30 @@ class GroupFigures:
 
     @property
     def unread_share(self) -> float | None:
-        """Estimated downtime as a share of its partition-time; None if unknown."""
+        """Estimated downtime divided by the partitions' assigned time; None if unknown."""
         if self.unread is None or not self.assigned_ps:
             return None
         return min(1.0, self.unread.best / self.assigned_ps)
 
     @property
     def rebalances_per_hour(self) -> float | None:
-        """Rebalances per hour between its first record and the end of the log."""
+        """Rebalances per hour, from the group's first record to the end of the log."""
         return self.rebalances * 3_600_000 / self.span_ms if self.span_ms > 0 else None
 
     @property
     def main_cause(self) -> CauseShare | None:
-        """The cause with most of the downtime, the first rebalance aside."""
+        """The cause with most of the downtime, ignoring the group's first rebalance."""
         return next((c for c in self.causes if c.kind != "first"), None)
 
     @property
     def strategy(self) -> str:
-        """The strategy that it chose last, or an empty string."""
+        """The strategy that the group chose last, or an empty string."""
         return self.claimed[-1] if self.claimed else ""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that could not be decoded: its place, the damaged part and the defect."""
+    """A record that could not be decoded: its log position, the damaged part and the reason."""
 
     partition: int | None
     offset: int | None
@@ -268,14 +277,14 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A published run.
+    """The data of a published run that the report shows.
 
     Attributes:
         summary: the content of ``summary.json``.
         groups: all groups of the log, the largest downtime first.
         policies: names of the policies in display order, without `RECORDED`.
-        figures: figures over all groups, by policy.
-        per_rebalance: figures of the simulation per rebalance, if the run has both.
+        figures: policy -> metrics over all groups.
+        per_rebalance: policy -> metrics of the simulation per rebalance, if the run has both.
         causes: shares of causes over all groups, the largest downtime first.
         bad: the first records that could not be decoded.
     """
@@ -315,17 +324,17 @@ class Run:
 
     @property
     def recorded(self) -> Figures:
-        """Figures of the recorded assignments."""
+        """Metrics of the recorded assignments over all groups."""
         return self.figures.get(RECORDED, Figures.of(RECORDED))
 
     @property
     def in_log(self) -> int:
-        """Rebalances in the log."""
+        """Number of rebalances in the log."""
         return int(self.summary.get("coverage", {}).get("rebalances", 0))
 
     @property
     def known(self) -> int:
-        """Rebalances that happened, by the numbers of generations."""
+        """Number of rebalances that happened, derived from generation numbers."""
         cover = self.summary.get("coverage", {})
         return (
             self.in_log + int(cover.get("missing_before", 0)) + int(cover.get("missing_within", 0))
@@ -333,12 +342,12 @@ class Run:
 
     @property
     def covered(self) -> bool:
-        """True if the log has enough of the known rebalances for a statement about their cost."""
+        """Whether the log has enough of the known rebalances for a statement about their cost."""
         return self.in_log >= MIN_COVERAGE * self.known
 
     @property
     def lost(self) -> FigureRange | None:
-        """Recorded downtime in partition-seconds; None if unknown."""
+        """Bounds of the recorded downtime in partition-seconds; None if unknown."""
         return _known_loss(self.recorded, covered=self.covered)
 
     @property

@@ -61,7 +61,7 @@ _METRICS = {UNREAD: "stopped_estimate", REBALANCES: "happened", MOVED: "moved"}
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """Difference of one figure between two runs.
+    """The change of one metric's rate between two runs, with a verdict.
 
     Attributes:
         before, after: the rates; None if unknown.
@@ -76,14 +76,14 @@ class RateChange:
 
     @property
     def relative(self) -> float | None:
-        """Second rate divided by the first, minus 1; None if unknown or the first is zero."""
+        """Relative change: second rate divided by the first, minus 1; None if it is undefined."""
         if self.before is None or self.after is None or not self.before.per_hour:
             return None
         return self.after.per_hour / self.before.per_hour - 1
 
 
 class SettingChange(NamedTuple):
-    """A setting whose value in the tables differs between the runs."""
+    """A group's setting whose value differs between two runs."""
 
     name: str
     before: str
@@ -92,11 +92,11 @@ class SettingChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupDiff:
-    """Differences of one group, or of all compared groups.
+    """Differences between two runs for one group, or for all compared groups together.
 
     Attributes:
         name: group id; empty for all groups.
-        changes: figure -> its difference; figures as in `GroupRates`.
+        changes: metric -> its change; metrics as in `GroupRates`.
         settings: settings that changed, as far as the tables have them.
         why_unknown: reason for an unknown difference of unread time; empty if unread time is known.
     """
@@ -108,24 +108,24 @@ class GroupDiff:
 
     @property
     def verdict(self) -> str:
-        """Verdict on unread time."""
+        """Verdict on the change of unread time."""
         return self.changes[UNREAD].verdict
 
     @property
     def causes(self) -> dict[str, RateChange]:
-        """Differences of rebalances by kind of cause, the largest first."""
+        """Kind of cause -> change of its rebalances, the largest change first."""
         found = {f.removeprefix(CAUSE): c for f, c in self.changes.items() if f.startswith(CAUSE)}
         return dict(sorted(found.items(), key=lambda one: (-_difference(one[1]), one[0])))
 
 
 @dataclass(frozen=True, slots=True)
 class RunDiff:
-    """Differences between two runs.
+    """The comparison of two published runs.
 
     Attributes:
-        before, after: the runs.
-        whole: all groups whose figures are known in both runs.
-        groups: groups of both runs, the largest difference in unread time first.
+        before, after: the first and the second run.
+        whole: changes over all groups whose metrics are known in both runs.
+        groups: changes of the groups in both runs, the largest change of unread time first.
         only_before, only_after: names of groups that only one run has.
         notes: reasons to distrust the comparison.
     """
@@ -139,7 +139,7 @@ class RunDiff:
     notes: tuple[str, ...]
 
     def count(self, verdict: str) -> int:
-        """Return the number of groups with a verdict on unread time."""
+        """Return how many groups have a given verdict on unread time."""
         return sum(one.verdict == verdict for one in self.groups)
 
 
@@ -147,7 +147,7 @@ _Pair = tuple[GroupRates, GroupRates]
 
 
 def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None = None) -> RunDiff:
-    """Return the differences between two runs.
+    """Compare the rates and settings of all groups between two runs.
 
     Args:
         before: the first run.
@@ -168,14 +168,14 @@ def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None =
 
 
 def _difference(change: RateChange) -> float:
-    """Return the size of a difference by hour; 0 if unknown."""
+    """Return the absolute change of a rate per hour; 0 if unknown."""
     if change.before is None or change.after is None:
         return 0.0
     return abs(change.after.per_hour - change.before.per_hour)
 
 
 def _order(one: GroupDiff) -> tuple[int, float, str]:
-    """Return the sort key: clear differences first, then by size."""
+    """Return a sort key for groups: certain changes first, then the largest."""
     rank = {WORSE: 0, BETTER: 0, NOISE: 1, UNKNOWN: 2}[one.verdict]
     return rank, -_difference(one.changes[UNREAD]), one.name
 
@@ -198,7 +198,7 @@ def _figures(pairs: Sequence[_Pair]) -> list[str]:
 
 
 def _comparisons(figure: str, figures: Sequence[str], groups: int) -> int:
-    """Return the number of comparisons of the same kind."""
+    """Return the number of comparisons of the same kind, for the Bonferroni correction."""
     return groups * (len(figures) - 3 if figure.startswith(CAUSE) else 1)
 
 
@@ -220,7 +220,7 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
 
 
 def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
-    """Return the differences over all groups whose figures are known in both runs."""
+    """Return the changes over all groups whose metrics are known in both runs."""
     known = [pair for pair in pairs if all(one.covered for one in pair)]
     figures = _figures(known)
     changes = {}
@@ -234,7 +234,7 @@ def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
 
 
 def _pooled(groups: Sequence[GroupRates], figure: str, hours: float) -> Rate:
-    """Return the rate of a figure over several groups of a run."""
+    """Return the rate of a metric over several groups of one run together."""
     rates = [rate for one in groups if (rate := one.rate(figure)) is not None]
     interval = None
     if figure == UNREAD:
@@ -248,7 +248,7 @@ def _pooled(groups: Sequence[GroupRates], figure: str, hours: float) -> Rate:
 
 
 def _change(figure: str, before: Rate | None, after: Rate | None, comparisons: int) -> RateChange:
-    """Return the difference of a figure; unknown if a rate is, or without comparisons."""
+    """Return the change of a metric; it is unknown if a rate is, or without comparisons."""
     if before is None or after is None or not comparisons:
         return RateChange(before, after, None, UNKNOWN)
     metric = _METRICS[REBALANCES if figure.startswith(CAUSE) else figure]
@@ -258,13 +258,14 @@ def _change(figure: str, before: Rate | None, after: Rate | None, comparisons: i
 def compare_rates(
     before: Rate, after: Rate, *, better: str = "lower", comparisons: int = 1
 ) -> RateChange:
-    """Return the difference of two rates with a verdict.
+    """Compare two rates and decide whether they differ by more than chance.
 
     Args:
         before: the rate in the first run.
         after: the rate in the second run.
         better: direction of improvement, as in the metrics table.
-        comparisons: comparisons of this kind; the more, the wider the interval (Bonferroni).
+        comparisons: number of comparisons of this kind; more of them widen the interval
+            (Bonferroni).
 
     >>> calm, busy = Rate(3, 3, 3, hours=10), Rate(30, 30, 30, hours=10)
     >>> compare_rates(calm, busy).verdict, compare_rates(calm, calm).verdict
@@ -288,10 +289,10 @@ def compare_rates(
 
 
 def _gamma(rate: Rate, size: float) -> tuple[float, float]:
-    """Return shape and scale of a rate's gamma distribution.
+    """Return the shape and scale of the gamma distribution that models a rate.
 
     Args:
-        rate: the rate.
+        rate: the measured rate.
         size: root mean square of the episodes' sums in both runs; half an episode is added.
     """
     mean = rate.total + size / 2
@@ -300,7 +301,7 @@ def _gamma(rate: Rate, size: float) -> tuple[float, float]:
 
 
 def _beta_logit(chance: float, a: float, b: float) -> float:
-    """Return the logit of a quantile of the beta distribution, by bisection."""
+    """Return the logit of the beta distribution's quantile at ``chance``, found by bisection."""
     low, high = -_BRACKET, _BRACKET
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -345,7 +346,7 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
 
 
 def _changed_settings(one: GroupRates, other: GroupRates) -> tuple[SettingChange, ...]:
-    """Return the settings that the tables show with another value, and the group's size."""
+    """Return the settings that differ between two runs of a group, and its size if that differs."""
     before, after = (_settings(rates.group) for rates in (one, other))
     names = dict.fromkeys((*before, *after))
     found = [SettingChange(name, before.get(name, "-"), after.get(name, "-")) for name in names]
@@ -357,7 +358,7 @@ def _changed_settings(one: GroupRates, other: GroupRates) -> tuple[SettingChange
 
 
 def _settings(group: GroupFigures) -> dict[str, str]:
-    """Return name -> value of a group's settings, of its client libraries and of its size."""
+    """Return name -> value of a group's settings, client libraries and size, for comparison."""
     found = {setting.name: setting.now for setting in present_settings(group)}
     static, members = group.traits.static_members, group.traits.newest_members
     for name in ("group.instance.id", "group_instance_id"):
@@ -373,7 +374,7 @@ def _settings(group: GroupFigures) -> dict[str, str]:
 
 
 def diff_document(found: RunDiff) -> dict[str, Any]:
-    """Return a comparison as plain values, ready for JSON."""
+    """Return the comparison of two runs as plain values for JSON."""
     return {
         "format": FORMAT,
         "version": VERSION,

@@ -39,7 +39,7 @@ _LEGEND = (
 
 
 def summary(run: Run) -> Iterator[RenderableType]:
-    """Yield the parts of the report in the order in which they are printed."""
+    """Yield the parts of the report for the terminal, in the order of printing."""
     from rich.text import Text
 
     policies = list(policy_rows(run.policies, run.figures, Shown.TERMINAL))
@@ -83,7 +83,7 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
 
 
 class _Name:
-    """Name of a policy that wraps after ``/ + -`` in a narrow terminal."""
+    """Name of a policy that can wrap after ``/ + -`` in a narrow terminal."""
 
     def __init__(self, name: str, style: str = "") -> None:
         self._name, self._style = clean(name), style
@@ -147,10 +147,10 @@ def _facts(run: Run) -> Table:
 
 
 def _agreement(agreement: Mapping[str, Any]) -> str:
-    """Return how many recorded assignments are reproduced, by strategy.
+    """Return a text on how many recorded assignments Partage reproduces, by strategy.
 
-    Range and roundrobin have a sum of their own: they depend on the subscriptions only, whereas
-    sticky strategies depend on a past that the log may lack.
+    Range and roundrobin have a separate sum. They depend only on subscriptions, whereas sticky
+    strategies depend on a past that the log may lack.
     """
     peers = agreement.get("by_dialect", {})
     others = ", ".join(f"{n} {a['agreed']} of {a['counted']}" for n, a in peers.items())
@@ -195,7 +195,7 @@ def _causes(run: Run) -> Table:
 
 
 def _changes(run: Run, rows: Sequence[GroupRow]) -> Iterator[Text]:
-    """Yield the first recommendation of the groups with most downtime, the first one in full."""
+    """Yield the first recommendation of each group with much downtime, the very first in full."""
     from rich.text import Text
 
     some = [row for row in rows if row.first is not None]
@@ -213,7 +213,10 @@ def _changes(run: Run, rows: Sequence[GroupRow]) -> Iterator[Text]:
 
 
 def _change(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
-    """Yield a group's first recommendation; in full with evidence, lines, risk and rollout."""
+    """Yield the lines of a group's first recommendation.
+
+    With ``in_full``, they include evidence, configuration, risk and rollout.
+    """
     from rich.text import Text
 
     first = row.first
@@ -252,7 +255,10 @@ def _policies(rows: Sequence[PolicyRow]) -> Table:
 
 
 def clean(name: str) -> str:
-    """Return text without control characters, which a terminal would obey, cut to 2,000."""
+    """Return text of at most 2,000 characters with control characters escaped.
+
+    A terminal would obey them.
+    """
     # Hard blanks are our own: they keep numbers with their units.
     name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
     return "".join(

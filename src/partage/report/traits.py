@@ -31,9 +31,9 @@ _REBALANCE = ["group", "incarnation", "generation"]
 
 
 def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[CauseShare, ...]]:
-    """Return each group's rebalances by cause, the largest downtime first.
+    """Return each group's rebalances and downtime by cause, the largest downtime first.
 
-    The downtime of a second step counts for the cause of its first step.
+    The downtime of a follow-up rebalance counts for the cause of the first one.
     """
     from pyarrow import compute as pc
 
@@ -71,7 +71,7 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
 
 
 def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
-    """Return the cause of each rebalance in log order; a second step has its first step's."""
+    """Return the cause of each rebalance in log order; a follow-up has that of its first step."""
     import pyarrow as pa
 
     out: list[str] = []
@@ -87,7 +87,7 @@ def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
 
 
 def _costs(replays: pa.Table) -> pa.Table:
-    """Return the recorded downtime of each rebalance: bounds and estimate, one row each."""
+    """Return the recorded downtime of each rebalance (bounds and estimate), one row each."""
     from pyarrow import compute as pc
 
     name = pc.coalesce(replays["policy"], replays["strategy"])
@@ -106,7 +106,7 @@ def traits_by_group(
     *,
     broker_session_ms: int,
 ) -> dict[str, Traits]:
-    """Return the traits of each group that has rebalances.
+    """Return the properties of each group that rebalanced, for the rules of advice.
 
     Args:
         rebalances: table ``rebalances``.
@@ -159,7 +159,7 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
 
 
 def _late_polls(events: pa.Table) -> dict[str, int]:
-    """Return the number of members that exceeded max.poll.interval.ms and rejoined, by group.
+    """Return group -> number of members that exceeded max.poll.interval.ms and rejoined.
 
     A long time without commits alone is no evidence: the member may have been killed, or its
     topics may have been idle. A member that polls late is alive and rejoins with a new member id.
@@ -181,7 +181,7 @@ def _late_polls(events: pa.Table) -> dict[str, int]:
 
 
 def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return rebalances with more members than partitions, and all rebalances with members."""
+    """Return group -> rebalances with more members than partitions, and all with members."""
     from pyarrow import compute as pc
 
     settled = pc.and_(
@@ -198,14 +198,14 @@ def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _newest(rebalances: pa.Table, column: str) -> dict[str, Any]:
-    """Return the column's value in each group's last rebalance, in log order."""
+    """Return group -> a column's value in the group's last rebalance, in log order."""
     order = [("group", "ascending"), ("log_partition", "ascending"), ("log_offset", "ascending")]
     table = rebalances.select(["group", "log_partition", "log_offset", column]).sort_by(order)
     return dict(zip(table["group"].to_pylist(), table[column].to_pylist(), strict=True))
 
 
 def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return recorded assignments that were compared, and those equal, by group."""
+    """Return group -> number of recorded assignments compared with Partage's, and of equal ones."""
     from pyarrow import compute as pc
 
     table = rebalances.select(["group"])
@@ -216,7 +216,7 @@ def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _dynamic(members: pa.Table) -> dict[str, int]:
-    """Return the largest number of members without an instance id in one rebalance, by group."""
+    """Return group -> largest number of members without an instance id in one rebalance."""
     from pyarrow import compute as pc
 
     dynamic = count_flags(pc.is_null(members["instance"]))
@@ -227,7 +227,7 @@ def _dynamic(members: pa.Table) -> dict[str, int]:
 
 
 def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return members with an instance id, and all members, of each group's newest rebalance.
+    """Return group -> members with an instance id, and all members, in the newest rebalance.
 
     Rebalances without members do not count.
     """
@@ -251,7 +251,7 @@ def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[
 
 
 def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
-    """Return whether two topics of a group have equal highest partition numbers."""
+    """Return group -> whether two of its topics have the same highest partition number."""
     sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
     found: dict[str, Counter[int]] = {}
     for row in sizes.to_pylist():
@@ -260,7 +260,7 @@ def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
 
 
 def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
-    """Return group -> storm -> number of rebalances and cause of the first."""
+    """Return group -> storm number -> number of rebalances and cause of the first."""
     from pyarrow import compute as pc
 
     table = rebalances.filter(pc.is_valid(rebalances["storm"]))
@@ -274,7 +274,7 @@ def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
 
 
 class Snapshot(NamedTuple):
-    """Members of one rebalance, as the search for returning members sees them.
+    """The members of one rebalance, as input to the search for evicted members that rejoined.
 
     Attributes:
         time_ms: time of the rebalance.
@@ -290,7 +290,7 @@ class Snapshot(NamedTuple):
 
 
 def silences(snapshots: Sequence[Snapshot]) -> list[int]:
-    """Return the time without heartbeats of each returning member: its timeout and its absence.
+    """Return how long each returning member was silent (ms): session timeout plus absence.
 
     Args:
         snapshots: a group's rebalances in log order.
@@ -322,7 +322,10 @@ def silences(snapshots: Sequence[Snapshot]) -> list[int]:
 def _silences_by_group(
     members: pa.Table, rebalances: pa.Table, broker_session_ms: int
 ) -> dict[str, list[int]]:
-    """Return `silences` of each group with evictions by session timeout."""
+    """Return group -> how long its returning members were silent (ms), see `silences`.
+
+    Only groups with evictions by session timeout are included.
+    """
     from pyarrow import compute as pc
 
     evicted = pc.fill_null(pc.equal(rebalances["cause_kind"], "expiry"), False)

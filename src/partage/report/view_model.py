@@ -42,10 +42,10 @@ STATUS_LABELS = {NOT_YET: "not in Partage", FAILED: "failed", REFUSED: "not appl
 
 
 class Cell(NamedTuple):
-    """One cell of a table.
+    """One cell of a report table.
 
     Attributes:
-        text: what is shown.
+        text: the displayed text.
         sort: value to sort by; None sorts as the smallest.
         range: range of a bar, if the cell has one.
     """
@@ -57,14 +57,14 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """One row of a table of policies.
+    """One row of the table of policies.
 
     Attributes:
-        policy: name of the policy; `RECORDED` for the record.
-        label: name to show.
-        comparable: whether its sums compare with the record's.
-        note: text instead of cells, if the policy has no plan at all.
-        affected: number of rebalances that the note is about.
+        policy: name of the policy; `RECORDED` for the recorded assignments.
+        label: the displayed name.
+        comparable: whether its sums can be compared with the recorded ones.
+        note: text that replaces the cells if the policy has no plan at all.
+        affected: number of rebalances that the note concerns.
         cells: one cell per metric of the table.
     """
 
@@ -77,19 +77,19 @@ class PolicyRow:
 
     @property
     def is_recorded(self) -> bool:
-        """True for the record's row."""
+        """Whether this row shows the recorded assignments, not a simulated policy."""
         return self.policy == RECORDED
 
 
 def policy_rows(
     names: Iterable[str], figures: Mapping[str, Figures], shown: Shown
 ) -> Iterator[PolicyRow]:
-    """Yield the record's row, then one row per policy.
+    """Yield the row of the recorded assignments, then one row per policy.
 
     Args:
         names: policies in display order, without `RECORDED`.
-        figures: figures by policy.
-        shown: output, which decides the columns.
+        figures: policy -> metrics.
+        shown: the output (terminal or page), which decides the columns.
     """
     for name in (RECORDED, *names):
         if name not in figures:
@@ -105,7 +105,7 @@ def policy_rows(
 
 
 def _note(f: Figures) -> str:
-    """Return the reason for a policy without any plan; empty if it has plans."""
+    """Return why a policy has no plan at all; empty if it has plans."""
     if f.done:
         return ""
     status = FAILED if f.failed else REFUSED if f.exists else NOT_YET
@@ -113,7 +113,7 @@ def _note(f: Figures) -> str:
 
 
 def _cell(metric: Metric, f: Figures) -> Cell:
-    """Return the cell of a metric; the record has no saving."""
+    """Return the table cell of a metric; recorded assignments have no saving."""
     value, how = getattr(f, metric.name), metric.aggregation
     if how is Aggregation.DIFFERENCE and f.policy == RECORDED:
         return Cell("", None)
@@ -138,14 +138,14 @@ def _records(found: FigureRange) -> str:
 
 
 class CauseRow(NamedTuple):
-    """One kind of cause: its texts, its rebalances and the length of its bar.
+    """One row of the list of rebalance causes.
 
     Attributes:
         label: short name.
         sentence: why the groups rebalanced.
-        rebalances: rebalances with this cause.
-        figure: the measure of the list as text: downtime, or the share of rebalances.
-        size: the same as a number; None if unknown.
+        rebalances: number of rebalances with this cause.
+        figure: the list's measure as text: downtime, or the share of rebalances.
+        size: the list's measure as a number; None if unknown.
     """
 
     label: str
@@ -156,7 +156,7 @@ class CauseRow(NamedTuple):
 
 
 class CauseList(NamedTuple):
-    """Causes by one measure, the largest first.
+    """The rebalance causes, sorted by one measure, the largest first.
 
     Attributes:
         measure: name of the measure, for the heading.
@@ -170,7 +170,7 @@ class CauseList(NamedTuple):
 
 
 def cause_list(causes: Iterable[CauseShare]) -> CauseList:
-    """Return the causes in the order of one measure, which bars and figures show.
+    """Return the causes sorted by one measure, which their bars show.
 
     The measure is the estimated downtime, or its upper bound in runs without estimates, or the
     number of rebalances if no downtime is known.
@@ -219,20 +219,20 @@ class GroupRow:
     """One row of the table of groups.
 
     Attributes:
-        group: the group.
+        group: the group's metrics.
         search: text that the filter searches.
         downtime: recorded downtime.
-        share: share of its partition-time that was unread.
+        share: share of its assigned time in which partitions were unread.
         per_hour: rebalances per hour.
         cause: label of the main cause.
         cause_share: share of the downtime that the main cause has; empty if unknown.
         best: policy of the best settings; empty if there are none.
-        saves: downtime that they save.
+        saves: downtime that the best settings save.
         coverage: share of its generations in the log.
-        reproduced: recorded assignments that Partage reproduces, of those compared.
+        reproduced: number of recorded assignments that Partage reproduces, of those compared.
         first: its first recommendation; None if there is none.
         gain: expected gain of the first recommendation.
-        now: present settings that it changes, or the group's main ones.
+        now: present settings that the first recommendation changes, or the group's main ones.
     """
 
     group: GroupFigures
@@ -252,7 +252,7 @@ class GroupRow:
 
     @property
     def action(self) -> str:
-        """The first recommendation in a few words."""
+        """The first recommendation in a few words; empty if there is none."""
         if self.first is not None:
             return self.first.advice.title
         main = self.group.main_cause
@@ -295,13 +295,13 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
 
 
 def _now(group: GroupFigures, first: Recommendation | None) -> str:
-    """Return the present settings that a recommendation changes as text."""
+    """Return, as text, the present settings that a recommendation changes."""
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     return "; ".join(one.text for one in some)
 
 
 def metric_headings() -> list[dict[str, str]]:
-    """Return the columns of a group's table of policies, for the page's script."""
+    """Return the columns of a group's policy table (name, label, help) for the page's script."""
     return [
         {"name": metric.name, "label": metric.label, "help": metric.help}
         for metric in SHOWN[Shown.GROUP]
@@ -309,12 +309,12 @@ def metric_headings() -> list[dict[str, str]]:
 
 
 def group_data(run: Run, group: GroupFigures, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything that the page's script shows of a group.
+    """Return the data of one group that the page's script displays.
 
     Args:
-        run: the run.
-        group: the group.
-        details: its timeline and rebalances, from `partage.report.group_details`.
+        run: the published run.
+        group: the group's metrics.
+        details: the group's timeline and rebalances, from `partage.report.group_details`.
     """
     bad = [b for b in run.bad if b.group == group.name]
     return {
@@ -344,7 +344,7 @@ def _recommendation_data(one: Recommendation) -> dict[str, Any]:
 
 
 def _policy_columns(run: Run, figures: Mapping[str, Figures]) -> dict[str, list[Any]]:
-    """Return a table of policies as named columns: texts, and ``NAME_sort`` to sort by."""
+    """Return the table of policies as named columns: texts, and ``NAME_sort`` to sort by."""
     records = []
     for row in policy_rows(run.policies, figures, Shown.GROUP):
         record: dict[str, Any] = {
