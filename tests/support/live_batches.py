@@ -58,19 +58,29 @@ def log_batches(found: Recording) -> list[LogBatch]:
     return [batch for _, _, batch in sorted(batches, key=lambda one: one[:2])]
 
 
-def follow(found: Recording, batches: Sequence[LogBatch]) -> tuple[LiveGroups, list[Any]]:
+def follow(
+    found: Recording, batches: Sequence[LogBatch], every: int | None = None
+) -> tuple[LiveGroups, list[Any]]:
     """The groups after these batches of a recording, fed one by one, and all events.
 
-    The clock is that of the batches; the metadata comes as it was observed.
+    The clock is that of the batches; the metadata comes as it was observed. After so many batches
+    the state is stored, and another object resumes from it.
     """
     live, events, now = LiveGroups(SESSION_MS), [], 0
     states = json_lines(found.capture, "cluster.jsonl")[::-1]
-    for batch in batches:
+    known: list[Any] = []
+    for number, batch in enumerate(batches, 1):
         now = max(now, batch.max_timestamp_ms)
         while states and states[-1]["ts_ms"] <= now:
-            live.add_state(states.pop())
+            known.append(states.pop())
+            live.add_state(known[-1])
         live.add([batch], now)
         events += live.advance(now)
+        if every is not None and number % every == 0:
+            blob, live = live.to_bytes(), LiveGroups(SESSION_MS)
+            for state in known:
+                live.add_state(state)
+            live.resume(blob)
     while states:
         live.add_state(states.pop())
     events += live.finish(now)

@@ -145,8 +145,13 @@ def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
 _READ_ROWS = 20_000
 
 
-def recorded_batches(records: Path, batches: Path) -> Iterator[LogBatch]:
+def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> Iterator[LogBatch]:
     """Yield the batches of one part with their records, in the order in which they were read.
+
+    Args:
+        records: the part's file of records.
+        batches: the part's file of batches.
+        after: base offset by log partition; a part without later batches is left out.
 
     Raises:
         InvalidCaptureError: a file is missing or damaged.
@@ -154,6 +159,8 @@ def recorded_batches(records: Path, batches: Path) -> Iterator[LogBatch]:
     rows = _rows(records, _RECORDS)
     names = ("partition", "base_offset", "leader_epoch", "max_timestamp_ms", "producer_id",
              "transactional", "control", "control_type", "last_offset")  # fmt: skip
+    if all(base <= after.get(p, -1) for p, base in _rows(batches, ("partition", "base_offset"))):
+        return
     row = next(rows, None)
     for partition, base, epoch, time_ms, *transaction, last in _rows(batches, names):
         found: list[LogRecord] = []

@@ -475,11 +475,12 @@ class CaptureWriter:
         return reports
 
     def recorded(
-        self,
+        self, after: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
         """Return the broker's settings, the metadata states and the batches of the capture so far.
 
-        The batches are those of the parts that the manifest lists.
+        The batches are those of the parts that the manifest lists and that have one behind the
+        base offset of its log partition in ``after``.
 
         Raises:
             InvalidCaptureError: a file is damaged.
@@ -495,7 +496,7 @@ class CaptureWriter:
         batches = (
             batch
             for part in self.manifest.parts
-            for batch in recorded_batches(*self._paths(part.number))
+            for batch in recorded_batches(*self._paths(part.number), after)
         )
         return known, found, batches
 

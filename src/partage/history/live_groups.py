@@ -17,10 +17,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, NamedTuple
 
+from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory
 from partage.history.commits import Stretch
+from partage.history.coordinator_moves import CoordinatorMove
 from partage.history.events import (
     Event,
     Generation,
@@ -32,6 +35,7 @@ from partage.history.group_history import GroupHistory, HistoryItem
 from partage.history.live_log import LiveCommit, LiveDecoder, LogBatch
 from partage.history.pauses import stopped_partitions
 from partage.history.records import ClassicState, GroupRecord, MemberState, assigned_partitions
+from partage.history.state_store import pack_state, unpack_state
 from partage.history.stop_model import UnreadEstimate
 from partage.history.storms import StormTracker
 
@@ -236,6 +240,27 @@ class WatchedGroup:
         self._ended: GroupChange | None = None
         self._fresh = False
 
+    def stored(self) -> tuple[Any, ...]:
+        """Return the state as values that can be packed; a storm is not part of it."""
+        one = self._open
+        rest = None if one is None else (
+            one.waiting, tuple(sorted(one.silent)), one.deadline_ms, one.fresh
+        )  # fmt: skip
+        return self.history.to_bytes(), self.opened, self._previous, self._settled, rest
+
+    @classmethod
+    def resumed(cls, name: str, history: GroupHistory, state: tuple[Any, ...]) -> WatchedGroup:
+        """Return a group that goes on from what `stored` returned."""
+        new = cls(name, history)
+        _, new.opened, new._previous, new._settled, rest = state
+        if rest is not None and new.opened is not None:
+            waiting, silent, deadline_ms, fresh = rest
+            assigned = frozenset(_owners(new.opened.first))
+            new._open = _OpenRebalance(
+                new.opened, waiting, set(silent), assigned, deadline_ms, fresh
+            )
+        return new
+
     @property
     def is_open(self) -> bool:
         """Whether `expire` must be called: a rebalance is open, or the group was deleted."""
@@ -394,6 +419,10 @@ class _Held(NamedTuple):
     item: GroupRecord | LiveCommit
 
 
+#: Classes of a stored state besides those of histories.
+_STORED = (CoordinatorMove, LiveCommit, RebalanceSettled, _Held)
+
+
 @dataclass(slots=True)
 class LiveGroups:
     """Follows all groups of a cluster live, from the batches of its group log.
@@ -405,6 +434,8 @@ class LiveGroups:
         session_timeout_ms: the broker's session timeout, for members that send none; None if
             unknown.
         fresh_from: log partition -> first offset after the capture began.
+        started_ms: time at which the capture began: a record of that time or later is fresh, too.
+        newest: log partition -> base offset of its newest batch; earlier batches are ignored.
         clusters: the cluster metadata so far.
         decoder: decodes the batches of the log.
         groups: the watched groups by name.
@@ -413,6 +444,8 @@ class LiveGroups:
 
     session_timeout_ms: int | None = None
     fresh_from: dict[int, int] = field(default_factory=dict)
+    started_ms: float = inf
+    newest: dict[int, int] = field(default_factory=dict)
     clusters: ClusterHistory = field(default_factory=lambda: ClusterHistory([]))
     decoder: LiveDecoder = field(default_factory=LiveDecoder)
     groups: dict[str, WatchedGroup] = field(default_factory=dict)
@@ -428,9 +461,41 @@ class LiveGroups:
 
     def add(self, batches: Sequence[LogBatch], received_ms: int) -> None:
         """Decode batches in log order; their records and commits wait until `advance`."""
-        for group, item in self.decoder.decode(batches):
+        new = [one for one in batches if one.base_offset > self.newest.get(one.partition, -1)]
+        for batch in new:
+            self.newest[batch.partition] = batch.base_offset
+        for group, item in self.decoder.decode(new):
             due_ms = min(item.timestamp_ms, received_ms) + HOLD_MS
             self._held.append(_Held(due_ms, group, item))
+
+    def to_bytes(self) -> bytes:
+        """Return the state as bytes, from which `resumed` goes on; the metadata is not in it."""
+        groups = {name: group.stored() for name, group in self.groups.items()}
+        decoder = self.decoder.stored()
+        stored = (self.newest, decoder, groups, self.failed, list(self._held))
+        return pack_state(stored, _STORED)
+
+    def resume(self, blob: bytes) -> None:
+        """Take over a stored state; the metadata and the session timeout are set already.
+
+        Raises:
+            InvalidCaptureError: the bytes are of another version, or damaged.
+        """
+        try:
+            newest, decoder, groups, failed, held = unpack_state(blob, _STORED)
+            self.decoder.resume(decoder)
+            for name, state in groups.items():
+                history = GroupHistory.from_bytes(
+                    state[0], self.clusters, self.session_timeout_ms, self.decoder.moves
+                )
+                self.groups[name] = WatchedGroup.resumed(name, history, state)
+                if self.groups[name].is_open:
+                    self._open[name] = None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise InvalidCaptureError(
+                "stored state: not that of a watch; rebuild it from the log"
+            ) from None
+        self.newest, self.failed, self._held = newest, failed, deque(held)
 
     def next_due_ms(self) -> int | None:
         """Return when the next held item is due (ms); None without one."""
@@ -459,6 +524,7 @@ class LiveGroups:
             group = self.groups[held.group] = WatchedGroup(held.group, history)
         place = held.item.position
         fresh = place.offset >= self.fresh_from.get(place.partition, 0)
+        fresh = fresh or held.item.timestamp_ms >= self.started_ms
         events = (
             group.commit(held.item, fresh=fresh)
             if isinstance(held.item, LiveCommit)

@@ -8,7 +8,7 @@ epochs of batches show when a coordinator moved.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
 from partage.history.coordinator_moves import CoordinatorMove
@@ -83,6 +83,14 @@ class LiveDecoder:
         self.damaged = 0
         self._epochs: dict[int, int] = {}
         self._pending: dict[tuple[int, int], list[LiveCommit]] = {}
+
+    def stored(self) -> tuple[Any, ...]:
+        """Return the state as values that can be packed."""
+        return self.moves, self.damaged, self._epochs, self._pending
+
+    def resume(self, state: tuple[Any, ...]) -> None:
+        """Take over what `stored` returned."""
+        self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
         """Yield (group, record or commit) for everything that takes effect with some batches."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,6 +50,8 @@ class _Plan(NamedTuple):
 def verdict(found: Generation, cluster: Cluster) -> Measures | None:
     """Return the judge's figures of a recorded plan; None if it is no plan of consumers.
 
+    Moves are those from the plan before; ``fewest_moves_to_best`` counts from this plan.
+
     Raises:
         PartageError: a member sent what no client can send.
     """
@@ -57,7 +60,10 @@ def verdict(found: Generation, cluster: Cluster) -> Measures | None:
     before = found.previous
     previous = None if before is None else recorded_assignment(before.last, cluster)
     plan = recorded_assignment(found.first, cluster)
-    return measure(plan, recorded_group(found.first), cluster, previous=previous)
+    group = recorded_group(found.first)
+    made = measure(plan, group, cluster, previous=previous)
+    away = measure(plan, group, cluster, previous=plan).fewest_moves_to_best
+    return replace(made, fewest_moves_to_best=away)
 
 
 class Background:

@@ -18,9 +18,9 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from partage.capture.durable import expect_local
-from partage.errors import InvalidConfigError
-from partage.history.live_groups import LiveGroups, WatchEvent
+from partage.capture.durable import expect_local, name_folder_in_errors, published
+from partage.errors import InvalidCaptureError, InvalidConfigError
+from partage.history.live_groups import LiveGroups, RebalanceOpened, WatchEvent
 from partage.history.live_log import LogBatch
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ _LONGEST_WAIT = 0.25
 _LONGEST_END = 30.0
 #: A capture that has read nothing for so long is not healthy.
 _HEALTHY_SECONDS = 60.0
+#: File of the histories' state in the folder of the capture, and seconds between two writes.
+_STATE, _STORE_SECONDS = "watch.state", 300.0
 #: Bytes of an event file that are searched for its last complete line.
 _TAIL = 1 << 20
 
@@ -145,6 +147,9 @@ _Round = tuple[list[Mapping[str, Any]], list[LogBatch], int]
 class Watcher:
     """Observes a capture and writes the events of its groups; a `CaptureObserver`.
 
+    The histories' state is stored in the capture's folder every few minutes and at the end; the
+    next start reads only what came later.
+
     Call `start` before the capture runs and `progress` after each round of it. Use it in a
     ``with`` block, inside that of the connection.
 
@@ -170,6 +175,7 @@ class Watcher:
         self._queue: Queue[_Round | _Reset | None] = Queue(_MOST_ROUNDS)
         self._progress = CaptureProgress(read_s=time.time())
         self._read_s = time.time()
+        self._stored_s = time.monotonic()
         self._states: list[Mapping[str, Any]] = []
         self._batches: list[LogBatch] = []
         self._error: BaseException | None = None
@@ -186,24 +192,56 @@ class Watcher:
         self._live = self._rebuilt(writer)
         self._thread.start()
 
-    def _rebuilt(self, writer: CaptureWriter) -> LiveGroups:
+    def _rebuilt(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
         """Return the histories of what a capture contains; none of it is fresh."""
-        live = LiveGroups()
-        manifest = writer.manifest
-        ends, positions = manifest.first_ends, manifest.positions
+        now_ms = _now_ms()
+        live = LiveGroups(started_ms=now_ms)
+        ends, positions = writer.manifest.first_ends, writer.manifest.positions
         live.fresh_from = {p: max(ends.get(p, 0), positions.get(p, 0)) for p in (*ends, *positions)}
-        configs, states, batches = writer.recorded()
+        configs, states, _ = writer.recorded({})
         live.session_timeout_ms = _session_timeout(configs)
         for state in states:
             live.add_state(state)
-        now_ms, some = _now_ms(), list[LogBatch]()
-        for batch in batches:
+        stored = writer.folder / _STATE
+        if from_state and stored.exists():
+            try:
+                live.resume(stored.read_bytes())
+            except InvalidCaptureError as e:
+                self._trouble(f"{stored}: {e}")
+                return self._rebuilt(writer, from_state=False)
+        some: list[LogBatch] = []
+        for batch in writer.recorded(live.newest)[2]:
             some.append(batch)
             if len(some) == 1_000:
                 self._feed_past(live, some, now_ms)
                 some = []
         self._feed_past(live, some, now_ms)
+        self._note_known(live)
         return live
+
+    def _note_known(self, live: LiveGroups) -> None:
+        """Report the newest rebalance of each group that came with a stored state."""
+        for name, group in live.groups.items():
+            if group.opened is not None:
+                event = RebalanceOpened(name, group.opened, (), storm=False, fresh=False)
+                for one in self._listeners:
+                    one.event(event, live)
+
+    def _store(self, live: LiveGroups) -> None:
+        """Write the histories beside the capture, so that the next start need not rebuild them.
+
+        Raises:
+            InvalidConfigError: the folder cannot be written.
+        """
+        if self._writer is not None:
+            folder, blob = self._writer.folder, live.to_bytes()
+
+            def write(aside: Path) -> None:
+                aside.write_bytes(blob)
+
+            with name_folder_in_errors(folder):
+                published(folder / _STATE, write)
+        self._stored_s = time.monotonic()
 
     def _feed_past(self, live: LiveGroups, batches: list[LogBatch], now_ms: int) -> None:
         live.add(batches, received_ms=0)
@@ -235,7 +273,8 @@ class Watcher:
         self._batches = []
         if self._writer is not None:
             self._trouble(f"partition {partition}: histories are rebuilt from the capture")
-            live = self._rebuilt(self._writer)
+            (self._writer.folder / _STATE).unlink(missing_ok=True)
+            live = self._rebuilt(self._writer, from_state=False)
             self._live = live
             self._put(_Reset(live))
 
@@ -303,6 +342,7 @@ class Watcher:
                 item = self._next(live)
                 if item is None:
                     self._emit(live.finish(_now_ms()), live)
+                    self._store(live)
                     break
                 if isinstance(item, _Reset):
                     live = item.live
@@ -315,6 +355,8 @@ class Watcher:
                 self._emit(live.advance(now_ms), live)
                 for one in self._listeners:
                     one.tick(now_ms, live, self._progress)
+                if time.monotonic() - self._stored_s >= _STORE_SECONDS:
+                    self._store(live)
         except BrokenPipeError as e:
             self._trouble("the reader of the events has closed the pipe: the capture ends")
             self._error = e

@@ -10,6 +10,7 @@ import pytest
 from tests.support.live_batches import follow, log_batches, some_groups
 from tests.support.recordings import Recording, json_lines, recording
 
+from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory, TopicNames
 from partage.history.events import Event, Generation, LifecycleEvent, derive_events
 from partage.history.live_groups import (
@@ -18,6 +19,7 @@ from partage.history.live_groups import (
     RebalanceOpened,
     RebalanceSettled,
 )
+from partage.history.state_store import pack_state
 
 #: Groups of the sample by protocol: classic, static, consumer, migrated, share, deleted, streams.
 GROUPS = ("checkout-workers", "pos-terminals", "ship-join", "work-queue-2", "one-off #1")
@@ -91,6 +93,28 @@ def test_a_live_capture_reports_the_other_events_of_a_replay(name) -> None:
                 wanted.append(item)
         mine = [one.event for one in live.get(group, [])]
         assert sorted(mine, key=repr) == sorted(wanted, key=repr), group
+
+
+def test_a_watch_that_is_stored_and_resumed_reports_the_same_events() -> None:
+    """Broken off at many places, it yields what it yields in one go; storms are not stored."""
+
+    def shown(events: list) -> list[dict]:
+        return [one.to_json() | {"storm": None} for one in events]
+
+    broken = follow(found("seed-11"), log_batches(found("seed-11")), every=150)[1]
+    assert shown(broken) == shown(watched("seed-11")[1])
+
+
+def test_a_damaged_state_of_a_watch_is_refused() -> None:
+    """Bytes of another kind raise an error of ours."""
+    for blob in (
+        b"",
+        pack_state([1]),
+        pack_state((1, 2, 3, 4, 5)),
+        watched("sample")[0].to_bytes()[:99],
+    ):
+        with pytest.raises(InvalidCaptureError, match="rebuild it from the log"):
+            LiveGroups().resume(blob)
 
 
 def test_every_event_is_one_line_of_json() -> None:

@@ -26,7 +26,9 @@ SEGMENT = ROOT / "tests" / "data" / "segments" / "compressed.log"
 SOME = 400
 
 
-def run(tmp_path: Path, sink: EventSink | None, **more) -> threading.Event:
+def run(
+    tmp_path: Path, sink: EventSink | None, first: int = 0, last: int = SOME, **more
+) -> threading.Event:
     """Feed the beginning of a recording through a watcher, as a capture does."""
     stop = threading.Event()
     with (
@@ -36,7 +38,7 @@ def run(tmp_path: Path, sink: EventSink | None, **more) -> threading.Event:
         watcher.start(writer)
         for state in json_lines(recording("seed-11").capture, "cluster.jsonl"):
             watcher.state(state)
-        for number, batch in enumerate(log_batches(recording("seed-11"))[:SOME]):
+        for number, batch in enumerate(log_batches(recording("seed-11"))[first:last]):
             watcher.batch(batch)
             if number % 50 == 49:
                 watcher.progress()
@@ -63,6 +65,34 @@ def test_events_are_written_as_json_lines(tmp_path) -> None:
     assert {tuple(one[k] for k in key) for one in settled} == {
         tuple(one[k] for k in key) for one in opened
     }
+
+
+def test_a_capture_that_is_continued_goes_on_from_the_stored_state(tmp_path) -> None:
+    """In two runs the same rebalances are reported as in one, with the same causes."""
+    whole, parts = tmp_path / "whole.jsonl", tmp_path / "parts.jsonl"
+    run(tmp_path / "a", EventSink(str(whole)))
+    run(tmp_path / "b", EventSink(str(parts)), last=SOME // 2)
+    run(tmp_path / "b", EventSink(str(parts)), first=SOME // 2)
+
+    def opened(path: Path) -> list[tuple]:
+        events = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        return sorted(
+            (one["group"], one["generation"], one["log_offset"], json.dumps(one["causes"]))
+            for one in events
+            if one["event"] == "opened"
+        )
+
+    assert opened(parts) == opened(whole)
+
+
+def test_a_damaged_state_is_rebuilt(tmp_path) -> None:
+    """A stored state that cannot be read costs a message, and time."""
+    run(tmp_path, None)
+    (tmp_path / "out" / "watch.state").write_bytes(b"PGH")
+    troubles: list[str] = []
+    run(tmp_path, None, trouble=troubles.append)
+    assert len(troubles) == 1
+    assert "watch.state: stored state" in troubles[0]
 
 
 def test_what_precedes_the_first_end_of_the_log_is_no_event(tmp_path) -> None:
@@ -114,7 +144,7 @@ def test_a_capture_that_is_continued_rebuilds_what_it_read(tmp_path) -> None:
         for partition, batch in enumerate(found):
             writer.add(partition, batch)
     with CaptureWriter(tmp_path / "out") as writer:
-        configs, states, batches = writer.recorded()
+        configs, states, batches = writer.recorded({})
         assert list(batches) == seen
     assert len(seen) == len(found)
     assert configs == {"group.consumer.session.timeout.ms": "6000"}
