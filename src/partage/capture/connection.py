@@ -39,16 +39,16 @@ _DESCRIBE = 8
 
 
 class Fetched(NamedTuple):
-    """One partition's part of a Fetch response.
+    """One partition's part of a Fetch response, with its record batches as raw bytes.
 
     Attributes:
-        partition: its number.
+        partition: the partition's number.
         error: Kafka's error code, 0 for none.
         high_watermark: the offset after the last record that consumers may see.
         log_start: the first offset of the log.
         records: record batches, the last one perhaps incomplete.
         parting: the diverging epoch (KIP-595) if the leader's log differs from the records read:
-            its greatest epoch up to the requested one, and the offset at which that epoch ends.
+            the leader's greatest epoch up to the requested one, and the offset at which it ends.
     """
 
     partition: int
@@ -60,10 +60,10 @@ class Fetched(NamedTuple):
 
 
 class PartitionRequest(NamedTuple):
-    """One partition of a Fetch request.
+    """One partition of a Fetch request: where to read on.
 
     Attributes:
-        partition: its number.
+        partition: the partition's number.
         offset: the next offset to read.
         epoch: the leader epoch of the record before it, -1 if unknown. Brokers since Kafka 2.7
             compare it with their own log.
@@ -75,13 +75,14 @@ class PartitionRequest(NamedTuple):
 
 
 class ClusterConnection:
-    """An open connection to a cluster, closed at the end of a ``with`` block.
+    """An open connection to a cluster for the requests of a capture; used as a ``with`` block.
 
-    The block turns an error of kafka-python into a `ClusterUnreachableError`.
+    The connection is closed at the end of the block, which turns an error of kafka-python into a
+    `ClusterUnreachableError`.
 
     Args:
-        bootstrap: ``host:port,...``.
-        settings: the settings of `connection_settings`.
+        bootstrap: the bootstrap servers, ``host:port,...``.
+        settings: kafka-python's settings, from `connection_settings`.
         connect_ms: maximum time to connect.
 
     Raises:
@@ -155,7 +156,7 @@ class ClusterConnection:
             raise unreachable(self._bootstrap, self._settings, error, "") from None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
-        """Send a request to one broker, or to any, and return its response."""
+        """Send a request to one broker, or to any broker, and return the response."""
 
         async def sent() -> Any:
             return await self._manager.send(request, node_id=node)
@@ -163,7 +164,7 @@ class ClusterConnection:
         return self._manager.run(sent)
 
     def ask_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
-        """Send requests to several brokers at once; return each response, or its exception."""
+        """Send requests to several brokers at once; return each one's response or exception."""
 
         async def sent() -> dict[int, Any]:
             send = self._manager.send
@@ -187,7 +188,7 @@ class ClusterConnection:
     # --- requests --------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """Return a MetadataResponse for some topics, or for all that the account may see."""
+        """Return the MetadataResponse for some topics, or for all that the account may see."""
         from kafka.protocol.metadata import MetadataRequest
 
         asked = None
@@ -201,7 +202,7 @@ class ClusterConnection:
         self, node: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
     ) -> tuple[list[Fetched], dict[int, Exception]]:  # fmt: skip
-        """Fetch committed records of partitions, each from an offset on.
+        """Fetch committed records of several partitions, each from its requested offset on.
 
         Args:
             node: broker -> requests for the partitions that it leads, the most urgent first.
@@ -243,10 +244,10 @@ class ClusterConnection:
     def bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the first offsets and the ends (high watermarks) of partitions.
+        """Return the first offset and the end (high watermark) of each partition.
 
         Raises:
-            ClusterUnreachableError: the broker does not return them.
+            ClusterUnreachableError: the broker does not return the offsets.
         """
         from kafka.errors import KafkaError
         from kafka.protocol.consumer import OffsetSpec
@@ -263,7 +264,10 @@ class ClusterConnection:
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
-        """Return whether the account has DESCRIBE on the cluster; None from brokers before 2.3."""
+        """Return whether the account has DESCRIBE on the cluster.
+
+        None if brokers before 2.3 cannot say.
+        """
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import MetadataRequest
 
@@ -278,7 +282,7 @@ class ClusterConnection:
         return None if operations is None else _DESCRIBE in operations
 
     def quorum_leader(self) -> int | None:
-        """Return the leader of the controllers' quorum; None without the right to ask."""
+        """Return the id of the KRaft quorum's leader; None without the right to ask for it."""
         from kafka.errors import KafkaError
         from kafka.protocol.admin import DescribeQuorumRequest
 
@@ -294,7 +298,10 @@ class ClusterConnection:
         return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Return a broker's group, offset and transaction settings; {} if the account may not."""
+        """Return a broker's group, offset and transaction settings.
+
+        {} if the account may not read them.
+        """
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError
 
@@ -321,7 +328,7 @@ def _parting(answer: Any) -> tuple[int, int] | None:
 
 
 def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
-    """Check that addresses are HOST:PORT and that one accepts a connection.
+    """Check that all addresses are HOST:PORT and that one accepts a connection.
 
     The client itself would try for 15 seconds.
 
@@ -347,12 +354,12 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
 
 
 def _refused(error: Exception) -> bool:
-    """Return whether the connection was refused: another broker may accept."""
+    """Return whether an error is a refused connection, after which another broker may accept."""
     return "ECONNREFUSED" in str(error) or "refused" in str(error).lower()
 
 
 class _Listener(logging.Handler):
-    """A log handler with the last warning of kafka-python, whose exceptions have no reason.
+    """Log handler that stores the last warning of kafka-python, whose exceptions have no reason.
 
     Attributes:
         last: the reason; an authentication failure is kept, since a broken connection follows it.
@@ -366,7 +373,7 @@ class _Listener(logging.Handler):
         self.logger = logging.getLogger("kafka")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take the reason from a log record."""
+        """Extract the reason of a failure from a log record."""
         for one in record.args if isinstance(record.args, tuple) else ():
             self.is_broker |= getattr(one, "broker_version", None) is not None
             # The caller raises a timeout itself.
@@ -412,7 +419,7 @@ def reason(error: BaseException) -> str:
 
 
 def failed(code: int) -> str:
-    """Return the name of one of Kafka's error codes."""
+    """Return the name of a Kafka error code, such as GROUP_AUTHORIZATION_FAILED."""
     from kafka.errors import for_code
 
     kind = for_code(code)
@@ -450,13 +457,13 @@ def unreachable(
     *,
     is_broker: bool = False,
 ) -> ClusterUnreachableError:
-    """Return the error of a cluster that cannot be reached, with the reason and what to check.
+    """Build the error for a cluster that cannot be reached, with the reason and what to check.
 
     Args:
-        bootstrap: the addresses.
-        settings: of kafka-python.
-        error: what kafka-python raised.
-        heard: the reason that it logged.
+        bootstrap: the addresses of the brokers.
+        settings: kafka-python's settings.
+        error: the exception that kafka-python raised.
+        heard: the reason that kafka-python logged.
         is_broker: whether a broker answered before the connection broke.
     """
     own = f"{type(error).__name__} {error}"

@@ -27,10 +27,10 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def expect_local(path: Path | str, setting: str) -> None:
-    """Raise if an output path is an address: it would become a local folder of that name.
+    """Check that an output path is not an address, which would become a local folder of that name.
 
     Args:
-        path: of an output; a `Path` has lost one slash of ``s3a://bucket``.
+        path: an output path; a `Path` has lost one slash of ``s3a://bucket``.
         setting: name of the option or argument, for the message.
 
     Raises:
@@ -55,7 +55,7 @@ def expect_local(path: Path | str, setting: str) -> None:
 
 @contextmanager
 def name_folder_in_errors(folder: Path) -> Iterator[None]:
-    """Raise errors of the disk as errors that name the output folder.
+    """Turn disk errors inside a ``with`` block into errors that name the output folder.
 
     The system's own error for a failed write (a full disk, a quota) names no file.
 
@@ -71,7 +71,7 @@ def name_folder_in_errors(folder: Path) -> Iterator[None]:
 
 
 def published(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file under a temporary name and rename it to ``path`` after an fsync.
+    """Write a file atomically: under a temporary name, renamed to ``path`` after an fsync.
 
     Readers of a capture ignore names that begin with a dot.
     """
@@ -84,7 +84,7 @@ def published(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def put_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace a small JSON file as a whole."""
+    """Replace a small JSON file atomically."""
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
 
     def write(aside: Path) -> None:
@@ -119,7 +119,7 @@ def without_torn_line(path: Path) -> str | None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Flush a folder to the disk, and with it the renames in it."""
+    """Flush a folder to the disk, so that renames in it survive a crash."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -24,7 +24,7 @@ _GROUP_NOT_AUTHORIZED, _TOPIC_NOT_AUTHORIZED = 30, 29
 
 @dataclass(frozen=True)
 class LiveMember:
-    """A member as its coordinator describes it.
+    """A member of a running group, as the group's coordinator describes it.
 
     Attributes:
         id, client_id, host: as the coordinator reports them.
@@ -48,7 +48,7 @@ class LiveMember:
 
 @dataclass(frozen=True)
 class LiveGroup:
-    """A group of consumers with its members and committed offsets.
+    """A consumer group of a running cluster, with its members and committed offsets.
 
     Attributes:
         type: ``classic``, ``consumer`` (KIP-848), ``streams`` (KIP-1071) or ``share`` (KIP-932).
@@ -58,7 +58,7 @@ class LiveGroup:
         strategy: name of its assignor; "" if it has none.
         coordinator: id of the coordinating broker.
         committed: (topic, partition) -> committed offset.
-        trouble: a sentence about missing data; "" if nothing is missing.
+        trouble: a message about missing data; "" if nothing is missing.
     """
 
     id: str
@@ -74,11 +74,13 @@ class LiveGroup:
 def live_groups(
     connection: ClusterConnection, wanted: Iterable[str] | None = None
 ) -> tuple[list[LiveGroup], dict[Partition, int], Any]:
-    """Return the groups that consume, the end offsets of their partitions, and the metadata.
+    """Read the groups of a running cluster.
+
+    Return them, their partitions' end offsets, and metadata.
 
     Args:
-        connection: open.
-        wanted: patterns of group ids as a shell has them; None takes all.
+        connection: an open connection.
+        wanted: shell patterns of group ids; None for all groups.
 
     Raises:
         NotAuthorizedError: the account may not see any group.
@@ -98,7 +100,7 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Raise if an empty list of groups may only mean that the account lacks rights.
+    """Check that the account may see groups, if the list of groups is empty.
 
     Without DESCRIBE on the cluster, a broker lists the groups that the account may describe and
     returns no error.
@@ -114,7 +116,10 @@ def expect_visible_groups(connection: ClusterConnection) -> None:
 def _listed(
     connection: ClusterConnection, nodes: Sequence[int], wanted: Iterable[str] | None
 ) -> dict[tuple[int, str], list[str]]:
-    """Return the group ids by coordinator and type; each broker lists the groups it coordinates."""
+    """Return the group ids by coordinator and group type.
+
+    Each broker lists the groups it coordinates.
+    """
     from fnmatch import fnmatchcase
 
     from kafka.protocol.admin import ListGroupsRequest
@@ -158,7 +163,7 @@ def _described(
 
 @cache
 def _describe_request(name: str) -> Any:
-    """Return a request class that kafka-python 3.0 lacks (KIP-848, 932 and 1071).
+    """Return the class of a describe request that kafka-python 3.0 lacks (KIP-848, 932 and 1071).
 
     Declaring the response class adds it to the client's registry.
     """
@@ -209,7 +214,7 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
 
 
 def _subscription(sent: bytes, protocol: str | None) -> ConsumerSubscription:
-    """Return a member's subscription; Faust writes version 4 but sends the fields of version 0."""
+    """Decode a member's subscription; Faust writes version 4 but sends the fields of version 0."""
     if protocol == _FAUST:
         return decode_subscription(sent[2:], version=0)
     return decode_subscription(sent)
@@ -231,7 +236,7 @@ def _server_group(one: Any, kind: str, node: int) -> LiveGroup:
 
 
 def _streams_group(one: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:
-    """Return a streams group; its members own the partitions that their active tasks read.
+    """Build a streams group; its members own the partitions that their active tasks read.
 
     A task reads the partition of its number from each source topic of its sub-topology.
     """
@@ -275,7 +280,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return the end offsets of existing partitions; commits may outlive a deleted topic."""
+    """Return the end offsets of those of the partitions that exist and have a leader."""
     from kafka.errors import KafkaError
     from kafka.protocol.consumer import OffsetSpec
     from kafka.structs import TopicPartition

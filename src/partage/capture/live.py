@@ -29,11 +29,13 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 @dataclass
 class LastingConditions:
-    """Conditions that hold for some time; the words before the first colon are their kind.
+    """Reporter of lasting problems, such as an unreachable broker.
+
+    It repeats each at most once a minute.
 
     Attributes:
-        report: called with a sentence for the user.
-        remember: called with a sentence for the capture's manifest.
+        report: function that shows a message to the user.
+        remember: function that adds a message to the capture's manifest.
         last: the latest condition; "" before the first one.
     """
 
@@ -44,7 +46,7 @@ class LastingConditions:
     _reported_at: dict[str, float] = field(default_factory=dict)
 
     def say(self, what: str) -> None:
-        """Report a condition that holds now; repeat it at most once a minute."""
+        """Report a problem that exists now; repeat it at most once a minute."""
         now, kind = time.time(), what.partition(":")[0]
         self.last = what
         since = self._since.setdefault(kind, now)
@@ -57,7 +59,7 @@ class LastingConditions:
         self._reported_at[kind] = now
 
     def well(self) -> None:
-        """Report the end of all conditions."""
+        """Report that all problems have ended."""
         if not self._since:
             return
         since, now = min(self._since.values()), time.time()
@@ -84,12 +86,12 @@ _MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
 
 @dataclass(frozen=True)
 class Pace:
-    """Intervals of a live capture, in seconds.
+    """Time intervals of a live capture, in seconds.
 
     Attributes:
-        metadata: between two reads of the metadata.
-        roll: between two writes of the records read so far.
-        patience: maximum time without a response; a capture that does not follow then fails.
+        metadata: time between two reads of the metadata.
+        roll: time between two writes of the records read so far.
+        patience: maximum time without a response; a capture without ``--follow`` then fails.
     """
 
     metadata: float = 1.0
@@ -98,15 +100,15 @@ class Pace:
 
 
 class LiveCapture:
-    """A reader that copies a cluster's group log and metadata into a capture.
+    """Reader that copies a running cluster's group log and metadata into a capture.
 
     Args:
         connection: an open connection.
         writer: an open writer; it has the offsets at which to continue.
         pace: intervals of the capture.
-        stop: ends a capture that follows; all records read are written.
-        trouble: called with a sentence for the user.
-        progress: called with the records read and the offsets still to read.
+        stop: event that ends a capture that follows; all records read are written first.
+        trouble: function that shows a message to the user.
+        progress: function that receives the records read and the offsets still to read.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class LiveCapture:
         self._conditions = LastingConditions(trouble, writer.trouble)
 
     def run(self, *, follow: bool) -> None:
-        """Read to the end that the log has now, or until ``stop`` is set.
+        """Read to the log's current end, or with ``follow`` until ``stop`` is set.
 
         Raises:
             NotAuthorizedError: the account may not read the topic.
@@ -178,7 +180,7 @@ class LiveCapture:
     # --- metadata --------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read the metadata, add a state to the capture, and update the group log's leaders.
+        """Read the metadata and add it to the capture; update the leaders of the group log.
 
         Raises:
             NotAuthorizedError: the account may not describe the topic.
@@ -198,10 +200,10 @@ class LiveCapture:
         self._writer.state(state_of(response, ts_ms=time.time_ns() // 1_000_000, controller=leader))
 
     def _first_look(self) -> None:
-        """Call `_look` until it succeeds: the broker may be restarting.
+        """Call `_look` until it succeeds, because the broker may be restarting.
 
         Raises:
-            KafkaError: it still failed after the patience, or waiting does not help.
+            KafkaError: it still fails after the pace's patience, or waiting does not help.
         """
         from kafka.errors import KafkaError
 
@@ -280,7 +282,7 @@ class LiveCapture:
             self._conditions.well()
 
     def _asked(self) -> dict[int, list[PartitionRequest]]:
-        """Return the requests by leader, each round beginning with another partition.
+        """Return the fetch requests by leader; each round begins with another partition.
 
         A broker fills its response in the order of the request, so the last partitions of a fixed
         order would starve.
@@ -349,7 +351,10 @@ class LiveCapture:
         self._writer.skip_to(partition, behind, what)
 
     def _out_of_range(self, partition: int) -> None:
-        """Continue at the log's begin (records deleted) or end (an unclean leader truncated it)."""
+        """Continue at the log's start or end, because the position is outside the log.
+
+        The start applies if records were deleted, the end if an unclean leader truncated the log.
+        """
         position = self._writer.position(partition)
         try:
             starts, ends = self._connection.bounds(OFFSETS_TOPIC, [partition])
@@ -388,22 +393,22 @@ class LiveCapture:
         self._writer.cut(partition, to, why)
 
     def _behind(self, ends: Mapping[int, int]) -> int:
-        """Return the number of offsets still to read."""
+        """Return the number of offsets still to read, up to these ends."""
         return sum(max(0, end - self._writer.position(p)) for p, end in ends.items())
 
     def _say(self, what: str) -> None:
-        """Report a condition that holds now (`LastingConditions`)."""
+        """Report a problem that exists now, through `LastingConditions`."""
         self._conditions.say(what)
 
     def _is_unfinished(self, partition: int, wanted: Mapping[int, int]) -> bool:
-        """Return whether a partition is not read to its first known end, or never answered."""
+        """Return whether a partition never answered or is not read up to its first known end."""
         return partition not in wanted or self._writer.position(partition) < wanted[partition]
 
     def _check_patience(self, partitions: Sequence[int], began: float) -> None:
-        """Raise if none of these partitions has answered within the patience.
+        """Check that at least one of these partitions answered within the pace's patience.
 
         Raises:
-            ClusterUnreachableError: that is so; records of other partitions are in the capture.
+            ClusterUnreachableError: none did; records of other partitions are in the capture.
         """
         now = time.monotonic()
         if any(now - self._heard.get(p, began) <= self._pace.patience for p in partitions):
@@ -419,5 +424,5 @@ class LiveCapture:
 
 
 def _is_permanent(error: Exception) -> bool:
-    """Return whether waiting cannot help: a broker before 0.11, or missing rights."""
+    """Return whether an error is permanent: a broker before 0.11, or missing rights."""
     return any(one in type(error).__name__ for one in ("Incompatible", "Auth"))

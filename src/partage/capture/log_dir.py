@@ -41,7 +41,7 @@ DamageReport = Callable[[str], None]
 
 
 def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the records of copied log folders to a capture; skip records that it has already.
+    """Add the records of copied log folders to a capture; records that it already has are skipped.
 
     Unreadable ranges are listed in the manifest's troubles.
 
@@ -70,7 +70,7 @@ def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
 
 
 def _copies(folders: Sequence[Path], name: str) -> list[Path]:
-    """Return the folders of one partition, among the given folders and their subfolders."""
+    """Return the copies of one partition's folder, among the given folders and their subfolders."""
     found = [one for folder in folders for one in (folder / name, folder) if one.name == name]
     return [one for one in dict.fromkeys(found) if one.is_dir() and _files(one)]
 
@@ -86,18 +86,21 @@ def _partitions(folders: Sequence[Path]) -> dict[int, list[Path]]:
 
 
 def _segments(folder: Path) -> list[Path]:
-    """Return the segments in log order; a segment's name is its first offset."""
+    """Return the log segments of a folder in log order; a segment's name is its first offset."""
     return sorted(one for one in folder.iterdir() if _SEGMENT.fullmatch(one.name))
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the snapshots and the segments; a truncated log begins with a snapshot."""
+    """Return the snapshots, then the log segments, of a folder.
+
+    A truncated log begins with a snapshot.
+    """
     snapshots = [one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name)]
     return [*snapshots, *_segments(folder)]
 
 
 def _reach(folder: Path) -> tuple[int, int]:
-    """Return the offset of a copy's last batch, and the negative offset of its first segment."""
+    """Return a sort key of a copy: the offset of its last batch, and its negated first offset."""
     segments = _segments(folder)
     last = -1
     for path in segments[-1:]:
@@ -126,9 +129,9 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
 
 
 def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the batches of all copies in log order.
+    """Add the batches of all copies of one partition to the capture, in log order.
 
-    Of a batch in several copies, the copy with the most records is taken.
+    If several copies have a batch, the one with the most records is taken.
     """
     expected = writer.position(number)
     first = min(int(_segments(folder)[0].stem) for folder in copies)
@@ -146,7 +149,7 @@ def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) 
 def _batches(
     folder: Path, number: int, writer: CaptureWriter, *, alone: bool
 ) -> Iterator[tuple[Batch, DamageReport]]:
-    """Yield the batches of one copy, each with the function that reports its damage."""
+    """Yield the batches of one copy, each with a function that reports damage in it."""
 
     def report(what: str) -> None:
         writer.see_damage(number)
@@ -158,7 +161,7 @@ def _batches(
 
 
 def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) -> None:
-    """Read a snapshot if the log does not begin at offset 0, and then the log."""
+    """Read the cluster's metadata log, after a snapshot if the log does not begin at offset 0."""
 
     def report(what: str) -> None:
         writer.trouble(f"{folder.name}: {what}")
@@ -192,7 +195,7 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
 
 
 def _snapshot(folder: Path, start: int | None) -> Path | None:
-    """Return the oldest snapshot that reaches the log's begin, so that no history is lost."""
+    """Return the oldest snapshot that reaches the start of the log, so that no history is lost."""
     found = sorted(one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name))
     reaching = [one for one in found if start is None or int(one.name[:20]) >= start]
     return next(iter(reaching), None)
@@ -228,7 +231,7 @@ LARGEST_BATCH = 1 << 28
 def batches_in(
     path: Path, *, crc32c: Callable[[bytes], int], report: Callable[[str], None]
 ) -> Iterator[Batch]:
-    """Yield the batches of a segment (``*.log``) or a snapshot (``*.checkpoint``).
+    """Yield the record batches of a segment (``*.log``) or a snapshot (``*.checkpoint``).
 
     A copy of a live log may end with an incomplete batch. A batch with a wrong CRC is skipped,
     because its length may still be right. If the length is wrong too, no batch follows, and the
@@ -237,7 +240,7 @@ def batches_in(
     Args:
         path: the file.
         crc32c: computes the checksum of some bytes.
-        report: called with a sentence about skipped bytes and their position.
+        report: function that receives a message about skipped bytes and their position.
 
     Raises:
         OSError: the file cannot be read.
@@ -273,7 +276,7 @@ def batches_in(
 
 
 def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
-    """Return the bytes of the batch at ``position``; its length is checked first.
+    """Read the bytes of the batch at ``position``, after checking its length.
 
     Raises:
         TruncatedError: the file ends before the batch does.

@@ -32,19 +32,19 @@ _MOST_TROUBLES = 100
 
 
 class Part(NamedTuple):
-    """One file of each table: its number, and how often its rows were merged."""
+    """One file of each table of a capture: its number, and how often its rows were merged."""
 
     number: int
     level: int = 0
 
     @property
     def name(self) -> str:
-        """File name in the folder of its table."""
+        """File name of the part in the folder of its table."""
         return f"part-{self.number:08d}.parquet"
 
 
 def aside(path: Path) -> Path:
-    """Return the path of a part after it was merged into another one.
+    """Return the hidden path that a part gets after it was merged into another one.
 
     The name is hidden from new readers; a reader that has opened the file can go on.
 
@@ -56,17 +56,17 @@ def aside(path: Path) -> Path:
 
 @dataclass
 class Manifest:
-    """Content of the manifest file.
+    """Content of a capture's manifest ``capture.json``: its files and the positions read.
 
     Attributes:
-        cluster_id, topic_id: of the recorded topic; None if unknown.
+        cluster_id, topic_id: ids of the recorded cluster and topic; None if unknown.
         parts: the files of each table that belong to the capture, in log order.
         next_part: the number of the next part.
         replaced: numbers of merged parts that are still on the disk (`aside`).
         positions: log partition -> the next offset.
         epochs: log partition -> (leader's epoch, offset behind its last batch), ascending.
-        records, batches: rows in all parts.
-        troubles: a sentence about each skipped or missing range; at most a hundred.
+        records, batches: number of rows in all parts.
+        troubles: a message about each skipped or missing range; at most a hundred.
         cut: log partition -> the first offset that the log has lost; rows from there on are being
             removed from the parts. Empty at all other times.
         cleaned: log partition -> offsets that the log cleaner removed before they were read.
@@ -89,10 +89,10 @@ class Manifest:
 
     @staticmethod
     def of(folder: Path) -> Manifest | None:
-        """Read the manifest of a folder; None if it has none.
+        """Read the manifest of a capture's folder; None if the folder has none.
 
         Raises:
-            InvalidCaptureError: it cannot be read.
+            InvalidCaptureError: the manifest cannot be read.
         """
         path = folder / MANIFEST
         if not path.is_file():
@@ -121,20 +121,20 @@ class Manifest:
             raise InvalidCaptureError(f"{what}; capture into a new folder") from None
 
     def put(self, folder: Path) -> None:
-        """Replace the manifest file; the parts that it lists are the capture from then on."""
+        """Replace the manifest file; the capture then consists of the parts that it lists."""
         content: dict[str, Any] = asdict(self)
         for name in ("positions", "cut", "epochs", "cleaned", "first_ends"):
             content[name] = {str(p): o for p, o in sorted(content[name].items())}
         put_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
     def trouble(self, what: str) -> None:
-        """Add a sentence about a skipped or missing range."""
+        """Add a message about a skipped or missing range of the log."""
         if len(self.troubles) < _MOST_TROUBLES and what not in self.troubles:
             self.troubles.append(what)
 
 
 def _offsets(by_partition: dict[str, Any]) -> dict[int, int]:
-    """Return offsets by log partition; JSON has text keys."""
+    """Return offsets by log partition as numbers, because JSON has text keys."""
     return {int(p): int(o) for p, o in by_partition.items()}
 
 

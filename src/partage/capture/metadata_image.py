@@ -17,11 +17,11 @@ __all__ = ["MetadataImage", "id_text", "state_of"]
 
 
 def state_of(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]:
-    """Return the cluster's state from a broker's response.
+    """Return the cluster's state, a line of ``cluster.jsonl``, from a MetadataResponse.
 
     Args:
         response: kafka-python's MetadataResponse about all topics.
-        ts_ms: time of the request.
+        ts_ms: time of the request, milliseconds UTC.
         controller: the leader of the quorum. Under KRaft the response's own controller is a
             random broker.
     """
@@ -51,7 +51,7 @@ def state_of(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, 
 
 
 def id_text(topic_id: uuid.UUID | None) -> str | None:
-    """Return a topic's id as Kafka prints it; None from a broker before 2.8.
+    """Return a topic's id in Kafka's text form; None from a broker before 2.8.
 
     >>> id_text(uuid.UUID("d2af76f7-aa0f-4c47-a89a-e97959efa996"))
     '0q9296oPTEeomul5We-plg'
@@ -61,7 +61,7 @@ def id_text(topic_id: uuid.UUID | None) -> str | None:
 
 
 class MetadataImage:
-    """Brokers, topics and leaders after the records applied so far.
+    """State of a cluster rebuilt from its metadata log: brokers, topics and leaders.
 
     `state` omits fenced brokers (which are not alive), as a MetadataResponse does. Records of a
     metadata transaction (KIP-868) take effect at its end.
@@ -94,11 +94,11 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """True while records are held back until a metadata transaction ends."""
+        """Whether records are held back until a metadata transaction ends (KIP-868)."""
         return self._held is not None
 
     def apply(self, record: MetadataRecord) -> bool:
-        """Apply a record; return whether it may have changed the state."""
+        """Apply a metadata record; return whether it may have changed the state."""
         if record.type == "BeginTransactionRecord":
             self._held = []
         elif record.type == "AbortTransactionRecord":

@@ -26,7 +26,7 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Records and batches not yet written.
+    """Records and batches in memory that are not yet written to a part.
 
     Attributes:
         bytes: estimated memory: keys and values, and an amount for each row.
@@ -41,16 +41,16 @@ class RecordBuffer:
 
     @property
     def records(self) -> int:
-        """Number of data records."""
+        """Number of data records in the buffer."""
         return len(self._records["offset"])
 
     @property
     def batches(self) -> int:
-        """Number of batches, markers included."""
+        """Number of batches in the buffer, transaction markers included."""
         return len(self._batches["base_offset"])
 
     def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
-        """Add a batch and its records and return it; add nothing if the batch cannot be read.
+        """Add a batch and its records and return it; a batch that cannot be read adds nothing.
 
         Raises:
             WireFormatError: the payload, decompressed, is not what the header says.
@@ -92,7 +92,7 @@ class RecordBuffer:
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
-        """Return the records and the batches as Arrow tables, with the types of a capture."""
+        """Return the records and the batches as Arrow tables, in the schema of a capture."""
         import pyarrow as pa
 
         records = pa.schema([
@@ -111,7 +111,7 @@ class RecordBuffer:
 
 
 def put_table(path: Path, table: pa.Table) -> None:
-    """Write one file of a table atomically and flush it to the disk."""
+    """Write an Arrow table to a Parquet file atomically and flush it to the disk."""
     from pyarrow import parquet
 
     def write(aside: Path) -> None:
@@ -121,10 +121,10 @@ def put_table(path: Path, table: pa.Table) -> None:
 
 
 def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
-    """Rewrite a part without the rows that the log has lost; return the number of rows left.
+    """Rewrite a part without rows that the log has lost; return the number of remaining rows.
 
     Args:
-        path: the part.
+        path: the part's file.
         column: the column with the offset to compare.
         cut: log partition -> the first offset that the log has lost.
     """
@@ -172,7 +172,7 @@ def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> 
 
 
 def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of some columns of a file."""
+    """Yield the rows of a Parquet file as tuples of these columns."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -198,7 +198,9 @@ def merge(
     size: int,
     together: int = TOGETHER,
 ) -> bool:
-    """Merge the last parts if enough have one level; return whether any were merged.
+    """Merge the last parts of a capture if enough have the same level.
+
+    Return whether any were merged.
 
     Without merging, a capture of a month would have 43,000 parts. A part has a level: 0 when it is
     written, one more than its sources when it is merged. A capture then has some dozens of parts,
@@ -211,8 +213,8 @@ def merge(
 
     Args:
         manifest: manifest of the capture.
-        paths: returns the paths of a part's two tables for its number.
-        put: writes a table atomically.
+        paths: function of a part's number that returns the paths of its two tables.
+        put: function that writes a table atomically.
         rows: maximum rows of a merged part, in either table.
         size: maximum bytes of a merged part, encoded, before compression.
         together: number of parts of one level that are merged.
@@ -242,7 +244,7 @@ def merge(
 def _chunks(
     parts: Sequence[Part], paths: Callable[[int], tuple[Path, Path]], rows: int, size: int
 ) -> Iterator[list[Part]]:
-    """Yield runs of consecutive parts that fit into one part."""
+    """Yield groups of consecutive parts, each small enough for one merged part."""
     some: list[Part] = []
     has, takes = 0, 0
     for one in parts:
@@ -256,7 +258,7 @@ def _chunks(
 
 
 def _size(tables: Sequence[Path]) -> tuple[int, int]:
-    """Return the rows of the longer table, and the bytes of both before compression."""
+    """Return a part's rows (of the longer table), and its bytes before compression."""
     from pyarrow import parquet
 
     metadata = [parquet.read_metadata(path) for path in tables]

@@ -17,14 +17,16 @@ Sizes = dict[tuple[str, int], dict[int, tuple[int, str]]]
 def read_replicas(
     bootstrap: str, settings: Mapping[str, Any], *, seconds: float | None = None
 ) -> tuple[dict[str, Any], Sizes]:
-    """Return brokers and topics as in ``cluster.jsonl``, and each replica's size and directory.
+    """Read brokers, topics, and each replica's size and directory from a running cluster.
+
+    Brokers and topics have the form of ``cluster.jsonl``.
 
     A directory's capacity is the size of its replicas plus the free space, which brokers report
     since 3.3.
 
     Args:
-        bootstrap: ``host:port,...``.
-        settings: of `security.connection_settings`.
+        bootstrap: the bootstrap servers, ``host:port,...``.
+        settings: kafka-python's settings, from `security.connection_settings`.
         seconds: time between two reads of the sizes; the growth is each partition's write load.
             None reads once and gives no loads.
 
@@ -65,7 +67,9 @@ def read_replicas(
 
 
 def write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
-    """Set each partition's ``load``: the growth of its fastest-growing replica, in bytes/second.
+    """Set each partition's write ``load`` in bytes per second.
+
+    It is the growth of its fastest-growing replica.
 
     Retention may delete segments of a replica in between, which only makes its growth smaller.
     """
@@ -93,7 +97,7 @@ def _under_way(connection: ClusterConnection, topics: dict[str, Any]) -> None:
 
 
 def _sizes(connection: ClusterConnection, brokers: list[dict[str, Any]]) -> Sizes:
-    """Return each replica's size and directory, and add directories to the brokers.
+    """Read each replica's size and directory, and add the log directories to the brokers.
 
     A broker that does not answer is left out; the sizes of its replicas are known from others.
     """

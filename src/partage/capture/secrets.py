@@ -30,7 +30,7 @@ _COMMON = {"", "true", "false", "none", "null"}
 
 
 def is_secret(name: str, regex: str | None = None) -> bool:
-    """Return whether the name of a setting means that its value is secret.
+    """Return whether a setting's value is secret, judged by the setting's name.
 
     Args:
         name: name of a setting of Spark or of a Kafka client.
@@ -53,7 +53,7 @@ def is_secret(name: str, regex: str | None = None) -> bool:
 
 
 def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings with ``[hidden]`` for each secret value, as Spark's own pages do.
+    """Return the settings for display: secret values become ``[hidden]``, as on Spark's own pages.
 
     A value that itself matches the expression is hidden too.
 
@@ -72,7 +72,7 @@ def _is_hidden(name: str, value: str, regex: str | None) -> bool:
 
 
 def secrets_in(settings: Mapping[str, str]) -> set[str]:
-    """Return the secret values among the settings, and the secrets inside other values.
+    """Return all secret texts in the settings: secret values, and secrets inside other values.
 
     The latter are passwords in Java options or in a JAAS configuration, and lines of a PEM key.
 
@@ -95,7 +95,7 @@ def secrets_in(settings: Mapping[str, str]) -> set[str]:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with ``[hidden]`` for every secret, escaped forms included.
+    """Replace every secret in a text by ``[hidden]``, also in escaped form.
 
     >>> hide("login of me with hunter22 failed", {"hunter22"})
     'login of me with [hidden] failed'
@@ -112,6 +112,6 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    """Return a secret unchanged, and as Python and JSON escape it."""
+    """Return the forms in which a secret may appear: as it is, and as Python and JSON escape it."""
     escaped = secret.encode("unicode_escape").decode()
     return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], escaped}

@@ -31,7 +31,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def shown(name: str, value: str) -> str:
-    """Return a value for an error message: hidden if the property is secret.
+    """Return a property's value for an error message, hidden if the property is secret.
 
     >>> shown("sasl.jaas.config", "x"), shown("sasl.mechanism", "PLAIN")
     ('[hidden]', 'PLAIN')
@@ -40,7 +40,7 @@ def shown(name: str, value: str) -> str:
 
 
 class Properties:
-    """Properties by name; ``repr`` hides secret values.
+    """Kafka client properties by name; ``repr`` hides secret values.
 
     >>> Properties({"ssl.key.password": "x", "client.id": "me"})
     Properties({'client.id': 'me', 'ssl.key.password': '[hidden]'})
@@ -53,16 +53,16 @@ class Properties:
         return f"Properties({ {n: shown(n, v) for n, v in sorted(self._values.items())} })"
 
     def names(self) -> Iterable[str]:
-        """Return the given names."""
+        """Return the names of the given properties."""
         return self._values.keys()
 
     def get(self, name: str, otherwise: str | None = None) -> str | None:
-        """Return a property's value."""
+        """Return a property's value, or ``otherwise`` if it is not given."""
         return self._values.get(name, otherwise)
 
 
 def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, str]:
-    """Return the properties of a file, overridden by ``NAME=VALUE`` of the command line.
+    """Read the client properties of a file; ``NAME=VALUE`` of the command line override them.
 
     Raises:
         InvalidConfigError: the file cannot be read, or an argument has no equals sign.
@@ -85,7 +85,7 @@ def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, s
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Parse a ``.properties`` file as Java does.
+    r"""Parse the text of a ``.properties`` file as Java does.
 
     Handles comments, the separators ``=``, ``:`` and space, continued lines and escapes.
 
@@ -126,7 +126,7 @@ def _unescaped(text: str) -> str:
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Return the login module and its options from a ``sasl.jaas.config``.
+    """Parse a ``sasl.jaas.config``; return the login module and its options.
 
     Raises:
         InvalidConfigError: the text is malformed; the message does not repeat it.
@@ -177,7 +177,7 @@ _HARMLESS = {
 
 
 def connection_settings(properties: Properties) -> dict[str, Any]:
-    """Return kafka-python's settings for the connection to a broker.
+    """Convert Kafka client properties to kafka-python's connection settings (TLS and SASL).
 
     Raises:
         InvalidConfigError: a property is invalid or unsupported, or names an unreadable file. The
@@ -251,7 +251,7 @@ def _tls(properties: Properties) -> ssl.SSLContext:
 
 
 def _versions(properties: Properties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Return the lowest and the highest TLS version; Kafka's default allows 1.2 and 1.3."""
+    """Return the lowest and the highest TLS version allowed; Kafka's default allows 1.2 and 1.3."""
     name = "ssl.enabled.protocols"
     given = properties.get(name, ",".join(_TLS)) or ""
     wanted = [one.strip() for one in given.split(",") if one.strip()]
@@ -261,7 +261,7 @@ def _versions(properties: Properties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
 
 
 def _trusted(properties: Properties) -> tuple[str, str] | None:
-    """Return the name of the truststore property and the certificates as PEM; None for none."""
+    """Return the trusted certificates as PEM, with the property they come from; None for none."""
     inline = properties.get("ssl.truststore.certificates")
     if inline is not None:
         return "ssl.truststore.certificates", inline
@@ -284,7 +284,7 @@ def _file(name: str, location: str) -> bytes:
 
 
 def _by_keytool(location: str, password: str) -> str:
-    """Return the certificates of a JKS or PKCS12 store, read by Java's keytool.
+    """Read the certificates of a JKS or PKCS12 truststore with Java's keytool, as PEM.
 
     The password is passed by the environment, where other users cannot see it.
     """
@@ -307,7 +307,7 @@ def _by_keytool(location: str, password: str) -> str:
 
 
 def _own(properties: Properties, context: ssl.SSLContext) -> None:
-    """Load the client's own certificate, for a broker that requires one."""
+    """Load the client's own certificate and key, for a broker that requires one (mutual TLS)."""
     key, chain = (
         properties.get("ssl.keystore.key"), properties.get("ssl.keystore.certificate.chain"),
     )  # fmt: skip

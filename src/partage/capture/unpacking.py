@@ -32,7 +32,7 @@ _XERIAL_HEADER = 16
 
 @cache
 def checksum() -> Callable[[bytes], int]:
-    """Return the function that computes the CRC-32C of some bytes.
+    """Return the function that computes a CRC-32C, the checksum of record batches.
 
     Raises:
         MissingExtraError: google-crc32c is not installed.
@@ -46,7 +46,7 @@ def checksum() -> Callable[[bytes], int]:
 
 
 def unpacked(batch: Batch) -> bytes:
-    """Return the decompressed payload of a batch.
+    """Decompress the payload of a record batch.
 
     Raises:
         WireFormatError: the payload is damaged, or larger than `LARGEST_PAYLOAD`.
@@ -70,7 +70,7 @@ def unpacked(batch: Batch) -> bytes:
 
 
 def _read(stream: Any, compression: str) -> bytes:
-    """Read one mebibyte at a time: Arrow allocates the requested memory before it reads."""
+    """Read a decompressing stream one mebibyte at a time, up to `LARGEST_PAYLOAD`."""
     parts, total = [], 0
     while part := stream.read(1 << 20):
         total += len(part)
@@ -81,7 +81,7 @@ def _read(stream: Any, compression: str) -> bytes:
 
 
 def _gzip(data: bytes) -> bytes:
-    """Return the decompressed bytes of all gzip members, as Java's ``GZIPInputStream`` does.
+    """Decompress all gzip members, as Java's ``GZIPInputStream`` does.
 
     zlib copies the bytes behind a member. Each member is therefore fed in slices that double, so
     that many small members take linear time.
@@ -122,7 +122,7 @@ def _snappy(data: bytes, pa: Any) -> bytes:
 
 
 def _block(data: bytes, room: int, pa: Any) -> bytes:
-    """Decompress a plain block of at most ``room`` bytes, which its header states.
+    """Decompress a plain snappy block of at most ``room`` bytes, which its header states.
 
     A compressed byte yields at most 64 / 3 bytes: a copy of 64 bytes takes three.
     """

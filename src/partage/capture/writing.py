@@ -52,21 +52,23 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _Loss:
-    """Offsets that a capture lost in one log partition since the last report."""
+    """A range of offsets that a capture lost in one log partition since the last report."""
 
     first: int
     last: int
     offsets: int
 
     def extend(self, first: int, last: int, offsets: int) -> None:
-        """Add a range with lost offsets; ranges arrive in the order of the log."""
+        """Extend the range; ranges arrive in the order of the log."""
         self.first, self.last = min(self.first, first), max(self.last, last)
         self.offsets += offsets
 
 
 @dataclass
 class CleanedOffsets:
-    """The number of missing offsets by log partition, and the losses not yet reported.
+    """Count of offsets that log compaction removed before the capture read them, by log partition.
+
+    Losses that were not yet reported are stored too.
 
     Offsets of an uncompacted log partition are contiguous: brokers reject a batch whose record
     count differs from its offset span. So compaction removed an offset that is in no fetched
@@ -79,7 +81,7 @@ class CleanedOffsets:
             entry is in its first read.
         damaged: log partitions with a batch that could not be read: compaction need not be the
             cause of their missing offsets.
-        lost: offsets lost by this process.
+        lost: number of offsets lost while this process ran.
 
     >>> cleaned = CleanedOffsets({}, {3: 100})
     >>> cleaned.counts, cleaned.report()
@@ -93,11 +95,11 @@ class CleanedOffsets:
     _losses: dict[int, _Loss] = field(default_factory=dict)
 
     def see_end(self, partition: int, end: int) -> None:
-        """Remember the end of a log partition at its first fetch; later calls change nothing."""
+        """Store the end of a log partition at its first fetch; later calls change nothing."""
         self.first_ends.setdefault(partition, end)
 
     def take(self, partition: int, position: int, batch: Batch) -> None:
-        """Count the offsets missing between the position and the batch, and inside the batch."""
+        """Count the offsets missing before a batch (from the position on) and inside it."""
         if batch.base_offset > position:
             self._add(partition, position, batch.base_offset - 1, batch.base_offset - position)
         span = batch.last_offset - batch.base_offset + 1
@@ -116,7 +118,7 @@ class CleanedOffsets:
         self.lost += offsets
 
     def report(self) -> list[str]:
-        """Return a sentence for each log partition that lost offsets, and forget these losses."""
+        """Return a message for each log partition that lost offsets, and clear these losses."""
         found = [
             _sentence(p, loss, damaged=p in self.damaged)
             for p, loss in sorted(self._losses.items())
@@ -149,7 +151,9 @@ _MOST = 100
 
 
 class Epochs:
-    """The leader epochs of each log partition, each with the offset after its last batch.
+    """Leader epochs of the batches read, by log partition.
+
+    Each has the offset after its last batch.
 
     They reveal a log that an unclean leader has overwritten: it truncates the log, and new records
     take the offsets of lost ones, which a reader behind them cannot see. Every batch has the epoch
@@ -175,7 +179,7 @@ class Epochs:
         self.known = {p: list(rows) for p, rows in (known or {}).items()}
 
     def record_batch(self, partition: int, epoch: int, first: int, end: int) -> None:
-        """Record that a batch of a leader epoch was read from ``first`` to before ``end``."""
+        """Record the leader epoch of a batch with the offsets from ``first`` to before ``end``."""
         rows = self.known.setdefault(partition, [])
         if epoch < 0 or (rows and epoch < rows[-1][0]):
             # Epochs only grow along a log, so a lower or negative one cannot be compared.
@@ -191,12 +195,15 @@ class Epochs:
             rows[0] = (UNKNOWN_EPOCH, rows[0][1])
 
     def last(self, partition: int, position: int) -> int:
-        """Return the epoch of the last record read; `UNKNOWN_EPOCH` after a skipped range."""
+        """Return the leader epoch of the last record read.
+
+        `UNKNOWN_EPOCH` after a skipped range.
+        """
         rows = self.known.get(partition)
         return rows[-1][0] if rows and rows[-1][1] == position else UNKNOWN_EPOCH
 
     def diverging_offset(self, partition: int, epoch: int, end: int) -> int:
-        """Return the offset at which the leader's log diverges from the records read.
+        """Return the offset from which the leader's log differs from the records read.
 
         Args:
             partition: the log partition.
@@ -207,7 +214,7 @@ class Epochs:
         return min(end, ours[-1]) if ours else end
 
     def cut(self, partition: int, offset: int) -> None:
-        """Forget the epochs of records from ``offset`` on."""
+        """Forget the leader epochs of records from ``offset`` on."""
         rows = self.known.get(partition, [])
         kept = [row for row in rows if row[1] <= offset]
         if len(kept) < len(rows) and (not kept or kept[-1][1] < offset):
@@ -215,11 +222,11 @@ class Epochs:
         self.known[partition] = kept
 
     def forget(self, partition: int) -> None:
-        """Forget a partition's epochs: the leader cannot compare them."""
+        """Forget a partition's leader epochs, because the leader cannot compare them."""
         self.known.pop(partition, None)
 
     def rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:
-        """Return the known epochs by partition."""
+        """Return the known leader epochs as (epoch, end offset) rows by partition."""
         return sorted((p, list(rows)) for p, rows in self.known.items() if rows)
 
 
@@ -231,34 +238,34 @@ PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
 
 class CaptureObserver(Protocol):
-    """Learns of everything that a capture records, while it does."""
+    """Interface of an observer that receives everything that a capture records, while it runs."""
 
     def batch(self, batch: LogBatch) -> None:
-        """Take a batch, in the order of its log partition."""
+        """Process a recorded batch; batches arrive in the order of their log partition."""
 
     def state(self, state: Mapping[str, Any]) -> None:
-        """Take a state of the metadata."""
+        """Process a recorded state of the cluster's metadata."""
 
     def config(self, configs: Mapping[str, str]) -> None:
-        """Take the broker's settings, before any batch."""
+        """Process the broker's settings, which arrive before any batch."""
 
     def end(self, partition: int, first_end: int) -> None:
-        """Take the end of a log partition at its first fetch; called at each fetch."""
+        """Process the end of a log partition at its first fetch; called at each fetch."""
 
     def cut(self, partition: int) -> None:
-        """Forget what was read: an unclean leader truncated a log partition."""
+        """Discard what was read, because an unclean leader truncated a log partition."""
 
 
 class CaptureWriter:
-    """The writer of a new capture, or of more records into an existing one.
+    """Writer that creates a capture, or adds records to an existing one.
 
     Only one process may write into a folder at a time.
 
     Args:
-        out: the folder; created if it does not exist.
-        part_rows: records after which a part is written.
+        out: the capture's folder; created if it does not exist.
+        part_rows: number of records after which a part is written.
         together: number of small parts that are merged into one.
-        observer: learns of everything that is added.
+        observer: receives everything that is added; None for none.
 
     Raises:
         InvalidConfigError: the folder cannot be used, or another process writes into it.
@@ -268,7 +275,7 @@ class CaptureWriter:
     Attributes:
         last_state_ms: time of the last line of ``cluster.jsonl`` when the folder was opened; None
             if it had none.
-        epochs: the leader epochs of the records taken.
+        epochs: the leader epochs of the added records.
     """
 
     def __init__(
@@ -334,7 +341,10 @@ class CaptureWriter:
             self._lock.close()
 
     def _manifest(self) -> Manifest:
-        """Return the folder's manifest; create it first in a new folder, to mark it as ours."""
+        """Return the folder's manifest.
+
+        A new folder gets one first, which marks it as a capture.
+        """
         found = Manifest.of(self.folder)
         if found is None:
             found = Manifest()
@@ -373,7 +383,7 @@ class CaptureWriter:
     # --- what is written -------------------------------------------------------------------
 
     def of(self, *, cluster_id: str | None = None, topic_id: str | None = None) -> None:
-        """Set the ids of the cluster and the topic.
+        """Set the ids of the recorded cluster and topic; check them in an existing capture.
 
         Raises:
             InvalidCaptureError: the capture is of another cluster or topic.
@@ -392,17 +402,17 @@ class CaptureWriter:
             self._changed = True
 
     def position(self, partition: int) -> int:
-        """Return the next offset to read; 0 if nothing was read yet."""
+        """Return the next offset to read of a log partition; 0 if nothing was read yet."""
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, why: str) -> None:
-        """Continue at ``offset`` and record why the records before it are skipped."""
+        """Continue at ``offset``; record in the manifest why the records before it are skipped."""
         self.manifest.trouble(f"partition {partition}: {why}")
         self._next[partition] = offset
         self._changed = True
 
     def cut(self, partition: int, offset: int, why: str) -> None:
-        """Go back to ``offset``, where the log ends now, and remove the records after it.
+        """Go back to ``offset``, where the log now ends, and remove the records from there on.
 
         The manifest records the cut first, so that the next capture completes it after a kill.
         """
@@ -418,7 +428,10 @@ class CaptureWriter:
             self._observer.cut(partition)
 
     def _without_cut(self) -> None:
-        """Rewrite the parts without the rows of a recorded cut; repeating it changes nothing."""
+        """Rewrite the parts without the rows that the manifest records as cut off.
+
+        Repeating it changes nothing.
+        """
         if not self.manifest.cut:
             return
         rows = [0, 0]
@@ -432,12 +445,12 @@ class CaptureWriter:
         self.manifest.put(self.folder)
 
     def trouble(self, what: str) -> None:
-        """Add a sentence about a skipped or missing range to the manifest."""
+        """Add a message about a skipped or missing range to the manifest."""
         self.manifest.trouble(what)
         self._changed = True
 
     def add(self, partition: int, batch: Batch) -> bool:
-        """Add a batch; return False if the capture has it already.
+        """Add a batch; return False if the capture already has it.
 
         Raises:
             WireFormatError: the batch cannot be read; none of its records are added.
@@ -470,7 +483,7 @@ class CaptureWriter:
         self._cleaned.damaged.add(partition)
 
     def take_reports(self) -> list[str]:
-        """Return the sentences about losses to compaction since the last call."""
+        """Return the messages since the last call about offsets lost to compaction."""
         reports, self._unreported = self._unreported, []
         return reports
 
@@ -502,26 +515,26 @@ class CaptureWriter:
 
     @property
     def lost_offsets(self) -> int:
-        """Offsets that the log cleaner removed while this process ran, before they were read."""
+        """Number of offsets that compaction removed during this process, before they were read."""
         return self._cleaned.lost
 
     @property
     def next_offsets(self) -> int:
-        """Sum of the next offsets to read over all log partitions."""
+        """Sum over all log partitions of the next offset to read, a measure of progress."""
         return sum(self._next.values())
 
     @property
     def pending(self) -> int:
-        """Number of batches that are only in memory."""
+        """Number of batches that are only in memory, not yet on disk."""
         return self._columns.batches
 
     @property
     def records(self) -> int:
-        """Number of records, those in memory included."""
+        """Number of records in the capture, including those in memory."""
         return self.manifest.records + self._columns.records
 
     def state(self, state: Mapping[str, Any]) -> bool:
-        """Add a state of the metadata; return False if it equals the last one."""
+        """Add a state of the cluster's metadata; return False if it equals the last one."""
         said = _content(state)
         if said == self._last:
             return False
@@ -536,7 +549,7 @@ class CaptureWriter:
         return True
 
     def config(self, configs: Mapping[str, str]) -> None:
-        """Write the broker's settings to ``cluster-config.json``; empty ones change nothing."""
+        """Write the broker's settings to ``cluster-config.json``; empty settings change nothing."""
         if self._observer is not None:
             self._observer.config(configs)
         with self._writing():
@@ -544,7 +557,7 @@ class CaptureWriter:
                 put_json(self.folder / _CONFIG, {"configs": dict(configs)})
 
     def roll(self) -> None:
-        """Write everything in memory and list it in the manifest.
+        """Write all records in memory as a part, and list it in the manifest.
 
         Raises:
             InvalidConfigError: the folder cannot be written, a full disk for example.
@@ -554,7 +567,10 @@ class CaptureWriter:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Name the folder in disk errors, and stop all later writes after the first one."""
+        """Name the output folder in disk errors of a ``with`` block.
+
+        After the first one all writes stop.
+        """
         try:
             with name_folder_in_errors(self.folder):
                 yield
@@ -611,13 +627,13 @@ class CaptureWriter:
                 aside(path).unlink(missing_ok=True)
 
     def _put_aside(self) -> None:
-        """Hide replaced parts from new readers of the folder."""
+        """Rename replaced parts so that new readers of the folder do not see them."""
         for path in (path for number in self.manifest.replaced for path in self._paths(number)):
             if path.exists():
                 path.replace(aside(path))
 
     def _paths(self, number: int) -> tuple[Path, Path]:
-        """Return the two files of a part."""
+        """Return the paths of the two files of a part: records and batches."""
         name = Part(number).name
         return self.folder / _RECORDS / name, self.folder / _BATCHES / name
 
@@ -634,12 +650,12 @@ class CaptureWriter:
 
 
 def _content(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state without its time."""
+    """Return a metadata state without its time, for comparison with the last one."""
     return {name: value for name, value in state.items() if name not in {"ts_ms", "assumed"}}
 
 
 def _expect_ours(folder: Path) -> None:
-    """Raise unless a folder is new, empty or a capture; empty subfolders of a killed one pass."""
+    """Check that a folder is new, empty or a capture; empty subfolders of a killed one pass."""
     if folder.exists() and not folder.is_dir():
         raise InvalidConfigError("--out", "must be a folder, and this is a file", str(folder))
     if not folder.is_dir() or (folder / MANIFEST).is_file():

@@ -300,7 +300,7 @@ def _check_arguments(name: object, rack: object) -> None:
 
 
 def _wanted_weights(word: str) -> str:
-    """Return what ``weights`` may be, with the measure that a misspelt word resembles."""
+    """Return a text with the valid values of ``weights``, and the closest one to a wrong word."""
     close = difflib.get_close_matches(word, MEASURES, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     measures = " or ".join(repr(one) for one in MEASURES)

@@ -98,7 +98,7 @@ class _Factory:
         return self._make(*names, **options)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise an error: only a client that takes the factory for an assignor asks for these."""
+        """Raise an error for attributes that a client reads if it takes the factory for a class."""
         if name in _ASKED:
             raise self._uncalled()
         raise AttributeError(name)

@@ -134,7 +134,10 @@ class CommitGuard:
         return offset
 
     def _watch(self, tp: Any, waiting: int) -> None:
-        """Read again from an offset that waits below acknowledged ones and is in no stream."""
+        """Read a dropped record again.
+
+        Its offset waits below acknowledged ones for some time, and no stream has it.
+        """
         since = self._waits_since.get(tp)
         if since is None or since[0] != waiting:
             self._waits_since[tp] = (waiting, self._now())

@@ -25,7 +25,7 @@ _NOTHING = {"–", "-", "—"}
 
 
 def cluster(text: str) -> Cluster:
-    """Parse a cluster from ``"t1x6 t2x7"``; racks of replicas stand in parentheses.
+    """Parse a cluster from text such as ``"t1x6 t2x7"``; racks of replicas are in parentheses.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -47,7 +47,7 @@ def cluster(text: str) -> Cluster:
 
 
 def group(text: str) -> Group:
-    """Parse a group from ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``.
+    """Parse a group from text such as ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -69,7 +69,7 @@ def group(text: str) -> Group:
 
 
 def assignment(text: str, cluster: Cluster) -> Assignment:
-    """Parse an assignment from ``"a: t1-0 t1-2 | b: t1-1 | c: –"``.
+    """Parse an assignment from text such as ``"a: t1-0 t1-2 | b: t1-1 | c: –"``.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -89,7 +89,7 @@ def assignment(text: str, cluster: Cluster) -> Assignment:
 
 
 def written(assigned: Assignment) -> str:
-    """Format an assignment in this notation, members and partitions in order.
+    """Format an assignment in the notation that `assignment` parses.
 
     >>> written(assignment("a: t-1 t-0 | b:", cluster("t×2")))
     'a: t-1 t-0 | b: –'
@@ -111,7 +111,7 @@ def _pairs(names: list[str]) -> list[tuple[str, int]]:
 
 
 def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[re.Match[str]]:
-    """Yield consecutive matches up to the end of the text."""
+    """Return consecutive matches of a pattern; raise if they do not cover the whole text."""
     found: list[re.Match[str]] = []
     at, gap = 0, re.compile(between)
     while True:
@@ -127,7 +127,9 @@ def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[r
 
 
 def pairs_with_unresolved(made: Assignment) -> dict[str, list[tuple[str, int]]]:
-    """Return an assignment's pairs by member, with unresolved partitions at their places.
+    """Return an assignment's partitions by member, including unresolved ones in their position.
+
+    Unresolved partitions do not exist in the metadata.
 
     >>> from partage.model import Index
     >>> made = Assignment.of(Index.of({"t": 1}), {"c1": [("gone", 7), ("t", 0)]})

@@ -24,7 +24,7 @@ Pairs = list[tuple[str, list[int]]]
 
 
 def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> GroupSpec:
-    """Read a problem of the coordinator from JSON text, parsed JSON, or a path to a file.
+    """Read an input of the group coordinator's assignor from JSON text, parsed JSON, or a file.
 
     ``topics`` is a list of ``{name, id, n}``, n = -1 for an unknown count, with ``noname``
     for an id that only previous targets mention. ``members`` have ``id``, ``topics`` and
@@ -58,7 +58,7 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
 
 
 class _Topic:
-    """A validated row of ``topics``."""
+    """A validated row of ``topics``: name, id and partition count."""
 
     def __init__(self, name: str, topic_id: str, count: int, *, named: bool) -> None:
         self.name, self.id, self.count, self.named = name, topic_id, count, named
@@ -92,7 +92,7 @@ def _id(value: object, path: str) -> str:
 
 
 def _pairs(value: object, path: str) -> Pairs:
-    """Read a map from topic id to partitions; a later entry replaces an earlier one in place."""
+    """Read a map from topic id to partition numbers; a later entry replaces an earlier one."""
     out: dict[str, list[int]] = {}
     for i, pair in enumerate(expect_list(value, path, "a list of [topic id, [partitions]]")):
         where = f"{path}[{i}]"
@@ -122,7 +122,7 @@ def _member(entry: object, path: str) -> Member:
 
 
 def _cluster(topics: list[_Topic], targets: list[Pairs]) -> Cluster:
-    """Return the cluster; its index also has topics and partitions that only targets mention."""
+    """Build the cluster; its index also has topics and partitions that only targets mention."""
     known = {one.id: max(one.count, 0) for one in topics}
     width = dict(known)
     for topic_id, numbers in (pair for target in targets for pair in target):

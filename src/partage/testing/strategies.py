@@ -40,7 +40,7 @@ def topic_names() -> st.SearchStrategy[str]:
 def clusters(
     draw: st.DrawFn, *, max_topics: int = 6, max_partitions: int = 9, racks: bool = False
 ) -> Cluster:
-    """Generate a cluster; with ``racks`` most partitions have replicas on some of three racks."""
+    """Generate clusters; with ``racks``, most partitions have replicas on some of three racks."""
     names = draw(st.lists(topic_names(), max_size=max_topics, unique=True))
     usual = draw(st.integers(0, max_partitions))
     counts = st.one_of(st.just(usual), st.integers(0, max_partitions))
@@ -66,7 +66,7 @@ def groups(
     static: bool = True,
     claims: bool = False,
 ) -> Group:
-    """Generate a group that subscribes to some topics or to topics that do not exist.
+    """Generate groups whose members subscribe to existing topics and to topics that do not exist.
 
     With ``static`` some members have an instance id; with ``claims`` members claim partitions,
     sometimes in conflict with each other.
@@ -101,7 +101,7 @@ def problems(
     static: bool = True,
     claims: bool = False,
 ) -> Problem:
-    """Generate a group on a cluster."""
+    """Generate assignment problems: a group on a cluster."""
     cluster = draw(clusters(racks=racks))
     group = draw(
         groups(

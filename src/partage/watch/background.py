@@ -40,7 +40,7 @@ _Pair = tuple[str, int]
 
 
 class _Plan(NamedTuple):
-    """A plan to judge, and the metadata of its time."""
+    """A recorded assignment for the judge to measure, with the cluster's metadata of its time."""
 
     generation: Generation
     cluster: Cluster
@@ -48,12 +48,12 @@ class _Plan(NamedTuple):
 
 
 def verdict(found: Generation, cluster: Cluster) -> Measures | None:
-    """Return the judge's figures of a recorded plan; None if it is no plan of consumers.
+    """Return the judge's figures of a recorded assignment; None if it is not one of consumers.
 
     Moves are those from the plan before; ``fewest_moves_to_best`` counts from this plan.
 
     Raises:
-        PartageError: a member sent what no client can send.
+        PartageError: a member sent data that no client can send.
     """
     if found.protocol == "streams" or unsupported_reason(found.first) is not None:
         return None
@@ -67,12 +67,14 @@ def verdict(found: Generation, cluster: Cluster) -> Measures | None:
 
 
 class Background:
-    """The thread; a `WatchListener`. It runs for as long as a ``with`` block lasts.
+    """Thread that reads the lag and runs the judge, away from the capture; a `WatchListener`.
+
+    It runs for as long as a ``with`` block lasts.
 
     Args:
-        connect: opens a connection; called again after an error.
-        figures: receive the results.
-        trouble: called with a sentence for the user.
+        connect: function that opens a connection; called again after an error.
+        figures: the metrics, which receive the results.
+        trouble: function that shows a message to the user.
     """
 
     def __init__(
@@ -93,14 +95,14 @@ class Background:
         self._thread = Thread(target=self._run, name="partage-background", daemon=True)
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Remember a plan to judge, in place of an older one of its group."""
+        """Queue a rebalance's assignment for the judge, in place of an older one of its group."""
         if isinstance(event, RebalanceOpened):
             cluster = live.clusters.at(event.generation.timestamp_ms)
             with self._lock:
                 self._plans[event.group] = _Plan(event.generation, cluster, event.fresh)
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Hand over the committed offsets, as often as the lag needs them."""
+        """Pass the groups' committed offsets to the thread, as often as it reads the lag."""
         del progress
         if 0 <= now_ms - self._asked_ms < LAG_SECONDS * 500:
             return
@@ -148,7 +150,7 @@ class Background:
                 connection.__exit__(None, None, None)
 
     def _report(self, why: str) -> None:
-        """Report the first of several failures; the metric has the time of the newest success."""
+        """Report the first of several consecutive failures to read the lag."""
         if not self._failing:
             self._trouble(f"the lag cannot be read: {why}; trying again")
         self._failing = True
@@ -170,7 +172,7 @@ class Background:
     def _look(
         self, connection: ClusterConnection, committed: Mapping[str, Mapping[_Pair, int]]
     ) -> None:
-        """Read the end offsets, and hand over the lag of each group."""
+        """Read the end offsets of all committed partitions, and set the lag of each group."""
         pairs = {pair for offsets in committed.values() for pair in offsets}
         ends = end_offsets(connection, connection.metadata(), pairs)
         if pairs and not ends:

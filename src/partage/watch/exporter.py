@@ -27,7 +27,7 @@ _MOST_CLIENTS, _CLIENT_SECONDS = 8, 10.0
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``; an IPv6 address stands in brackets.
+    """Parse ``HOST:PORT`` and return host and port; an IPv6 address is in brackets.
 
     Raises:
         InvalidConfigError: the text has another form.
@@ -43,7 +43,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can connect to an address.
+    """Return whether an address accepts connections only from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -55,7 +55,9 @@ def is_loopback(host: str) -> bool:
 
 
 def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, str]:
-    """Return the body and the content type of ``/metrics``: OpenMetrics if the client accepts it.
+    """Return the body and the content type of a ``/metrics`` response.
+
+    The format is OpenMetrics if the client accepts it.
 
     Raises:
         MissingExtraError: prometheus_client is not installed.
@@ -67,10 +69,10 @@ def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, st
         raise MissingExtraError("prometheus_client", extra="watch") from None
 
     class Registry:
-        """A registry of the values that are ready."""
+        """Prometheus registry of values that are already computed."""
 
         def collect(self) -> Iterator[Any]:
-            """Yield the metrics."""
+            """Yield the metrics as Prometheus metric families."""
             for metric, samples in families:
                 kind = CounterMetricFamily if metric.type == "counter" else GaugeMetricFamily
                 family = kind(metric.name, metric.help, labels=metric.labels)
@@ -84,15 +86,15 @@ def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, st
 
 
 class Exporter:
-    """A server for as long as a ``with`` block lasts.
+    """HTTP server of ``/metrics`` and ``/healthz``; it runs for as long as a ``with`` block lasts.
 
     Args:
         address: host and port; port 0 takes a free one.
-        families: returns the metrics.
-        health: returns "" if the capture is healthy, else a sentence.
+        families: function that returns the metrics.
+        health: function that returns "" if the capture is healthy, else the reason.
 
     Attributes:
-        port: the port that it listens on.
+        port: the port that the server listens on.
 
     Raises:
         InvalidConfigError: the address cannot be used.
@@ -135,7 +137,7 @@ class Exporter:
 
 
 class _Server(ThreadingHTTPServer):
-    """A server with a limit of clients."""
+    """Threading HTTP server with a limit of simultaneous clients."""
 
     daemon_threads = True
     block_on_close = False
@@ -145,25 +147,25 @@ class _Server(ThreadingHTTPServer):
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a client in a thread of its own; close the connection if there are too many."""
+        """Answer a client in its own thread; close the connection if there are too many clients."""
         if self._places.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a client and free its place."""
+        """Answer a client and release its slot in the limit of clients."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a client that disconnects: nobody would read the traceback."""
+        """Ignore the error of a client that disconnects, instead of printing a traceback."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
+    """Handler of one HTTP request for the metrics or the health."""
 
     families: Callable[[], Iterable[ExportedFamily]]
     health: Callable[[], str]
@@ -172,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer with the metrics, or with the health of the capture."""
+        """Answer with the metrics, or with the capture's health (status 503 if unhealthy)."""
         path = self.path.partition("?")[0]
         if path == "/metrics":
             body, kind = rendered(self.families(), self.headers.get("Accept", ""))
@@ -192,4 +194,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Write no log of requests."""
+        """Do nothing: requests are not logged."""

@@ -31,7 +31,10 @@ OTHER = "other"
 
 
 class ExportedMetric(NamedTuple):
-    """A metric's name, type, help text and labels; a counter's samples end in ``_total``."""
+    """Declaration of a Prometheus metric: name, type, help text and labels.
+
+    A counter's samples end in ``_total``.
+    """
 
     name: str
     type: str
@@ -113,30 +116,30 @@ ExportedFamily = tuple[ExportedMetric, tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(slots=True)
 class _GroupFigures:
-    """Gauges of one group by metric, and its loss: the order in which groups are exported."""
+    """Gauges of one group by metric name, and its loss, by which groups are ranked for export."""
 
     gauges: dict[str, float] = field(default_factory=dict)
     unread: float = 0.0
     rebalances: int = 0
 
     def loss(self) -> tuple[float, int, float]:
-        """Return unread time, rebalances and lag, by which groups are ranked."""
+        """Return the group's rank key: unread time, rebalances and lag."""
         return self.unread, self.rebalances, self.gauges.get("partage_group_lag_records", 0.0)
 
 
 class WatchFigures:
-    """All figures of a capture that follows; a `WatchListener`.
+    """All metrics of a capture that follows a cluster; a `WatchListener`.
 
-    The watcher's thread calls `event` and `tick`. Other threads read `families` and hand in
+    The watcher's thread calls `event` and `tick`. Other threads read `families` and deliver
     results: they assign `lags` as a whole, and append to `judged`.
 
     Args:
-        max_groups: groups that are exported by name.
+        max_groups: maximum number of groups that are exported by name.
 
     Attributes:
-        lags: group -> figures by metric.
-        lag_read_s: time of the newest look at the lag; 0 before the first one.
-        judged: rebalances with the judge's figures, and whether they are fresh.
+        lags: lag gauges of each group by metric name.
+        lag_read_s: time of the last successful read of the lag, in seconds; 0 before the first one.
+        judged: (group, generation, judge's figures, whether it is fresh) of judged rebalances.
     """
 
     def __init__(self, max_groups: int) -> None:
@@ -151,13 +154,13 @@ class WatchFigures:
         self._refreshed_ms = 0
 
     def families(self) -> tuple[ExportedFamily, ...]:
-        """Return all metrics as of the newest refresh: an immutable value, for any thread."""
+        """Return all metrics as of the last refresh, an immutable value for any thread."""
         return self._families
 
     # --- the watcher's thread -------------------------------------------------------------
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Count a rebalance, or the unread time that it caused."""
+        """Count a rebalance, or the unread time (consumption pause) that it caused."""
         del live
         if isinstance(event, RebalanceOpened):
             self._opened(event)
@@ -184,7 +187,7 @@ class WatchFigures:
             self._count("partage_group_moved_partitions", event.group, len(event.moved))
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Refresh the exported values once a second."""
+        """Refresh the exported values, at most once a second."""
         if 0 <= now_ms - self._refreshed_ms < _REFRESH_MS:
             return
         self._refreshed_ms = now_ms
@@ -216,7 +219,7 @@ class WatchFigures:
     def _judge(
         self, live: LiveGroups, name: str, found: Generation, measures: Measures, *, fresh: bool
     ) -> None:
-        """Take the judge's figures; those of a plan are dropped if there is a newer one."""
+        """Set a group's gauges from the judge's figures, unless there is a newer assignment."""
         if fresh and measures.avoidable is not None:
             self._count("partage_group_avoidable_moves", name, measures.avoidable)
         group = live.groups.get(name)
@@ -239,7 +242,7 @@ class WatchFigures:
         self._counters[metric, (self._label(group), *labels)] += value
 
     def _label(self, group: str) -> str:
-        """Return the name under which a group is exported now."""
+        """Return the name under which a group is exported: its own, or ``other``."""
         if group == OTHER:
             return OTHER
         if group not in self._named:
@@ -253,13 +256,16 @@ class WatchFigures:
         return (-1.0, 0, 0.0) if figures is None else figures.loss()
 
     def _drop(self, group: str) -> None:
-        """Export a group as one of the others from now on."""
+        """Stop exporting a group by name; from now on it counts as ``other``."""
         self._named.discard(group)
         for key in [key for key in self._counters if key[1][0] == group]:
             del self._counters[key]
 
     def _rank(self) -> None:
-        """Export the groups with the largest loss; of equal ones those that have names already."""
+        """Choose the groups to export by name: those with the largest loss.
+
+        Of equal ones, groups that are exported already stay.
+        """
         order = sorted(
             (name for name in self._groups if name != OTHER),
             key=lambda name: (self._loss(name), name in self._named, name),
@@ -271,7 +277,7 @@ class WatchFigures:
         self._named = wanted
 
     def _exported(self, single: Mapping[str, float]) -> Iterator[ExportedFamily]:
-        """Yield every metric with its samples."""
+        """Yield every metric with its samples, by label values."""
         labels = [*sorted(self._named), *([OTHER] if len(self._groups) > len(self._named) else [])]
         for metric in METRICS.values():
             if metric.labels == ("group", "cause"):
@@ -285,7 +291,7 @@ class WatchFigures:
                 yield metric, (((), single[metric.name]),)
 
     def _gauges(self, metric: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield the values of named groups, then that of all others."""
+        """Yield a gauge's values: one for each named group, then one for all others."""
         others: list[float] = []
         for name, figures in sorted(self._groups.items()):
             value = figures.gauges.get(metric)

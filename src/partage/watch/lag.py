@@ -22,7 +22,7 @@ _MOST_SAMPLES = 24
 
 @dataclass(slots=True)
 class EndOffsets:
-    """Samples of the end offsets of partitions.
+    """Samples of the partitions' end offsets over time.
 
     >>> ends = EndOffsets()
     >>> ends.add(0.0, {("t", 0): 100})
@@ -36,7 +36,7 @@ class EndOffsets:
     _samples: dict[_Pair, tuple[list[float], list[int]]] = field(default_factory=dict)
 
     def add(self, now_s: float, ends: Mapping[_Pair, int]) -> None:
-        """Add a sample; partitions without an end offset are forgotten."""
+        """Add a sample of end offsets at a time; partitions that are not in it are removed."""
         for gone in self._samples.keys() - ends.keys():
             del self._samples[gone]
         for pair, end in ends.items():
@@ -56,7 +56,10 @@ class EndOffsets:
         return None if found is None else found[1][-1]
 
     def lag_seconds(self, pair: _Pair, committed: int, now_s: float) -> float | None:
-        """Return the age of the first record that is not consumed; None without samples."""
+        """Return the age in seconds of the first record that is not consumed.
+
+        None without samples.
+        """
         times, offsets = self._samples.get(pair, ([], []))
         if not times:
             return None
@@ -75,11 +78,11 @@ class EndOffsets:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """The lag of a group, or of some of its partitions.
+    """Lag of a group, or of some of its partitions, in records and in seconds.
 
     Attributes:
-        records: sum over its partitions.
-        seconds: of the partition that is furthest behind; None if no partition is known.
+        records: lag in records, summed over the partitions.
+        seconds: lag in seconds of the partition that is furthest behind; None if unknown.
         committed, ends: sums of committed offsets and of end offsets, for rates.
     """
 
@@ -90,7 +93,7 @@ class GroupLag:
 
 
 def group_lag(committed: Mapping[_Pair, int], ends: EndOffsets, now_s: float) -> GroupLag | None:
-    """Return the lag of some partitions; None if no end offset is known."""
+    """Return the lag over the partitions with committed offsets; None if no end offset is known."""
     known = {pair: end for pair in committed if (end := ends.end(pair)) is not None}
     if not known:
         return None
@@ -104,9 +107,10 @@ def group_lag(committed: Mapping[_Pair, int], ends: EndOffsets, now_s: float) ->
 
 
 def drain_seconds(before: GroupLag, now: GroupLag, elapsed_s: float) -> float | None:
-    """Return the time until a group has caught up, at the rates between two looks.
+    """Return the seconds until a group has caught up, at the rates between two measurements.
 
-    Infinite if it does not gain on its producers; None without time between the looks.
+    The result is infinite if the lag does not shrink, and None without time between the
+    measurements.
 
     >>> before, now = GroupLag(80, 8.0, 20, 100), GroupLag(60, 5.0, 60, 120)
     >>> drain_seconds(before, now, 10.0)

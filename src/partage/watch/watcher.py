@@ -47,9 +47,9 @@ _TAIL = 1 << 20
 
 
 class EventSink:
-    """The output of events: JSON lines in a file, or on standard output for ``-``.
+    """Writer of rebalance events as JSON lines, to a file, or to standard output for ``-``.
 
-    A line that a kill has torn is removed when the file is opened again.
+    An incomplete last line, as after a kill, is removed when the file is opened again.
 
     Raises:
         InvalidConfigError: the file cannot be written.
@@ -80,7 +80,7 @@ class EventSink:
         return InvalidConfigError("--events", what, self._target)
 
     def write(self, event: Mapping[str, Any]) -> None:
-        """Write one event and flush it.
+        """Write one event as a JSON line and flush it.
 
         Raises:
             InvalidConfigError: the file cannot be written.
@@ -105,15 +105,15 @@ class EventSink:
 
 @dataclass(frozen=True)
 class CaptureProgress:
-    """How far a capture is.
+    """Progress of a capture, for metrics and health.
 
     Attributes:
-        records: in the capture.
-        behind: offsets that are not read yet.
-        position: sum of the next offsets to read.
-        missing: offsets that were compacted before they were read.
-        troubles: warnings so far.
-        read_s: time of the newest successful read.
+        records: number of records in the capture.
+        behind: number of offsets that are not read yet.
+        position: sum over log partitions of the next offset to read.
+        missing: number of offsets that were compacted before they were read.
+        troubles: number of warnings so far.
+        read_s: time of the last successful read, seconds since the epoch.
     """
 
     records: int = 0
@@ -125,17 +125,17 @@ class CaptureProgress:
 
 
 class WatchListener(Protocol):
-    """Learns of events and of time, in the watcher's thread."""
+    """Interface of a listener that receives events and ticks in the watcher's thread."""
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Take an event; those of the past are not fresh."""
+        """Process an event; events from before the start of the watch are not fresh."""
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Take the time of the clock and the capture's progress, several times a second."""
+        """Process the current time and the capture's progress, several times a second."""
 
 
 class _Reset:
-    """A request to begin again with other histories: records were cut off the log."""
+    """Message to the watcher's thread to restart with other histories, after a cut of the log."""
 
     def __init__(self, live: LiveGroups) -> None:
         self.live = live
@@ -145,7 +145,7 @@ _Round = tuple[list[Mapping[str, Any]], list[LogBatch], int]
 
 
 class Watcher:
-    """Observes a capture and writes the events of its groups; a `CaptureObserver`.
+    """Observer of a capture that turns its records into rebalance events; a `CaptureObserver`.
 
     The histories' state is stored in the capture's folder every few minutes and at the end; the
     next start reads only what came later.
@@ -154,10 +154,10 @@ class Watcher:
     ``with`` block, inside that of the connection.
 
     Args:
-        sink: where fresh events are written; None writes none.
-        stop: is set when the watcher fails, so that the capture ends.
-        trouble: called with a sentence for the user.
-        listeners: learn of every event.
+        sink: output of fresh events; None writes none.
+        stop: event that is set when the watcher fails, so that the capture ends.
+        trouble: function that shows a message to the user.
+        listeners: receive every event.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Watcher:
         self._thread = Thread(target=self._run, name="partage-watch", daemon=True)
 
     def start(self, writer: CaptureWriter) -> None:
-        """Rebuild the histories from the capture so far, and begin.
+        """Rebuild the group histories from the capture so far, and start the thread.
 
         Raises:
             InvalidCaptureError: a file of the capture is damaged.
@@ -193,7 +193,7 @@ class Watcher:
         self._thread.start()
 
     def _rebuilt(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
-        """Return the histories of what a capture contains; none of it is fresh."""
+        """Rebuild the group histories from a capture's content; none of it counts as fresh."""
         now_ms = _now_ms()
         live = LiveGroups(started_ms=now_ms)
         ends, positions = writer.manifest.first_ends, writer.manifest.positions
@@ -252,24 +252,24 @@ class Watcher:
     # --- called by the capture ------------------------------------------------------------
 
     def config(self, configs: Mapping[str, str]) -> None:
-        """Take the broker's settings: its session timeout counts for members that send none."""
+        """Store the broker's session timeout, which applies to members that send none."""
         self._live.session_timeout_ms = _session_timeout(configs)
 
     def batch(self, batch: LogBatch) -> None:
-        """Take a batch."""
+        """Queue a recorded batch for the next round."""
         self._batches.append(batch)
 
     def state(self, state: Mapping[str, Any]) -> None:
-        """Take a state of the metadata; it precedes the batches of its round."""
+        """Queue a metadata state for the next round, where it precedes the batches."""
         self._states.append(state)
 
     def end(self, partition: int, first_end: int) -> None:
-        """Note a successful read; what precedes the first end of a log partition is past."""
+        """Record a successful read; records before the partition's first end are not fresh."""
         self._read_s = time.time()
         self._live.fresh_from.setdefault(partition, first_end)
 
     def cut(self, partition: int) -> None:
-        """Begin again with what the capture still contains."""
+        """Restart with histories rebuilt from the capture, because records were cut off."""
         self._batches = []
         if self._writer is not None:
             self._trouble(f"partition {partition}: histories are rebuilt from the capture")
@@ -279,11 +279,11 @@ class Watcher:
             self._put(_Reset(live))
 
     def progress(self, behind: int = 0, troubles: int = 0) -> None:
-        """Hand a round to the watcher's thread; wait while it has too many.
+        """Send the records of a round to the watcher's thread; wait while its queue is full.
 
         Args:
-            behind: offsets that are not read yet.
-            troubles: warnings so far.
+            behind: number of offsets that are not read yet.
+            troubles: number of warnings so far.
         """
         if self._writer is not None:
             one = self._writer
@@ -304,7 +304,7 @@ class Watcher:
             return
 
     def health(self) -> str:
-        """Return "" if all is well, else a sentence; from any thread."""
+        """Return "" if the watch is healthy, else the reason; any thread may call it."""
         if self._error is not None:
             return "the watch has failed; the capture ends"
         if not self._thread.is_alive():
@@ -321,7 +321,10 @@ class Watcher:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """End the thread after what it has; raise its error unless another one is on its way."""
+        """Stop the thread after it has processed its queue.
+
+        Raise its error unless one is pending.
+        """
         if self._thread.is_alive():
             self.progress()
             self._put(None)
@@ -366,7 +369,10 @@ class Watcher:
             self._stop.set()
 
     def _next(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
-        """Return the next input, or `Empty` when an item is due or nothing came for a while."""
+        """Return the next message; `Empty` if an event is due or none came for a while.
+
+        None at the end.
+        """
         due_ms = live.next_due_ms()
         wait = _LONGEST_WAIT if due_ms is None else (due_ms - _now_ms()) / 1_000
         try:

@@ -215,7 +215,7 @@ def _empty(data: bytes) -> bool:
 
 
 def _wrong(of: int, missing: Partition | None, generation: int) -> str | None:
-    """Return what is wrong with claims of generation ``of``, None if they may be true."""
+    """Return why claims of generation ``of`` cannot be true, None if they may be true."""
     # JoinGroup's response has the generation of the rebalance in progress.
     if generation >= 0 and of > generation:
         return f"claims partitions of generation {of}, a future one"

@@ -207,7 +207,7 @@ class Consumer:
         generation: int,
         warnings: list[str],
     ) -> list[JoinedMember]:
-        """Return the members without false claims, and append to the warnings."""
+        """Return the members without false claims (owned partitions); append to the warnings."""
         out = []
         for one, missing in zip(joined, missing_claims(joined, view), strict=True):
             if not one.member.topics:
@@ -272,7 +272,7 @@ class Consumer:
 
 
 def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
-    """Return the withheld partitions that their owners revoked before they joined."""
+    """Return the withheld partitions that their previous owners revoked before they joined."""
     index = plan.index
     is_revoked = np.zeros(index.partitions, bool)
     dense = located([one.revoked for one in joined], index)[1]

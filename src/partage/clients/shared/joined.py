@@ -143,7 +143,7 @@ def _trailers(user_data: Sequence[bytes | None]) -> list[_Trailer]:
 
 
 def _read_sticky_claims(members: Sequence[JoinedMember]) -> None:
-    """Set the claims to those in the user data, the only ones that ``sticky`` reads."""
+    """Replace each member's claims by those in its user data, which ``sticky`` reads."""
     payloads = [one.member.user_data or b"" for one in members]
     for one, found in zip(members, decode_sticky_claims(payloads), strict=True):
         if found is not None:
