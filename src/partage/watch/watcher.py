@@ -369,7 +369,9 @@ class Watcher:
             self._stop.set()
 
     def _next(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
-        """Return the next message; `Empty` if an event is due or none came for a while.
+        """Return the next message of the queue.
+
+        It is `Empty` if an event is due or none came for a while, and None at the end.
 
         None at the end.
         """
