@@ -9,7 +9,7 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """Simulated clock: actions run in the order of their due time and may schedule others.
+    """A simulated clock: actions run in the order of their due time and may schedule others.
 
     Actions that are due at the same time run by ascending ``rank``, then in the order in which
     they were scheduled, so that a simulation is deterministic.
@@ -31,7 +31,7 @@ class Clock:
         self._scheduled = 0
 
     def at(self, time_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule an action; one whose time has passed is due at once."""
+        """Schedule an action at a time; if the time has passed, the action is due at once."""
         self._scheduled += 1
         heapq.heappush(self._queue, (time_ms, rank, self._scheduled, action))
 

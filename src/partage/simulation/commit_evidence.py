@@ -35,10 +35,13 @@ _RebalanceKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class CommitEvidence:
-    """Pauses and rates of one group; a simulation without them leaves its costs unknown.
+    """What a group's offset commits show: pauses around rebalances, and records per second.
+
+    A simulation without them leaves its costs unknown.
 
     Attributes:
-        pauses: (incarnation, generation) -> pauses of that rebalance.
+        pauses: (incarnation, generation) -> pauses of that rebalance: times without commits around
+            it.
         rates: (topic, partition) -> records per second.
         intervals: (topic, partition) -> usual time between two commits in milliseconds.
     """
@@ -49,7 +52,7 @@ class CommitEvidence:
 
     @classmethod
     def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitEvidence:
-        """Return the evidence of one group's pauses, given in any order.
+        """Build the evidence from one group's pauses, given in any order.
 
         >>> found = CommitEvidence.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
         >>> list(found.pauses), dict(found.intervals)
@@ -64,15 +67,15 @@ class CommitEvidence:
         return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
 
     def of_rebalance(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
-        """Return the pauses of one rebalance; empty if no commits surround it."""
+        """Return the pauses of one rebalance; empty if no commits precede and follow it."""
         return self.pauses.get((incarnation, generation), ())
 
 
 @dataclass(slots=True)
 class CommitRate:
-    """Records per second of one partition, accumulated from its commits in log order.
+    """Measures the records per second of one partition, from its commits in log order.
 
-    Only progress counts: an offset that goes back (a reset, a rewind) adds nothing.
+    Only progress counts: an offset that goes back (a reset) adds nothing.
 
     >>> rate = CommitRate()
     >>> for first_ms, last_ms, first, last in ((0, 4_000, 10, 30), (6_000, 10_000, 30, 60)):
@@ -87,7 +90,7 @@ class CommitRate:
     records: int = 0
 
     def add(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
-        """Add a run of commits: times and offsets of its first and last commit."""
+        """Add consecutive commits, given by times and offsets of the first and the last one."""
         if self.first_ms is None:
             self.first_ms = first_ms
         else:
@@ -97,7 +100,7 @@ class CommitRate:
         self.last_offset = last_offset
 
     def stretch(self, found: Stretch) -> None:
-        """Add runs of commits that were folded into one `Stretch`."""
+        """Add a stretch: the combined commits between two group records."""
         if found.commits:
             self.add(found.first_ms, found.latest_ms, found.first_offset, found.first_offset)
             self.records += found.progress
@@ -105,14 +108,14 @@ class CommitRate:
 
     @property
     def per_second(self) -> float | None:
-        """Records per second from the first to the last commit; None for fewer than two."""
+        """Records per second from the first to the last commit; None without a time between two."""
         if self.first_ms is None or self.last_ms <= self.first_ms:
             return None
         return self.records * 1_000 / (self.last_ms - self.first_ms)
 
 
 def weights_of(rates: Rates, index: Index) -> Weights:
-    """Return rates as weights of an index's partitions; 0 for a partition without commits.
+    """Convert rates to partition weights over an index; a partition without commits has 0.
 
     >>> weights_of({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [0.0, 2.5]
@@ -121,7 +124,7 @@ def weights_of(rates: Rates, index: Index) -> Weights:
 
 
 def values_by_partition(values: Mapping[tuple[str, int], float], index: Index) -> FloatArray:
-    """Return float64[P] with the value of each partition, NaN where there is none.
+    """Return the value of each dense partition, NaN if it has none (float64[P]).
 
     >>> values_by_partition({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [nan, 2.5]

@@ -23,14 +23,14 @@ _MOST_CACHED_CELLS, _MOST_CACHED = 2_000_000, 4_096
 
 @dataclass(frozen=True)
 class SimulationContext:
-    """Surroundings of one group's simulations.
+    """Data that all simulations of one group share: metadata, judge, commit evidence, costs.
 
     Attributes:
-        clusters: the metadata over time.
-        measure: the judge.
-        evidence: pauses and rates of the group.
-        usual_ms: length of a rebalance of which no commit tells.
-        weights: float64[P], records per second of each partition.
+        clusters: the cluster metadata over time.
+        measure: the judge, which computes metrics of assignments.
+        evidence: pauses and commit rates of the group.
+        usual_ms: assumed duration of a rebalance whose duration no commit shows (ms).
+        weights: records per second of each partition (float64[P]).
     """
 
     clusters: ClusterHistory
@@ -50,7 +50,7 @@ class SimulationContext:
         evidence: CommitEvidence,
         measure: PlanJudge | None = None,
     ) -> SimulationContext:
-        """Return the context of a group from all of its recorded rebalances."""
+        """Build the context of a group from all of its recorded rebalances."""
         bare = cls(clusters, measure or CachedJudge(), evidence)
         known = [one for one in rebalances if one.replayable] if evidence.pauses else []
         lengths = [bare.costs(one).length_ms for one in known]
@@ -59,15 +59,18 @@ class SimulationContext:
 
     @cached_property
     def most(self) -> FloatArray:
-        """float64[P], the most records that a partition reads twice when it changes owner."""
+        """The most records that each partition rereads when it changes owner (float64[P])."""
         return most_reread(self.evidence, self.clusters.index)
 
     def length(self, rebalance: RecordedRebalance) -> Bounds | None:
-        """Return how long a recorded rebalance took, in milliseconds; not cached."""
+        """Return how long a recorded rebalance took (ms); None if unknown. It is not cached."""
         return self._costs_of(rebalance).length_ms if rebalance.replayable else None
 
     def costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Return the costs of a recorded rebalance, computed once for all policies."""
+        """Return the costs of a recorded rebalance, computed once for all policies.
+
+        Costs are the time without a consumer and the records read twice.
+        """
         cached = self._costs.get(id(rebalance))
         if cached is None:
             count = len(self._costs)
@@ -79,7 +82,7 @@ class SimulationContext:
         return cached[1]
 
     def _costs_of(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Return the costs of a recorded rebalance."""
+        """Compute the costs of a recorded rebalance, without the cache."""
         generation = rebalance.generation
         given = recorded_assignment(generation.first, self.clusters.at(generation.timestamp_ms))
         pauses = rebalance.pauses or self.evidence.of_rebalance(

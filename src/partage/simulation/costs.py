@@ -49,12 +49,12 @@ _HEARTBEATS = 3
 def stop_length(pauses: Iterable[tuple[Pause, Bounds]]) -> Bounds | None:
     """Return how long partitions were stopped in a recorded rebalance, in milliseconds.
 
-    The lower bound is the least that any pause proves; a partition without new records proves
-    nothing. The upper bound is the median of the pauses.
+    The lower bound is the shortest duration that a pause proves; a partition without new records
+    proves nothing. The upper bound is the median of the pauses.
 
     Args:
-        pauses: of the partitions that stopped, each with the milliseconds for which its dead
-            owner had not been detected yet.
+        pauses: pauses of the stopped partitions, each with the time (ms) in which its dead owner
+            was not detected yet.
 
     Returns:
         None if no partition has commits on both sides.
@@ -87,23 +87,24 @@ def usual_length(lengths: Iterable[Bounds | None]) -> Bounds | None:
 
 
 def _median(values: Sequence[float]) -> float:
-    """Return the lower median, which is always one of the values."""
+    """Return the lower median, which is always one of the given values."""
     return sorted(values)[(len(values) - 1) // 2]
 
 
 def stopped_partitions(
     before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
 ) -> Int32Array:
-    """Return the partitions that stop in one rebalance, int32 of dense numbers.
+    """Return the dense numbers of the partitions that stop in one rebalance (int32).
 
-    A partition that a cooperative rebalance withholds for its second phase is counted there.
+    A partition that a cooperative rebalance withholds until its second phase counts in that phase.
 
     Args:
-        before: int32[P], position of each partition's last owner; -1 none, -2 a member that left.
-        after: int32[P], position of the new owner; -1 none (yet).
-        exists: bool[P], whether the partition exists.
-        eager: whether members revoke everything first, so that all owned partitions stop and not
-            only those that change owner.
+        before: position of each partition's last owner (int32[P]); -1 for none, -2 for a member
+            that left.
+        after: position of each partition's new owner (int32[P]); -1 for none (yet).
+        exists: whether each partition exists (bool[P]).
+        eager: whether members revoke everything first, so that all owned partitions stop. Otherwise
+            only those that change owner stop.
 
     >>> was, now = np.array([0, 0, -2, -1], np.int32), np.array([0, 1, 1, 1], np.int32)
     >>> [stopped_partitions(was, now, was < 9, eager=eager).tolist() for eager in (True, False)]
@@ -117,10 +118,10 @@ def stopped_partitions(
 def unread_at_once(
     before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
 ) -> int:
-    """Return the largest number of partitions without consumption at one moment of a rebalance.
+    """Return the largest number of partitions without a consumer at one moment of a rebalance.
 
     Each partition that stops resumes when the rebalance ends, whenever its owner left or revoked
-    it. So all of them are without consumption at the moment before the end. In consumer groups
+    it. So none of them is consumed at the moment before the end. In consumer groups
     (KIP-848) members release and take partitions one after the other: there the result is an upper
     bound. The arguments are those of `stopped_partitions`.
 
@@ -132,7 +133,9 @@ def unread_at_once(
 
 
 def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
-    """Return partition-seconds; None where partitions stop for an unknown time.
+    """Return the partition-seconds without a consumer.
+
+    The result is None if partitions stop for an unknown time.
 
     >>> stopped_seconds(4, Bounds(500, 2_000)), stopped_seconds(0, None), stopped_seconds(1, None)
     (Bounds(low=2.0, high=8.0), Bounds(low=0, high=0), None)
@@ -143,7 +146,7 @@ def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
 
 
 def detection_delay(timeout_ms: int) -> Bounds:
-    """Return how long a dead member stays undetected, in milliseconds.
+    """Return bounds on how long a dead member stays undetected (ms).
 
     The coordinator evicts it one session timeout after its last heartbeat. It died between that
     heartbeat and the next one, which was due up to a third of the timeout later.
@@ -158,7 +161,9 @@ def detection_delay(timeout_ms: int) -> Bounds:
 
 
 def most_reread(evidence: CommitEvidence, index: Index) -> FloatArray:
-    """Return float64[P], the records that arrive in a usual commit interval; NaN if unknown.
+    """Return how many records arrive in a partition's usual commit interval, NaN if unknown.
+
+    That is the most that a new owner can read twice (float64[P]).
 
     >>> evidence = CommitEvidence(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
     >>> most_reread(evidence, Index.of({"t": 2})).tolist()
@@ -171,16 +176,16 @@ def most_reread(evidence: CommitEvidence, index: Index) -> FloatArray:
 
 
 def reread(stops: Int32Array, known: Mapping[int, int], most: FloatArray) -> Bounds | None:
-    """Return how many records a policy's rebalance makes members read twice.
+    """Return bounds on how many records members read twice in a policy's rebalance.
 
     Args:
-        stops: int32, dense numbers of the partitions that stop under the policy.
-        known: dense number -> records read twice, of partitions that stopped in the record too.
+        stops: dense numbers of the partitions that stop under the policy (int32).
+        known: dense number -> records read twice, for partitions that also stopped in the record.
             Any other partition counts from 0 (its owner committed at revocation) to ``most``.
-        most: float64[P], see `most_reread`.
+        most: the most records that each partition rereads (float64[P]), see `most_reread`.
 
     Returns:
-        None if nothing is known of any of the partitions; those that are unknown count 0.
+        None if all partitions are unknown; otherwise unknown ones count as 0.
 
     >>> reread(np.array([0, 1], np.int32), {0: 7}, np.array([99.0, 10.0]))
     Bounds(low=7, high=17.0)
@@ -200,16 +205,16 @@ def reread(stops: Int32Array, known: Mapping[int, int], most: FloatArray) -> Bou
 
 @dataclass(frozen=True)
 class RebalanceCosts:
-    """Costs of one recorded rebalance, and the basis of its costs under any policy.
+    """The costs of one recorded rebalance, from which its costs under other policies follow.
 
     Attributes:
-        cluster: the metadata at that time.
+        cluster: the cluster metadata at that time.
         given: the recorded assignment.
-        stopped: int32, dense numbers of the partitions that stopped in the record.
-        length_ms: how long they were stopped; None if no commit tells.
-        rewinds: dense number -> records read twice, of all partitions with commits.
-        most: float64[P], see `most_reread`.
-        known: the part of ``rewinds`` that is about ``stopped``.
+        stopped: dense numbers of the partitions that stopped in the record (int32).
+        length_ms: how long they were stopped; None if no commit shows it.
+        rewinds: dense number -> records read twice, for all partitions with commits.
+        most: the most records that each partition rereads (float64[P]), see `most_reread`.
+        known: the entries of ``rewinds`` for ``stopped`` partitions.
     """
 
     cluster: Cluster
@@ -228,12 +233,12 @@ class RebalanceCosts:
     def stopped_seconds(
         self, stops: Int32Array, usual_ms: Bounds | None, *, longer_ms: Bounds | None = None
     ) -> Bounds | None:
-        """Return the partition-seconds of a policy's rebalance.
+        """Return the partition-seconds without a consumer in a policy's rebalance.
 
         Args:
-            stops: int32, dense numbers of the partitions that stop in it.
-            usual_ms: its length where the record does not tell.
-            longer_ms: how much longer it waited for members that did not respond.
+            stops: dense numbers of the partitions that stop in it (int32).
+            usual_ms: assumed duration if the record does not show it.
+            longer_ms: additional time that it waited for members that did not respond.
         """
         length_ms = self.length_ms or usual_ms
         if length_ms is not None and longer_ms is not None:
@@ -241,11 +246,11 @@ class RebalanceCosts:
         return stopped_seconds(len(stops), length_ms)
 
     def reread(self, stops: Int32Array) -> Bounds | None:
-        """Return the records read twice in a policy's rebalance."""
+        """Return bounds on the records that members read twice in a policy's rebalance."""
         return reread(stops, self.known, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
-        """Return the records read twice in the record; None if no commit tells."""
+        """Return the records read twice in the recorded rebalance; None if no commit shows it."""
         total = sum(self.rewinds.values())
         return Bounds(total, total) if self.rewinds else None
 
@@ -259,15 +264,15 @@ def costs_of(
     *,
     eager: bool,
 ) -> RebalanceCosts:
-    """Return what the record says of a rebalance: its stops, their length, records read twice.
+    """Return the costs of a recorded rebalance: stopped partitions, duration, records read twice.
 
     Args:
         rebalance: the rebalance.
         given: the recorded assignment.
-        clusters: the metadata over time.
-        pauses: of this rebalance.
-        most: float64[P], see `most_reread`.
-        eager: whether its members revoked everything.
+        clusters: the cluster metadata over time.
+        pauses: pauses of this rebalance.
+        most: the most records that each partition rereads (float64[P]), see `most_reread`.
+        eager: whether its members revoked all partitions.
     """
     generation = rebalance.generation
     cluster = clusters.at(generation.timestamp_ms)
@@ -293,7 +298,7 @@ def costs_of(
 
 
 def _detection_delays(rebalance: RecordedRebalance) -> dict[int, Bounds]:
-    """Return dense number -> how long its dead owner stayed undetected, in milliseconds."""
+    """Return dense partition number -> bounds on how long its dead owner was undetected (ms)."""
     out: dict[int, Bounds] = {}
     for absence in rebalance.departures:
         if absence.expired:
@@ -306,7 +311,7 @@ def _detection_delays(rebalance: RecordedRebalance) -> dict[int, Bounds]:
 def _located(
     pauses: Iterable[Pause], clusters: ClusterHistory, cluster: Cluster
 ) -> Iterator[tuple[int, Pause]]:
-    """Yield pauses with their partition's dense number.
+    """Yield pauses with the dense number of their partition.
 
     A pause between a deleted topic and a new one of the same name is left out: the new topic
     begins at offset 0, so that the comparison of offsets means nothing.

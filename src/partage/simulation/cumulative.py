@@ -56,18 +56,21 @@ def simulate_cumulative(
     context: SimulationContext,
     listener: ConsumptionListener | None = None,
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the rows of one group under one policy, in order of generation and step.
+    """Simulate one group's whole history under one policy; yield rows of table ``replays``.
 
-    Every recorded rebalance that can be replayed has at least one row: what its causes lead to,
-    or why they lead to nothing. A cause may take effect at another time than recorded (an
+    The rows are in order of generation and step.
+
+    Every recorded rebalance that can be replayed has at least one row: the rebalance that its
+        causes lead to, or why there is none. A cause may take effect at another time than recorded
+        (an
     eviction under another session timeout); its row stays with the recorded rebalance. Memory
     does not grow with the history: input is consumed as simulated time passes, and rows come out
     some thousand rebalances later.
 
     Args:
-        rebalances: all of the group, in order.
-        policy: how the group is run.
-        context: metadata, judge and evidence.
+        rebalances: all recorded rebalances of the group, in order.
+        policy: assignment strategy, protocol and options of the group.
+        context: metadata, judge and commit evidence.
         listener: called with (time in ms, member -> what it consumes) at each change.
     """
     for _, incarnation in groupby(rebalances, lambda one: one.generation.incarnation):
@@ -76,11 +79,11 @@ def simulate_cumulative(
 
 @dataclass(slots=True)
 class _AbsentMember:
-    """A member that does not respond, and that the coordinator has not evicted yet.
+    """A simulated member that does not respond and has not been evicted yet.
 
     Attributes:
         rebalance: the recorded rebalance without it.
-        gone_ms: when it left.
+        gone_ms: when it stopped responding.
         timeout_ms: its session timeout.
     """
 
@@ -91,14 +94,14 @@ class _AbsentMember:
 
 @dataclass(slots=True)
 class PolicyState:
-    """What a policy carries from one rebalance of a group to the next.
+    """The state that a simulated group carries from one rebalance to the next.
 
     Attributes:
-        members: by key, in join order.
-        absent: the members among them that do not respond.
-        released: what members owned that left since the last rebalance.
+        members: key -> member, in join order.
+        absent: key -> member that does not respond.
+        released: partitions of members that left since the last rebalance.
         key_of: member id -> key of `SimulatedMember`; a static member keeps its key.
-        evicted_early: member ids that this policy has evicted and the record has not yet.
+        evicted_early: ids of members that this policy has evicted before the record did.
         generation: number of rebalances so far.
         resolved: the policy with the strategy of the last rebalance.
     """
@@ -112,7 +115,7 @@ class PolicyState:
     resolved: ResolvedPolicy | None = None
 
     def key(self, member: MemberState) -> str:
-        """Return the key of a recorded member."""
+        """Return the key of a recorded member in the simulated group."""
         return self.key_of.get(member.id, member.owner)
 
     def is_responding(self, key: str) -> bool:
@@ -120,14 +123,14 @@ class PolicyState:
         return key in self.members and key not in self.absent
 
     def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
-        """Put members in the recorded order, then those that only this policy still has."""
+        """Sort members in the recorded order, followed by those that only this policy still has."""
         keys = [self.key(m) for m in recorded]
         order = [key for key in keys if key in self.members]
         order += [key for key in self.members if key not in set(order)]
         self.members = {key: self.members[key] for key in order}
 
     def forget_old(self) -> None:
-        """Bound what is remembered of members that left long ago."""
+        """Remove data of members that left long ago, so that memory stays bounded."""
         self.evicted_early = dict.fromkeys(list(self.evicted_early)[-_MOST_KEPT:])
         if len(self.key_of) > _MOST_KEPT:
             alive = self.members.keys() | self.absent.keys()
@@ -136,7 +139,7 @@ class PolicyState:
 
 @dataclass(slots=True)
 class _PendingRebalance:
-    """A classic rebalance that waits until every member has joined or is evicted."""
+    """A simulated classic rebalance that waits until each member has joined or was evicted."""
 
     rebalance: RecordedRebalance
     since_ms: int
@@ -145,10 +148,11 @@ class _PendingRebalance:
 
 @dataclass(slots=True)
 class _RowCount:
-    """Row builder of a recorded rebalance, and how many rows it has made.
+    """The row builder of a recorded rebalance, and the number of rows that it has made.
 
     Attributes:
-        rebalance: held, so that its id, the key of this entry, stays its own.
+        rebalance: the recorded rebalance. The reference keeps its Python ``id``, the key of this
+            entry, unique.
         rows: the builder.
         steps: rows so far.
     """
@@ -159,7 +163,7 @@ class _RowCount:
 
 
 class _Simulation:
-    """Simulation of one incarnation of a group under one policy; used once."""
+    """The simulation of one incarnation of a group under one policy; an instance is used once."""
 
     def __init__(
         self, policy: Policy, context: SimulationContext, listener: ConsumptionListener | None
@@ -174,7 +178,10 @@ class _Simulation:
         self.counts: dict[int, _RowCount] = {}
 
     def run(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[SimulatedRebalance]:
-        """Yield all rows; each recorded rebalance is scheduled ahead of its time."""
+        """Run the simulation and yield all rows.
+
+        Each recorded rebalance is scheduled in advance.
+        """
         time_ms = None
         for rebalance in rebalances:
             recorded_ms = rebalance.generation.timestamp_ms
@@ -188,7 +195,11 @@ class _Simulation:
         yield from self._take_rows(len(self.rows))
 
     def _schedule(self, rebalance: RecordedRebalance, time_ms: int) -> None:
-        """Schedule a recorded rebalance, and evictions that this policy makes before it."""
+        """Schedule a recorded rebalance, and earlier evictions.
+
+        A member is evicted earlier if the policy's session timeout is shorter than the recorded
+        one.
+        """
         for absence in rebalance.departures:
             early = absence.gone_ms + self._timeout(absence.member)
             if absence.expired and early < rebalance.generation.timestamp_ms:
@@ -196,7 +207,7 @@ class _Simulation:
         self.clock.at(time_ms, partial(self._apply, rebalance), rank=1)
 
     def _take_rows(self, count: int) -> list[SimulatedRebalance]:
-        """Return the first rows in order, and forget what only older rebalances need."""
+        """Remove and return the first rows in order; drop data that only older rebalances need."""
         self.rows.sort(key=lambda r: (r.incarnation, r.generation, r.step))
         done, self.rows = self.rows[:count], self.rows[count:]
         self.counts = dict(list(self.counts.items())[-_MOST_KEPT:])
@@ -206,7 +217,7 @@ class _Simulation:
     # -- causes in the record ------------------------------------------------------------------
 
     def _apply(self, rebalance: RecordedRebalance) -> None:
-        """Apply the causes of a recorded rebalance, and rebalance if the policy would."""
+        """Apply the causes of a recorded rebalance; rebalance if the policy would."""
         generation = rebalance.generation
         self.cluster = self.context.clusters.at(generation.timestamp_ms)
         if not rebalance.replayable and generation.first.members:
@@ -234,7 +245,7 @@ class _Simulation:
         self._resume_pending()
 
     def _has_other_cause(self, rebalance: RecordedRebalance) -> bool:
-        """Return whether a rebalance has a cause other than members that join or leave."""
+        """Return whether a rebalance has a cause that is not a member's join or leave."""
         kinds = rebalance.cause_kinds
         if "topics" in kinds:
             return True
@@ -247,10 +258,10 @@ class _Simulation:
         return is_rejoin and self._protocol(rebalance) != CONSUMER
 
     def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Bounds]:
-        """Let a member leave.
+        """Process the departure of a member.
 
         Returns:
-            Whether the coordinator knows it already, and the partition-seconds until it knew.
+            Whether the coordinator has noticed it, and the partition-seconds until it noticed.
         """
         member = absence.member
         key = self.state.key(member)
@@ -269,12 +280,12 @@ class _Simulation:
         return False, NOTHING
 
     def _recognise(self, absence: Absence) -> None:
-        """Let a returning member keep its key, if the policy gives members an instance id."""
+        """Let a returning member keep its key if the policy gives members an instance id."""
         if self.policy.static and absence.as_member is not None:
             self.state.key_of[absence.as_member.id] = self.state.key(absence.member)
 
     def _join(self, member: MemberState) -> tuple[bool, Bounds]:
-        """Add a member of a recorded rebalance, or update it.
+        """Add a member of a recorded rebalance to the simulated group, or update it.
 
         Returns:
             Whether it is new or has another subscription, and the partition-seconds of its
@@ -303,49 +314,49 @@ class _Simulation:
     # -- evictions -----------------------------------------------------------------------------
 
     def _time_out(self, key: str, absent: _AbsentMember) -> None:
-        """Evict an absent member whose session times out now, unless it has returned."""
+        """Evict an absent member at its session timeout, unless it has returned."""
         if self.state.absent.get(key) is absent:
             extra = self._evict(key, absent.timeout_ms)
             self._begin(absent.rebalance, extra)
             self._resume_pending()
 
     def _evict_early(self, rebalance: RecordedRebalance, absence: Absence) -> None:
-        """Evict a dead member before the record does: this policy has a shorter timeout."""
+        """Evict a dead member before the record does, because the policy's timeout is shorter."""
         key = self.state.key(absence.member)
         if self.state.is_responding(key):
             self.state.evicted_early[absence.member.id] = None
             self._begin(rebalance, self._evict(key, self._timeout(absence.member)))
 
     def _evict(self, key: str, timeout_ms: int) -> Bounds:
-        """Remove a dead member; return the partition-seconds until this was detected."""
+        """Remove a dead member; return the partition-seconds until its death was detected."""
         partitions = len(self.state.members[key].owned)
         self._remove(key)
         return detection_delay(timeout_ms).times(partitions / 1_000)
 
     def _remove(self, key: str) -> None:
-        """Remove a member from the group."""
+        """Remove a member from the simulated group and release its partitions."""
         self.state.released.append(self.state.members.pop(key).last_owned)
         self.state.absent.pop(key, None)
         self.consumption.remove(key)
 
     def _forget_members(self) -> None:
-        """Remove all members, because the record cannot be replayed here."""
+        """Remove all members, because the record cannot be replayed at this point."""
         for key in list(self.state.members):
             self._remove(key)
         self.state.released, self.pending = [], None
 
     def _timeout(self, member: MemberState) -> int:
-        """Return a member's session timeout under this policy."""
+        """Return a member's session timeout under this policy (ms)."""
         return self.policy.timeout_ms or session_timeout_ms(member)
 
     # -- rebalances ----------------------------------------------------------------------------
 
     def _begin(self, rebalance: RecordedRebalance, extra: Bounds) -> None:
-        """Begin a rebalance; a classic one waits until every member has joined or is evicted.
+        """Begin a rebalance; a classic one waits until each member has joined or was evicted.
 
         Args:
             rebalance: the recorded rebalance that caused it.
-            extra: partition-seconds that its causes cost, on top of the stop.
+            extra: partition-seconds that its causes cost in addition to the stop.
         """
         state = self.state
         if len(state.absent) == len(state.members):
@@ -360,7 +371,7 @@ class _Simulation:
             self._complete(rebalance, extra, None)
 
     def _resume_pending(self) -> None:
-        """Complete the pending rebalance once no member is absent any more."""
+        """Complete the pending rebalance if no member is absent any more."""
         pending = self.pending
         if pending is not None and not self.state.absent and self.state.members:
             self.pending = None
@@ -371,7 +382,7 @@ class _Simulation:
     def _complete(
         self, rebalance: RecordedRebalance, extra: Bounds, longer_ms: Bounds | None
     ) -> None:
-        """Run a rebalance, add its row, and schedule its follow-up."""
+        """Run a rebalance, add its row, and schedule a follow-up if one is needed."""
         state = self.state
         resolved = ResolvedPolicy.at(self.policy, rebalance)
         rows = self._row_builder(rebalance)
@@ -404,19 +415,22 @@ class _Simulation:
             self.clock.after(min(wait, _HEARTBEAT_MS), follow_up, rank=-1)
 
     def _follow_up(self, rebalance: RecordedRebalance, generation: int) -> None:
-        """Begin the second phase, unless another rebalance came in between and completed it."""
+        """Begin the second phase of a cooperative rebalance.
+
+        Nothing happens if another rebalance has completed it.
+        """
         if generation == self.state.generation and self.pending is None:
             self._begin(rebalance, NOTHING)
 
     def _resolve(self, resolved: ResolvedPolicy) -> None:
-        """Make a strategy current; a new one does not know what another one remembered."""
+        """Set the current strategy; a new one does not inherit the memory of the old one."""
         before, self.state.resolved = self.state.resolved, resolved
         if before is not None and before.strategy is not resolved.strategy:
             for member in self.state.members.values():
                 self._restore_memory(member)
 
     def _restore_memory(self, member: SimulatedMember) -> None:
-        """Set a member's memory to what follows from its assignment alone."""
+        """Set a member's strategy memory to what its current assignment alone implies."""
         resolved = self.state.resolved
         if resolved is None or not len(member.owned):
             member.memory = None
@@ -424,7 +438,7 @@ class _Simulation:
             member.memory = resolved.restored_memory(member, self.cluster.index)
 
     def _protocol(self, rebalance: RecordedRebalance) -> str:
-        """Return the protocol of a rebalance; for `own` that of the record."""
+        """Return the protocol of a rebalance; for policy `own` it is the recorded one."""
         is_own = self.policy.protocol == OWN
         return recorded_protocol(rebalance.generation) if is_own else self.policy.protocol
 
@@ -441,12 +455,12 @@ class _Simulation:
         return count.rows
 
     def _steps(self, rebalance: RecordedRebalance) -> int:
-        """Return how many rows a recorded rebalance has."""
+        """Return the number of rows that a recorded rebalance has so far."""
         count = self.counts.get(id(rebalance))
         return 0 if count is None else count.steps
 
     def _add_no_rebalance(self, rebalance: RecordedRebalance, why: str, extra: Bounds) -> None:
-        """Add the row of a recorded rebalance that does not happen under this policy."""
+        """Add a row that says why a recorded rebalance does not happen under this policy."""
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.at(self.policy, rebalance)
         if rows is not None and resolved is not None:
@@ -455,7 +469,7 @@ class _Simulation:
             self._add(rebalance, rows.unknown_strategy(self.policy))
 
     def _add(self, rebalance: RecordedRebalance, row: SimulatedRebalance | None) -> None:
-        """Add a row with its step and the simulated time."""
+        """Add a row and fill in its step and the simulated time."""
         if row is not None:
             count = self.counts[id(rebalance)]
             self.rows.append(replace(row, step=count.steps, time_ms=self.clock.now_ms))

@@ -40,16 +40,18 @@ UNOWNED, DEPARTED = -1, -2
 
 @dataclass(slots=True)
 class SimulatedMember:
-    """One member between two rebalances of a simulation.
+    """The state of one simulated member between two rebalances.
 
     Attributes:
         key: stable identity: instance id or member id. A member that a policy makes static
-            keeps the first member id over its restarts.
+            keeps its first member id across restarts.
         state: its last recorded state.
-        owned: int32, dense numbers of its assignment; in the consumer protocol, of its target.
-        last_owned: int32, the same with partitions that it released and that have no new owner.
-        generation: of its last assignment.
-        memory: what the strategy keeps between rebalances.
+        owned: dense numbers of its assigned partitions (int32); in the consumer protocol, of its
+            target.
+        last_owned: ``owned`` and partitions that it released and that have no new owner yet
+            (int32).
+        generation: generation of its last assignment.
+        memory: data that the strategy stores for the member between rebalances.
     """
 
     key: str
@@ -61,14 +63,14 @@ class SimulatedMember:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics of its subscription, in the order sent."""
+        """The member's subscribed topics, in the order sent."""
         subscription = self.state.subscription
         return () if subscription is None else subscription.topics
 
     def take(
         self, strategy: Strategy, part: Assignment, user_data: bytes | None, generation: int
     ) -> None:
-        """Take over its part of an assignment, and let the strategy update its memory."""
+        """Set the member's part of a new assignment, and let the strategy update its memory."""
         self.owned = part.partition
         self.generation = generation
         self.memory = strategy.on_assignment(part, user_data, generation, self.memory)
@@ -77,13 +79,13 @@ class SimulatedMember:
 def joined_group(
     members: Sequence[SimulatedMember], policy: Policy, strategy: Strategy, cluster: Cluster
 ) -> Group:
-    """Return the group as members join it, or as the coordinator knows it.
+    """Build a strategy's input from the members as they join, or as the coordinator knows them.
 
-    Eager members own nothing when they join. Cooperative members send what they own of the
-    topics that they still subscribe to. A coordinator (KIP-848) knows each member's target.
+    Eager members own nothing when they join. Cooperative members send the partitions that they own
+    of topics that they still subscribe to. A coordinator (KIP-848) knows each member's target.
 
     Raises:
-        InvalidProblemError: the record has values that no member can have sent.
+        InvalidProblemError: the record has values that no member can send.
     """
     made = []
     for member in members:
@@ -108,7 +110,7 @@ def joined_group(
 
 
 def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
-    """Return the owned partitions that a member claims; a coordinator keeps its whole target."""
+    """Return the partitions that a member sends as owned; a coordinator uses its whole target."""
     if not policy.cooperative:
         return member.owned
     topics = [t for t in cluster.topic_all(list(member.topics)) if t >= 0]
@@ -117,7 +119,7 @@ def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32
 
 
 def with_last_owned(group: Group, members: Sequence[SimulatedMember], cluster: Cluster) -> Group:
-    """Return the group with what each member owned last, as the judge counts moves."""
+    """Return the group with the partitions that each member owned last, to count moves."""
     return Group(
         member.replaced(
             owned=surviving_claims(cluster.index, one.last_owned, cluster),
@@ -130,11 +132,11 @@ def with_last_owned(group: Group, members: Sequence[SimulatedMember], cluster: C
 def last_owned(
     before: Mapping[str, Int32Array], now: Mapping[str, Int32Array]
 ) -> dict[str, Int32Array]:
-    """Return what each present member owned last.
+    """Return member -> the partitions that it owned last, for each present member.
 
     In the first phase of a cooperative rebalance (KIP-429) a partition is revoked and has no
-    owner. It stays with its last owner here until the second phase assigns it: only then did it
-    move.
+    owner. It counts as its last owner's until the second phase assigns it, because only then it
+    moves.
     """
     assigned = np.concatenate([*now.values(), EMPTY])
     owned = np.concatenate([*before.values(), EMPTY])
@@ -151,7 +153,7 @@ def last_owned(
 def owner_view(
     size: int, lists: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
 ) -> Int32Array:
-    """Return int32[P], the position of each partition's owner, `DEPARTED` or `UNOWNED`."""
+    """Return the position of each partition's owner, `DEPARTED` or `UNOWNED` (int32[P])."""
     owner = np.full(size, UNOWNED, np.int32)
     for dense in departed:
         owner[dense] = DEPARTED
@@ -171,11 +173,12 @@ _HEARTBEAT_MS = 5_000
 
 
 class ConsumptionTracker:
-    """Follows what members consume while they move from one assignment to the next.
+    """Tracks which partitions members consume during rebalances, and tells a listener.
 
-    Eager members stop and resume together. Cooperative members stop what they lose, then take
-    what has no owner. In the consumer protocol each member reconciles at its own heartbeat: it
-    revokes what is not in its target and takes the part of it that no member consumes. Without
+    Eager members stop and resume together. Cooperative members stop the partitions that they lose,
+        then take those without an owner. In the consumer protocol each member reconciles at its own
+        heartbeat: it revokes partitions outside of its target and takes those in it that no member
+        consumes. Without
     a listener nothing is tracked.
     """
 
@@ -185,13 +188,16 @@ class ConsumptionTracker:
         self._target: dict[str, Int32Array] = {}
 
     def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
-        """Return what each member owns before a rebalance."""
+        """Return member -> the partitions that it owns before a rebalance.
+
+        Empty without a listener.
+        """
         return {} if self._listener is None else {one.key: one.owned for one in members}
 
     def rebalance(
         self, members: Sequence[SimulatedMember], before: Mapping[str, Int32Array], policy: Policy
     ) -> None:
-        """Move all members from what they owned to what they own after a rebalance."""
+        """Change what members consume from their old to their new assignment."""
         if self._listener is None:
             return
         self._target = {one.key: one.owned for one in members}
@@ -210,14 +216,14 @@ class ConsumptionTracker:
             self._notify()
 
     def remove(self, key: str) -> None:
-        """Remove a member that is no longer in the group."""
+        """Remove a member that is no longer in the group, and tell the listener."""
         if self._listener is not None:
             self._target.pop(key, None)
             if self._consumed.pop(key, None) is not None:
                 self._notify()
 
     def _reconcile(self, key: str) -> None:
-        """Move a member to the part of its target that no other member consumes."""
+        """Let a member consume the part of its target that no other member consumes."""
         target = self._target.get(key)
         if target is None:
             return
@@ -226,6 +232,6 @@ class ConsumptionTracker:
         self._notify()
 
     def _notify(self) -> None:
-        """Call the listener with what each member consumes now."""
+        """Tell the listener which partitions each member consumes now."""
         if self._listener is not None:
             self._listener(self._clock.now_ms, dict(self._consumed))

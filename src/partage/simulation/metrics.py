@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bound of a figure that the log does not measure directly.
+    """Lower and upper bound of a value that the log does not measure directly.
 
     >>> Bounds(1, 2) + Bounds(3, 4), Bounds(1, 2).times(3)
     (Bounds(low=4, high=6), Bounds(low=3, high=6))
@@ -52,7 +52,10 @@ NOTHING = Bounds(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class PlanMetrics:
-    """Figures of a plan; the fields are columns of table ``replays``, None where unknown."""
+    """Quality metrics of an assignment.
+
+    Fields are columns of table ``replays``, None if unknown.
+    """
 
     spread: int | None = None
     idle: int | None = None
@@ -66,35 +69,38 @@ class PlanMetrics:
 
 
 class PlanJudge(Protocol):
-    """A function that measures a plan; `CachedJudge` is the default one."""
+    """Interface of a function that computes the metrics of an assignment.
+
+    `CachedJudge` is the default one.
+    """
 
     def __call__(
         self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights = None
     ) -> PlanMetrics:
-        """Return the metrics of a plan.
+        """Return the metrics of an assignment.
 
         Args:
-            plan: the plan, or a recorded assignment.
-            group: its members, with the partitions that they owned before.
+            plan: a strategy's assignment, or a recorded one.
+            group: the members, with the partitions that they owned before.
             cluster: the cluster at that time.
-            weights: float64[P], records per second of each partition, or None.
+            weights: records per second of each partition (float64[P]), or None.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRebalance:
-    """One rebalance under one policy: a row of table ``replays``.
+    """The result of one rebalance under one policy: a row of table ``replays``.
 
     Fields are columns of the table, except for four that make several columns: ``measured`` one
     for each metric, ``stopped`` and ``reread`` two bounds, ``unread`` an estimate.
-    docs/policies.md defines each figure.
+    docs/policies.md defines each column.
 
     Attributes:
-        stopped: partition-seconds without a consumer; None where no commit tells.
-        unread: the estimate of these partition-seconds; None where there is none.
-        reread: records read twice; None where no commit tells.
-        plan: the plan as JSON.
+        stopped: bounds on partition-seconds without a consumer; None if no commit shows it.
+        unread: best estimate of these partition-seconds; None if there is none.
+        reread: bounds on records read twice; None if no commit shows it.
+        plan: the assignment as JSON.
     """
 
     incarnation: int
@@ -123,7 +129,7 @@ class SimulatedRebalance:
     plan: str | None = None
 
     def row(self) -> dict[str, Any]:
-        """Return the columns of table ``replays``, without run and group."""
+        """Return the columns of table ``replays``, without those of the run and the group."""
         row = {name: getattr(self, name) for name in _COLUMNS}
         row |= {name: getattr(self.measured, name) for name in _METRICS}
         row["stopped_at_least_ps"], row["stopped_at_most_ps"] = self.stopped or (None, None)
@@ -134,7 +140,7 @@ class SimulatedRebalance:
 
 
 def _estimate_columns(found: UnreadEstimate | None) -> dict[str, float | None]:
-    """Return the columns of an estimate of unread time."""
+    """Return an estimate of unread time as columns of table ``replays``."""
     names = ("stopped_ps", "stopped_p10_ps", "stopped_p90_ps", "no_consumer_ps")
     if found is None:
         return dict.fromkeys(names)
@@ -156,7 +162,7 @@ _NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
 
 
 class CachedJudge:
-    """Judge that measures plans and caches what policies of one group have in common.
+    """Computes metrics of assignments, and caches results that policies of one group share.
 
     The cache holds exact results only, so one judge may serve all policies of a worker.
 
@@ -177,15 +183,15 @@ class CachedJudge:
     def __call__(
         self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights = None
     ) -> PlanMetrics:
-        """Return the metrics of a plan, or of a recorded assignment, which may be invalid.
+        """Return the metrics of an assignment, which may be a recorded, invalid one.
 
-        Similar policies often reach the same plan from the same ownership, hence the cache.
+        Results are cached, because similar policies often lead to the same assignment.
 
         Args:
-            plan: the plan.
-            group: its members, with the partitions that they owned before.
+            plan: the assignment.
+            group: the members, with the partitions that they owned before.
             cluster: the cluster at that time.
-            weights: float64[P], records per second of each partition, or None.
+            weights: records per second of each partition (float64[P]), or None.
         """
         members = _group_digest(group)
         key = (id(cluster), id(weights), members, _plan_digest(plan))
@@ -199,7 +205,10 @@ class CachedJudge:
         return cached[2]
 
     def _equal_group(self, digest: bytes, group: Group) -> Group:
-        """Return the first group with this digest: its lookups are cached on the object."""
+        """Return the first group object with this digest.
+
+        Lookups are cached on the object.
+        """
         if len(self._groups) >= _MOST_CACHED:
             self._groups.clear()
         return self._groups.setdefault(digest, group)
@@ -207,7 +216,7 @@ class CachedJudge:
     def _measured(
         self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights
     ) -> PlanMetrics:
-        """Return the metrics of a plan that is not cached."""
+        """Compute the metrics of an assignment that is not cached."""
         found = self._shared.measure(plan, group, cluster, partition_weight=weights)
         return PlanMetrics(
             spread=found.spread,
@@ -224,7 +233,7 @@ class CachedJudge:
 
 
 def _group_digest(group: Group) -> bytes:
-    """Return a digest of everything in a group that metrics depend on."""
+    """Return a hash of all properties of a group that metrics depend on."""
     words = [(m.id, m.rack, m.generation, m.owned.topics) for m in group]
     arrays = [group.subscription_of]
     for member in group:
@@ -233,13 +242,13 @@ def _group_digest(group: Group) -> bytes:
 
 
 def _plan_digest(plan: Assignment) -> bytes:
-    """Return a digest of everything in a plan that metrics depend on."""
+    """Return a hash of all properties of an assignment that metrics depend on."""
     withheld = getattr(plan, "withheld", _NO_PARTITIONS)
     return _digest(plan.members, [plan.start, plan.partition, plan.role, withheld])
 
 
 def _digest(words: object, arrays: Iterable[NDArray[Any]]) -> bytes:
-    """Return a 16-byte digest of a value's repr and of arrays."""
+    """Return a 16-byte hash of a value's ``repr`` and of arrays."""
     digest = blake2b(repr(words).encode(), digest_size=16)
     for array in arrays:
         digest.update(len(array).to_bytes(8, "little"))
@@ -248,7 +257,10 @@ def _digest(words: object, arrays: Iterable[NDArray[Any]]) -> bytes:
 
 
 def _breaches(plan: Assignment, group: Group, cluster: Cluster, found: Measures) -> int:
-    """Return the number of broken rules; `check` runs only where one can be broken."""
+    """Return how many validity rules an assignment breaks.
+
+    `check` runs only if one may be broken.
+    """
     is_valid = (
         found.avoidable is not None  # every open partition has one owner, who subscribes
         and plan.members == group.ids

@@ -43,18 +43,20 @@ def simulate_rebalance(
     *,
     judged: Verdict | None = None,
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the rows of one recorded rebalance: the record's own, then those of each policy.
+    """Simulate one recorded rebalance separately under each policy; yield rows of ``replays``.
 
-    Members are those of the record. They own, and send, what they would under the policy if it
-    had given them what they owned by the record. Where the group ran the policy's strategy, they
-    send what they did send. A cooperative policy adds rows for its follow-up rebalances. There
-    are no rows if the rebalance cannot be replayed.
+    The first row is that of the recorded assignment.
+
+    Members are the recorded ones. They own and send what they would under the policy if it had
+    given them the partitions that they owned by the record. If the group ran the policy's strategy,
+    they send what they really sent. A cooperative policy adds rows for its follow-up rebalances.
+    There are no rows if the rebalance cannot be replayed.
 
     Args:
-        rebalance: the rebalance, with the ownership before it.
-        policies: the policies.
-        context: metadata, judge and evidence.
-        judged: whether the record is what its own strategy decides, if that is known already.
+        rebalance: the recorded rebalance, with the ownership before it.
+        policies: the policies to simulate.
+        context: metadata, judge and commit evidence.
+        judged: whether the record equals the result of its own strategy, if that is known already.
             The first row of that strategy without options reports it.
     """
     if not rebalance.replayable:
@@ -81,7 +83,7 @@ def simulate_rebalance(
 def _rows(
     rebalance: RecordedRebalance, policies: Sequence[Policy], context: SimulationContext
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the rows of each policy; policies that resolve to the same one are simulated once."""
+    """Yield the rows of each policy; policies that resolve to equal ones are simulated once."""
     rows = RowBuilder.of(rebalance, context, PER_REBALANCE)
     simulated: dict[tuple[object, ...], list[SimulatedRebalance]] = {}
     for policy in policies:
@@ -102,7 +104,7 @@ def _rows(
 def _rows_of_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the rows of one policy: a rebalance with its follow-ups, or why there is none."""
+    """Yield the rows of one policy: the rebalance with its follow-ups, or why there is none."""
     if rebalance.is_migration:
         yield rows.no_rebalance(policy, resolved, _MIGRATED)
     elif policy.static and _is_static_return(rebalance, policy):
@@ -154,7 +156,7 @@ def _simulated_rows(
 def _group_as_sent(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> Group | None:
-    """Return what members sent, if they ran the policy's strategy; otherwise None."""
+    """Return the group as members really sent it if they ran the policy's strategy, else None."""
     generation = rebalance.generation
     is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None
     is_same_protocol = resolved.policy.protocol == recorded_protocol(generation)
@@ -166,7 +168,10 @@ def _group_as_sent(
 def _member(
     state: MemberState, rebalance: RecordedRebalance, resolved: ResolvedPolicy, index: Index
 ) -> SimulatedMember:
-    """Return a member as the policy would have left it, with what it owned by the record."""
+    """Return a member in the state that the policy would have left it in.
+
+    It has the partitions that it owned by the record.
+    """
     owned = rebalance.owned.get(state.owner, EMPTY)
     last = rebalance.last_owned.get(state.owner, EMPTY)
     is_new = state.id not in rebalance.ids_before
@@ -181,9 +186,11 @@ def _member(
 
 
 def _is_static_return(rebalance: RecordedRebalance, policy: Policy) -> bool:
-    """Return whether a rebalance only consists of absences shorter than the session timeout.
+    """Return whether all causes are absences that static membership would hide.
 
-    The coordinator waits for a static member (KIP-345), so that such a rebalance does not happen.
+    They are shorter than the session timeout.
+
+    The coordinator waits for a static member (KIP-345), so such a rebalance does not happen.
     """
     absences = rebalance.departures + rebalance.returns
     causes = rebalance.generation.causes

@@ -61,7 +61,7 @@ _SYNTAX = "say [protocol/]strategy[+static][+timeout=30s], e.g. cooperative/coop
 
 @dataclass(frozen=True)
 class Policy:
-    """A strategy, a rebalance protocol, and options for all members.
+    """A way to run a group: an assignment strategy, a rebalance protocol, and member options.
 
     Attributes:
         protocol: eager (members revoke everything before a rebalance), cooperative (KIP-429: only
@@ -85,7 +85,7 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> Policy:
-        """Return the policy of a name, canonical or not.
+        """Parse a policy's name, which may be an abbreviation of the canonical one.
 
         Raises:
             UnknownStrategyError: no strategy has this name; the message lists similar names.
@@ -100,7 +100,7 @@ class Policy:
 
     @classmethod
     def of(cls, policy: str | Strategy | Policy) -> Policy:
-        """Return the policy of a name, or of a strategy with its preferred protocol.
+        """Convert a name, or a strategy with its preferred protocol, to a policy.
 
         Raises:
             UnknownStrategyError, InvalidConfigError: as in `parse`.
@@ -113,7 +113,7 @@ class Policy:
 
     @property
     def name(self) -> str:
-        """Canonical name, which `parse` accepts."""
+        """The canonical name, which `parse` accepts."""
         words = [self.protocol if self.strategy is None else f"{self.protocol}/{self.short}"]
         words += ["static"] if self.static else []
         if self.timeout_ms is not None:
@@ -123,7 +123,7 @@ class Policy:
 
     @property
     def short(self) -> str:
-        """Name of the strategy without the prefix that the protocol implies."""
+        """The strategy's name without the prefix that the protocol implies."""
         if self.strategy is None:
             return OWN
         name = self.strategy.name
@@ -131,12 +131,12 @@ class Policy:
 
     @property
     def cooperative(self) -> bool:
-        """True if rebalances have a second phase."""
+        """Whether rebalances have a second phase (cooperative protocol)."""
         return self.protocol == COOPERATIVE
 
     @property
     def eager(self) -> bool:
-        """True if members revoke everything before a rebalance."""
+        """Whether members revoke all partitions before a rebalance (eager protocol)."""
         return self.protocol == EAGER
 
     def as_strategy(self, protocol: str, strategy: Strategy) -> Policy:
@@ -145,7 +145,7 @@ class Policy:
 
 
 def default_policies() -> tuple[Policy, ...]:
-    """Return the policies of `DEFAULT_POLICIES`.
+    """Return the policies that are simulated by default (`DEFAULT_POLICIES`).
 
     >>> len(default_policies()) == len(DEFAULT_POLICIES)
     True
@@ -154,7 +154,7 @@ def default_policies() -> tuple[Policy, ...]:
 
 
 def _without_options(name: str, text: str) -> Policy:
-    """Return the policy of ``protocol/strategy``, ``strategy`` or ``own``."""
+    """Parse ``protocol/strategy``, ``strategy`` or ``own`` into a policy without options."""
     if name == OWN:
         return Policy(OWN, None)
     # The name of a plug-in may contain a slash.
@@ -174,7 +174,7 @@ def _without_options(name: str, text: str) -> Policy:
 
 
 def _strategy(wanted: str, given: str) -> Strategy:
-    """Return the strategy of a name; an error lists the default policies that are similar."""
+    """Look up a strategy by name; the error lists similar default policies."""
     try:
         return registry.find(wanted)
     except UnknownStrategyError as e:
@@ -185,7 +185,7 @@ def _strategy(wanted: str, given: str) -> Strategy:
 
 
 def _preferred(strategy: Strategy) -> str:
-    """Return the protocol that a strategy uses by default."""
+    """Return the protocol that a strategy uses unless another one is named."""
     if strategy.name.startswith(_SERVER):
         return CONSUMER
     first = strategy.protocols[0] if strategy.protocols else RebalanceProtocol.EAGER
@@ -193,7 +193,7 @@ def _preferred(strategy: Strategy) -> str:
 
 
 def _checked(protocol: str, strategy: Strategy, text: str) -> Policy:
-    """Return the policy; raise if Kafka cannot run the strategy by this protocol."""
+    """Check that Kafka can run the strategy with this protocol, and return the policy."""
     name, is_server_side = strategy.name, strategy.name.startswith(_SERVER)
     if name == _SHARE:
         what = f"{name} is for share groups, in which partitions have several owners"
@@ -231,7 +231,7 @@ def _with_option(policy: Policy, option: str, text: str) -> Policy:
 
 
 def _duration(value: str, text: str) -> int:
-    """Return the milliseconds of ``30s``, ``500ms`` or ``2m``."""
+    """Parse a duration such as ``30s``, ``500ms`` or ``2m``; return milliseconds."""
     found = re.fullmatch(r"([0-9]{1,10})(ms|s|m)", value)
     length = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 0 < length <= _LONGEST_MS:
@@ -244,7 +244,7 @@ def _duration(value: str, text: str) -> int:
 
 
 def recorded_protocol(generation: Generation) -> str:
-    """Return eager, cooperative or consumer, the protocol of a recorded rebalance.
+    """Return the protocol of a recorded rebalance: eager, cooperative or consumer.
 
     A classic group's log does not name it; a member uses the cooperative protocol if its
     strategy supports that.
@@ -258,7 +258,7 @@ def recorded_protocol(generation: Generation) -> str:
 
 
 def recorded_strategy(generation: Generation) -> Strategy | None:
-    """Return the strategy of a recorded rebalance, in the dialect of the leader's client.
+    """Return the strategy of a recorded rebalance, as the leader's client library implements it.
 
     Returns:
         None if Partage does not have the strategy.
@@ -270,7 +270,7 @@ def recorded_strategy(generation: Generation) -> Strategy | None:
 
 
 def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
-    """Return whether a recorded rebalance ran the policy's strategy."""
+    """Return whether a recorded rebalance used the policy's strategy; True for `own`."""
     if policy.strategy is None:
         return True
     return policy.strategy.name == generation.first.strategy

@@ -39,11 +39,11 @@ _MOST_ABSENT = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The absence of one member, from its departure to its return.
+    """The absence of one member from its group, from departure to return.
 
     Attributes:
         member: its last state before the departure.
-        left: (incarnation, generation) of the rebalance without it.
+        left: (incarnation, generation) of the first rebalance without it.
         gone_ms: when it left; one session timeout before its eviction if it expired.
         expired: whether its session timed out; otherwise it sent a LeaveGroup.
         back: (incarnation, generation) of its return; None if it never returned.
@@ -62,7 +62,7 @@ class Absence:
 
 @dataclass(slots=True)
 class _Departure:
-    """A departure; its absence is replaced when the member returns."""
+    """A mutable holder of an absence, which is replaced when the member returns."""
 
     absence: Absence
 
@@ -80,9 +80,9 @@ class _AbsenceTracker:
         self._before: Generation | None = None
 
     def feed(self, now: Generation) -> tuple[list[_Departure], list[Absence]]:
-        """Return the departures of a rebalance, and the absences that it ends.
+        """Return the departures in a rebalance, and the absences that end with it.
 
-        Rebalances come in order, those without members included.
+        Call it for every rebalance in order, including those without members.
         """
         if self._before is not None and now.incarnation != self._before.incarnation:
             self._before, self._departed = None, {}
@@ -112,14 +112,14 @@ class _AbsenceTracker:
         return departures, returns
 
     def _with_timeout(self, member: MemberState) -> MemberState:
-        """Return the member with the broker's session timeout if it sent none."""
+        """Return the member with the broker's session timeout filled in if it sent none."""
         if self._timeout_ms is None or member.session_timeout_ms > 0:
             return member
         return replace(member, session_timeout_ms=self._timeout_ms)
 
 
 def _absence(member: MemberState, now: Generation) -> Absence:
-    """Return the absence of a member that is missing from a generation."""
+    """Return the absence that begins for a member that is missing from a generation."""
     kinds = {c.kind for c in now.causes if c.member == member.id}
     # A static member sends no LeaveGroup on close; only an administrator removes it.
     expired = bool(kinds & _EXPIRED) or (member.instance is not None and _LEFT not in kinds)
@@ -128,7 +128,7 @@ def _absence(member: MemberState, now: Generation) -> Absence:
 
 
 def session_timeout_ms(member: MemberState) -> int:
-    """Return a member's session timeout; the coordinator's default if the member sent none."""
+    """Return a member's session timeout (ms); Kafka's default if the member sent none."""
     sent = member.session_timeout_ms
     return sent if sent > 0 else SESSION_TIMEOUT_MS
 
@@ -138,17 +138,17 @@ def session_timeout_ms(member: MemberState) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRebalance:
-    """One recorded rebalance and the state before it.
+    """One recorded rebalance and the ownership before it: the input of a simulation.
 
     Attributes:
-        generation: the rebalance.
-        replayable: whether strategies can run on it; not without members, for example.
-        owned: member (instance id or member id) -> int32, dense numbers of its last assignment.
-        last_owned: the same, with partitions that nobody owns now under their last owner.
+        generation: the group generation that the rebalance created.
+        replayable: whether strategies can run on it; False without members, for example.
+        owned: member (instance id or member id) -> dense numbers of its last assignment (int32).
+        last_owned: like ``owned``, but partitions without an owner are with their last owner.
         ids_before: member ids of the previous generation; any other member has just started.
         departures: members of the previous generation that are missing from this one.
         returns: members that return with it, possibly under another member id.
-        pauses: its pauses, where they travel with it; otherwise `CommitEvidence` has them.
+        pauses: its pauses if they are stored with it; otherwise `CommitEvidence` has them.
     """
 
     generation: Generation
@@ -162,33 +162,34 @@ class RecordedRebalance:
 
     @property
     def cause_kinds(self) -> tuple[str, ...]:
-        """Kinds of its causes, the main cause first."""
+        """Kinds of the rebalance's causes, the main cause first."""
         return tuple(cause.kind for cause in self.generation.causes)
 
     @property
     def is_migration(self) -> bool:
-        """True if it only rewrites the assignment because the group was migrated (KIP-848)."""
+        """Whether it only rewrites the assignment because the group changed protocols (KIP-848)."""
         return self.generation.taken_over
 
     @property
     def is_follow_up(self) -> bool:
-        """True if it only completes the rebalance before it."""
+        """Whether it only completes the previous rebalance, as its second phase."""
         return self.cause_kinds[:1] == (_FOLLOW_UP,)
 
     def owned_by_departed(self) -> list[Int32Array]:
-        """Return what each member owned that is no longer in the group."""
+        """Return the partitions of each member that is no longer in the group."""
         present = {m.owner for m in self.generation.first.members}
         return [dense for owner, dense in self.owned.items() if owner not in present]
 
 
 class RecordedRebalanceBuilder:
-    """Builds the recorded rebalances of one group, in order.
+    """Builds the recorded rebalances of one group from its generations, fed in order.
 
     Args:
-        clusters: the metadata over time; dense numbers are those of its index.
-        session_timeout_ms: the broker's, for members that send none; None if it is not known.
-        behind: how many rebalances later each one is complete, when returns of its members are
-            known; None for all of them at the end.
+        clusters: the cluster metadata over time; dense numbers are those of its index.
+        session_timeout_ms: the broker's session timeout, for members that send none; None if not
+            known.
+        behind: number of later rebalances that must be known before one is yielded, so that returns
+            of its members are known; None yields all of them at the end.
     """
 
     def __init__(
@@ -206,7 +207,7 @@ class RecordedRebalanceBuilder:
         self._last_owned: dict[str, Int32Array] = {}
 
     def feed(self, generation: Generation) -> Iterator[RecordedRebalance]:
-        """Add a rebalance, also one without members; yield those that are complete."""
+        """Add a rebalance, with or without members; yield those that are now complete."""
         self._queue.append((generation, *self._absences.feed(generation)))
         while self._behind is not None and len(self._queue) > self._behind:
             yield self._next()
@@ -217,7 +218,7 @@ class RecordedRebalanceBuilder:
             yield self._next()
 
     def _next(self) -> RecordedRebalance:
-        """Return the oldest rebalance of the queue and update the ownership."""
+        """Remove and return the oldest rebalance of the queue; update the ownership."""
         generation, departures, returns = self._queue.popleft()
         before = self._before
         if before is not None and generation.incarnation != before.incarnation:
@@ -250,12 +251,13 @@ def recorded_rebalances(
     clusters: ClusterHistory,
     session_timeout_ms: int | None = None,
 ) -> Iterator[RecordedRebalance]:
-    """Yield one group's recorded rebalances in order, those that cannot be replayed included.
+    """Yield one group's recorded rebalances in order, including those that cannot be replayed.
 
     Args:
-        generations: all of the group, in order, also those without members.
-        clusters: the metadata over time; dense numbers are those of its index.
-        session_timeout_ms: the broker's, for members that send none; None if it is not known.
+        generations: all generations of the group in order, including those without members.
+        clusters: the cluster metadata over time; dense numbers are those of its index.
+        session_timeout_ms: the broker's session timeout, for members that send none; None if not
+            known.
     """
     builder = RecordedRebalanceBuilder(clusters, session_timeout_ms)
     for generation in generations:

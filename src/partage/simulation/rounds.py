@@ -33,17 +33,17 @@ _LONGEST_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """The outcome of one rebalance.
+    """The result of running one rebalance under a policy.
 
     Attributes:
-        status: done, refused or failed.
+        status: done, refused (the strategy is not applicable) or failed.
         group: the members as they joined.
-        before: the same members with what they owned last, which moves are counted against.
-        last_owner: int32[P], position of each partition's last owner, see `owner_view`.
-        plan: the plan; None unless done.
-        detail: why there is no plan.
-        needs_follow_up: whether a cooperative member lost a partition that it claimed, so that
-            it joins again.
+        before: the same members with the partitions that they owned last, to count moves.
+        last_owner: position of each partition's last owner (int32[P]), see `owner_view`.
+        plan: the new assignment; None unless done.
+        detail: why there is no assignment.
+        needs_follow_up: whether a cooperative member lost a partition that it sent as owned, so
+            that it rejoins.
     """
 
     status: str
@@ -57,11 +57,11 @@ class RoundResult:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPolicy:
-    """A policy with the strategy that decides, which for `own` is the strategy of the moment.
+    """A policy together with the strategy that it uses at a recorded rebalance.
 
     Attributes:
         policy: gives the protocol, and whether members are static.
-        strategy: decides.
+        strategy: computes the assignment; for policy `own` it is the recorded strategy.
     """
 
     policy: Policy
@@ -69,7 +69,7 @@ class ResolvedPolicy:
 
     @classmethod
     def at(cls, policy: Policy, rebalance: RecordedRebalance) -> ResolvedPolicy | None:
-        """Return a policy resolved at a recorded rebalance.
+        """Resolve a policy at a recorded rebalance.
 
         Returns:
             None if the policy is `own` and Partage does not have the group's strategy.
@@ -83,9 +83,9 @@ class ResolvedPolicy:
         return cls(policy.as_strategy(recorded_protocol(generation), strategy), strategy)
 
     def restored_memory(self, member: SimulatedMember, index: Index) -> object:
-        """Return what the strategy would remember for a member that owns what it owns now.
+        """Return the strategy's memory for a member, as its current assignment alone implies it.
 
-        An exception of the strategy is returned in place of the memory; `rebalance` then fails.
+        If the strategy raises an exception, a placeholder is returned, and `rebalance` fails.
         """
         part: Assignment = Assignment.from_lists(index, (member.state.id,), [member.owned])
         try:
@@ -105,18 +105,18 @@ class ResolvedPolicy:
         group: Group | None = None,
         departed: Iterable[Int32Array] = (),
     ) -> RoundResult:
-        """Run one rebalance and update its members.
+        """Run one rebalance and update its members' assignments and memories.
 
         A strategy may be a plug-in: its exceptions are failures of this rebalance and do not end
-        the run. A MemoryError passes, because it is no statement about the strategy.
+        the run. A MemoryError is not caught, because it says nothing about the strategy.
 
         Args:
-            members: the members in join order; they own and remember the outcome.
-            cluster: the metadata at that time.
+            members: the members in join order; they are updated with the result.
+            cluster: the cluster metadata at that time.
             generation: number of the generation or epoch that begins.
             leader: member id of the leader, whose memory the strategy receives.
-            group: what members sent, where the record tells; None derives it from ``members``.
-            departed: what members owned that have left since the last rebalance.
+            group: the group as members sent it, if recorded; None derives it from ``members``.
+            departed: partitions of members that left since the last rebalance.
         """
         policy, strategy = self.policy, self.strategy
         leading = next((member for member in members if member.state.id == leader), None)
@@ -148,20 +148,20 @@ class ResolvedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _FailedMemory:
-    """Placeholder for a memory that the strategy failed to make, with its error."""
+    """Placeholder for a member's strategy memory if the strategy raised an exception."""
 
     why: str
 
 
 def _without_plan(members: Sequence[SimulatedMember], result: RoundResult) -> RoundResult:
-    """Return the result after members have lost their assignments and memories."""
+    """Clear all members' assignments and memories, and return the result."""
     for member in members:
         member.owned, member.last_owned, member.memory = EMPTY, EMPTY, None
     return result
 
 
 def _loses_claim(group: Group, plan: Plan, cluster: Cluster) -> bool:
-    """Return whether a member does not get back a partition that it claimed."""
+    """Return whether a member loses a partition that it sent as owned."""
     start, claimed = Problem(group, cluster).claims
     claimant = np.repeat(np.arange(len(group)), np.diff(start))
     known = claimed >= 0
@@ -175,13 +175,13 @@ def _take_plan(
     generation: int,
     leader: SimulatedMember | None,
 ) -> None:
-    """Give every member its part of the plan, and the leader the plan's memory.
+    """Give each member its part of a new assignment, and the leader the strategy's memory.
 
     Args:
-        strategy: the strategy of the plan.
-        members: in the order of the plan's members.
-        plan: the plan.
-        generation: its number.
+        strategy: the strategy that made the assignment.
+        members: the members, in the assignment's order.
+        plan: the assignment.
+        generation: number of the assignment's generation.
         leader: the leader, if the group has one.
     """
     if leader is not None and plan.memory is not None:
@@ -197,7 +197,7 @@ def _take_plan(
 
 
 def _error_text(error: Exception) -> str:
-    """Return type and message of a foreign exception as one line of bounded length."""
+    """Return type and message of a strategy's exception as one line of bounded length."""
     try:
         message = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - its own __str__ is foreign code too

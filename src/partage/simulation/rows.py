@@ -33,15 +33,15 @@ _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """Builder of the rows of one recorded rebalance.
+    """Builds the rows of table ``replays`` for one recorded rebalance.
 
     Attributes:
-        rebalance: the rebalance.
-        context: its surroundings.
-        costs: its costs.
-        cluster: the metadata at its time.
-        recorded: its recorded assignment.
-        reading: recorded, per_rebalance or cumulative.
+        rebalance: the recorded rebalance.
+        context: metadata, judge and commit evidence of the group.
+        costs: the costs of the recorded rebalance.
+        cluster: the cluster metadata at its time.
+        recorded: the recorded assignment.
+        reading: kind of simulation: recorded, per_rebalance or cumulative.
     """
 
     rebalance: RecordedRebalance
@@ -55,14 +55,14 @@ class RowBuilder:
     def of(
         cls, rebalance: RecordedRebalance, context: SimulationContext, reading: str
     ) -> RowBuilder:
-        """Return a builder with everything that the rows of one rebalance share."""
+        """Build a builder with the data that all rows of one rebalance share."""
         costs = context.costs(rebalance)
         return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
 
     def key_only(
         self, policy: Policy, resolved: ResolvedPolicy | None, status: str = DONE
     ) -> SimulatedRebalance:
-        """Return a row with the key columns only."""
+        """Return a row that has only the key columns and a status."""
         generation = self.rebalance.generation
         strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""
         return SimulatedRebalance(
@@ -78,13 +78,13 @@ class RowBuilder:
         )
 
     def unknown_strategy(self, policy: Policy) -> SimulatedRebalance:
-        """Return the row of a rebalance whose strategy Partage does not have."""
+        """Return the row of a rebalance whose strategy Partage does not implement."""
         return self.key_only(policy, None, NOT_YET)
 
     def no_rebalance(
         self, policy: Policy, resolved: ResolvedPolicy, why: str, stopped: Bounds | None = NOTHING
     ) -> SimulatedRebalance:
-        """Return the row of a rebalance that does not happen under a policy."""
+        """Return the row of a rebalance that does not happen under a policy, with the reason."""
         return replace(
             self.key_only(policy, resolved),
             caused=False,
@@ -104,15 +104,15 @@ class RowBuilder:
         extra: Bounds | None = NOTHING,
         longer_ms: Bounds | None = None,
     ) -> SimulatedRebalance:
-        """Return the row of a rebalance that was simulated.
+        """Return the row of a simulated rebalance, with metrics and costs.
 
         Args:
             policy: the policy of the row.
             resolved: the policy with its strategy.
-            result: the outcome.
-            cluster: the metadata that the strategy saw; None for that of the record.
-            extra: partition-seconds of members that were dead or away, on top of the stop.
-            longer_ms: how much longer it waited for members that did not respond.
+            result: the result of the rebalance.
+            cluster: the metadata that the strategy saw; None for the recorded one.
+            extra: partition-seconds of dead or absent members, in addition to the stop.
+            longer_ms: additional time that it waited for members that did not respond.
         """
         blank = self.key_only(policy, resolved, result.status)
         if result.plan is None or result.before is None or result.last_owner is None:
@@ -144,13 +144,13 @@ class RowBuilder:
         )
 
     def with_known_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
-        """Return metrics without breaches where partition counts are assumed, not recorded."""
+        """Return metrics with unknown breaches if partition counts are assumed, not recorded."""
         assumed = self.context.clusters.assumed_at(self.rebalance.generation.timestamp_ms)
         is_unknown = assumed or bool(self.recorded.unresolved)
         return replace(metrics, breaches=None) if is_unknown else metrics
 
     def undetected_seconds(self, policy: Policy) -> Bounds:
-        """Return the partition-seconds of dead members until the coordinator evicts them."""
+        """Return the partition-seconds of dead members before the coordinator evicts them."""
         total = NOTHING
         for absence in self.rebalance.departures:
             if absence.expired:
@@ -162,7 +162,7 @@ class RowBuilder:
 
 
 def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
-    """Return the row of the record itself, measured like the plan of a policy."""
+    """Return the row of the recorded assignment, measured in the same way as a policy's."""
     rows = RowBuilder.of(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
     group = _recorded_group(rebalance, rows.cluster)
@@ -195,7 +195,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
 
 
 def _recorded_group(rebalance: RecordedRebalance, cluster: Cluster) -> Group:
-    """Return the recorded members with what they owned last."""
+    """Return the recorded members with the partitions that they owned last."""
     state = rebalance.generation.first
     number = max(rebalance.generation.number - 1, 0)
     return Group(
@@ -220,7 +220,7 @@ def _recorded_plan(rebalance: RecordedRebalance) -> dict[str, dict[str, list[int
 
 
 def _changed_owners(plan: Assignment, recorded: Assignment) -> int:
-    """Return how many partitions have another owner than in the record, by member id."""
+    """Return how many partitions have another owner (member id) than in the record."""
     number = {member: i for i, member in enumerate(recorded.members)}
     numbers = np.array(
         [number.get(m, len(number) + i) for i, m in enumerate(plan.members)], np.int32
@@ -232,5 +232,5 @@ def _changed_owners(plan: Assignment, recorded: Assignment) -> int:
 
 
 def _to_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:
-    """Return a plan as compact JSON, the form of column ``plan``."""
+    """Return an assignment as compact JSON, the form of column ``plan``."""
     return json.dumps(plan, ensure_ascii=False, separators=(",", ":"))

@@ -28,12 +28,12 @@ EVENTS: tuple[EventKind, ...] = (
 
 @dataclass(frozen=True)
 class TaskState:
-    """State and throughput of each task of a sub-topology.
+    """State size and throughput of each task of a sub-topology.
 
     Attributes:
-        records: in the changelogs of all its stores when the simulation begins.
+        records: number of records in the changelogs of all its stores when the simulation begins.
         writes_per_second: records per second added to its changelogs while it runs.
-        record_bytes: size of a changelog record.
+        record_bytes: size of a changelog record in bytes.
         read_bytes_per_second: bytes per second read from its sources while it runs.
     """
 
@@ -45,7 +45,7 @@ class TaskState:
 
 @dataclass(frozen=True)
 class SimulatedClient:
-    """One instance of the application.
+    """One instance (process) of the simulated application.
 
     Attributes:
         name: its name in the output.
@@ -53,9 +53,9 @@ class SimulatedClient:
         threads: number of stream threads; each is a consumer.
         rack: ``client.rack`` of its consumers.
         tags: client tags.
-        restore_bytes_per_second: restore rate of all its tasks together.
-        starts: whether it runs from the beginning.
-        consumers: consumer ids of its threads for each of its starts; numbered where missing.
+        restore_bytes_per_second: total restore rate of all its tasks.
+        starts: whether it runs when the simulation begins.
+        consumers: consumer ids of its threads for each of its starts; numbered if missing.
             Kafka draws them at random, and a coordinator's assignment depends on their hashes.
     """
 
@@ -71,17 +71,17 @@ class SimulatedClient:
 
 @dataclass(frozen=True)
 class TraceEvent:
-    """One event of the trace.
+    """One event of the simulated trace, such as a crash, a scale-out or a rolling restart.
 
     Attributes:
         at_ms: time of the event.
         kind: one of `EVENTS`.
-        clients: affected clients, in this order; a rolling restart affects all that run then.
+        clients: affected clients, in this order; a rolling restart affects all running ones.
         disk: whether state survives a crash.
         back_ms: time until the clients return; None if they do not.
         every_ms: time between the restarts of two clients.
         leaves: whether a restarting client sends a LeaveGroup; Kafka Streams does not.
-        for_ms: length of a broker lag.
+        for_ms: duration of a broker lag.
         factor: share of the restore rate during a broker lag; at 0 brokers do not respond, and
             the leader knows no lags.
     """
@@ -99,19 +99,20 @@ class TraceEvent:
 
 @dataclass(frozen=True)
 class RuntimeSettings:
-    """Settings that assignors ignore and timing depends on, all in milliseconds.
+    """Settings that affect timing but not assignors, all in milliseconds.
 
     Attributes:
-        session_timeout_ms: from a client's last heartbeat to its eviction.
-        heartbeat_interval_ms: between heartbeats, by which a member learns of a rebalance.
+        session_timeout_ms: time from a client's last heartbeat to its eviction.
+        heartbeat_interval_ms: time between heartbeats, by which a member learns of a rebalance.
         poll_ms: longest time between two polls of a thread, in which it may join again.
         group_initial_rebalance_delay_ms: how long an empty group waits for more members.
-        state_cleanup_delay_ms: how long a client keeps state of revoked tasks at least; its
+        state_cleanup_delay_ms: how long a client at least stores state of revoked tasks; its
             cleaner runs at the same interval.
         streams_session_timeout_ms: the session timeout of a streams group (KIP-1071).
         streams_heartbeat_interval_ms: the heartbeat interval of a streams group.
         streams_initial_rebalance_delay_ms: how long an empty streams group waits for members.
-        streams_assignment_interval_ms: least time between two targets of a streams group.
+        streams_assignment_interval_ms: minimum time between two target assignments of a streams
+            group.
     """
 
     session_timeout_ms: int = 45_000
@@ -127,20 +128,20 @@ class RuntimeSettings:
 
 @dataclass(frozen=True)
 class SimulatedApplication:
-    """Everything that a simulation is given; `read_application` reads it from JSON.
+    """The input of a Streams simulation; `read_application` reads it from JSON.
 
     Attributes:
-        name: of the application.
+        name: name of the application.
         length_ms: simulated time.
-        topology: of the application.
+        topology: sub-topologies of the application.
         counts: source topic -> number of partitions.
         states: sub-topology number -> state of each of its tasks.
-        clients: by name.
-        events: the trace, in the order of time.
-        settings: of the assignor.
-        runtime: settings of timing.
+        clients: name -> client.
+        events: the events of the trace, in order of time.
+        settings: settings of the task assignor.
+        runtime: settings that affect timing.
         racks: topic -> racks of the replicas of each partition.
-        caught_up: whether all copies have their state at the beginning.
+        caught_up: whether all copies are complete when the simulation begins.
         exactly_once: whether ``processing.guarantee`` is ``exactly_once_v2``.
         config: all settings as given, by Kafka's names.
     """
@@ -161,15 +162,15 @@ class SimulatedApplication:
 
     @cached_property
     def layout(self) -> TopologyLayout:
-        """Tasks and topics of the application, with all internal topics."""
+        """Tasks and topics of the application, including internal topics."""
         made = TopologyLayout.of(self.topology, self.counts)
         return TopologyLayout.of(self.topology, {**self.counts, **made.internal})
 
     @cached_property
     def all_counts(self) -> dict[str, int]:
-        """Topic -> number of partitions, internal topics included."""
+        """Topic -> number of partitions, including internal topics."""
         return {**self.counts, **self.layout.internal}
 
     def state_of(self, task: TaskId) -> TaskState:
-        """Return state and throughput of a task."""
+        """Return state size and throughput of a task."""
         return self.states[task.subtopology]

@@ -37,14 +37,14 @@ _LONGEST_NAME = 200
 
 
 def record(value: object, path: str) -> Mapping[str, Any]:
-    """Return a JSON object."""
+    """Check that a value is a JSON object, and return it."""
     if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
 
 
 def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
-    """Raise if an object has another field: a misspelt one would silently be a default."""
+    """Check that an object has no unknown field; a misspelt one would silently use its default."""
     for name in value:
         if name not in known:
             what = f"is not known here; there are {', '.join(known)}"
@@ -52,7 +52,7 @@ def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
 
 
 def whole(value: object, path: str, least: int, most: int) -> int:
-    """Return an int within bounds."""
+    """Check that a value is an int within bounds, and return it."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         what = f"must be a whole number from {least} to {most}"
         raise InvalidProblemError(what, path=path, value=value)
@@ -60,7 +60,7 @@ def whole(value: object, path: str, least: int, most: int) -> int:
 
 
 def number(value: object, path: str, least: float, most: float) -> float:
-    """Return a finite number within bounds."""
+    """Check that a value is a finite number within bounds, and return it."""
     real = isinstance(value, int | float) and not isinstance(value, bool)
     # Compared as it is: an int of hundreds of digits is no float, and a NaN is within no bounds.
     if not real or not least <= value <= most:  # type: ignore[operator]  # real says so
@@ -70,12 +70,12 @@ def number(value: object, path: str, least: float, most: float) -> float:
 
 
 def millis(value: object, path: str, least: float, most: float) -> int:
-    """Return a JSON number of seconds as milliseconds."""
+    """Check a number of seconds and return it in milliseconds."""
     return round(number(value, path, least, most) * 1000)
 
 
 def text(value: object, path: str) -> str:
-    """Return a non-empty text of bounded length."""
+    """Check that a value is a non-empty string of bounded length, and return it."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME:
         what = f"must be text of 1 to {_LONGEST_NAME} characters"
         raise InvalidProblemError(what, path=path, value=value)
@@ -83,14 +83,14 @@ def text(value: object, path: str) -> str:
 
 
 def names(value: object, path: str) -> tuple[str, ...]:
-    """Return a list of such texts."""
+    """Check that a value is a list of non-empty strings, and return it."""
     if not isinstance(value, list | tuple):
         raise InvalidProblemError("must be a list", path=path, value=value)
     return tuple(text(one, f"{path}.{place}") for place, one in enumerate(value))
 
 
 def switch(value: object, path: str) -> bool:
-    """Return a boolean."""
+    """Check that a value is a boolean, and return it."""
     if not isinstance(value, bool):
         raise InvalidProblemError("must be true or false", path=path, value=value)
     return value
@@ -113,12 +113,14 @@ _EVENT_FIELDS: dict[str, tuple[str, ...]] = {
 def read_events(
     given: object, clients: Mapping[str, SimulatedClient], length_ms: int
 ) -> tuple[tuple[TraceEvent, ...], dict[str, SimulatedClient]]:
-    """Return the events in the order of time, and all clients, those of a scale-out included.
+    """Parse the events of a trace; return them in order of time, and all clients.
+
+    Clients that a scale-out adds are included.
 
     A client whose first event is to join does not run before it.
 
     Raises:
-        InvalidProblemError: an event is malformed, or beyond the end.
+        InvalidProblemError: an event is malformed, or after the end.
     """
     if not isinstance(given, list) or len(given) > _MOST_EVENTS:
         what = f"must be a list of at most {_MOST_EVENTS} events"
@@ -146,7 +148,7 @@ def read_events(
 def _event(
     one: Mapping[str, Any], where: str, every: dict[str, SimulatedClient], length_ms: int
 ) -> TraceEvent:
-    """Return one event of the trace; add the clients of a scale-out to ``every``."""
+    """Parse one event of the trace; add the clients of a scale-out to ``every``."""
     kind = one.get("do")
     if kind not in EVENTS:
         what = f"must be one of {', '.join(EVENTS)}"
@@ -183,7 +185,7 @@ def _event(
 def _known(
     one: Mapping[str, Any], name: str, where: str, every: Mapping[str, SimulatedClient]
 ) -> str:
-    """Return the client that a field of an event names."""
+    """Check that a field of an event names a client, and return the name."""
     if name not in one:
         raise InvalidProblemError("is missing", path=f"{where}.{name}")
     client = text(one[name], f"{where}.{name}")
@@ -240,7 +242,7 @@ _OF_TIME = {one.name.replace("_", "."): one for one in fields(RuntimeSettings)}
 
 
 def read_application(problem: object) -> SimulatedApplication:
-    """Return the application of JSON text, of a file at a path, or of a mapping.
+    """Parse a simulated application from JSON text, a file at a path, or a mapping.
 
     Raises:
         InvalidProblemError: a field is missing or malformed; ``path`` names it.
@@ -282,10 +284,10 @@ def read_application(problem: object) -> SimulatedApplication:
 def configured(
     application: SimulatedApplication, config: Mapping[str, Any]
 ) -> SimulatedApplication:
-    """Return the application with some settings changed.
+    """Return the application with some settings replaced.
 
     Args:
-        application: the application.
+        application: the application to change.
         config: settings by Kafka's names; values may be text.
 
     Raises:
@@ -323,7 +325,7 @@ def configured(
 
 @dataclass
 class _Found:
-    """Sub-topologies, source partition counts, states and store names read so far."""
+    """The sub-topologies, source partition counts, states and store names parsed so far."""
 
     made: list[Subtopology] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -332,7 +334,7 @@ class _Found:
 
 
 def _subtopologies(given: Mapping[str, Any], name: str) -> _Found:
-    """Return all sub-topologies with their source topics and stores."""
+    """Parse all sub-topologies with their source topics and stores."""
     if "subtopologies" not in given:
         raise InvalidProblemError("is missing", path="subtopologies")
     listed = given["subtopologies"]
@@ -349,7 +351,7 @@ def _subtopologies(given: Mapping[str, Any], name: str) -> _Found:
 
 
 def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -> None:
-    """Add one sub-topology to ``found``."""
+    """Parse one sub-topology and add it to ``found``."""
     where = f"subtopologies.{place}"
     only(one, where, ("sources", "sinks", "stores", "recordBytes", "readBytesPerSecond"))
     sources = record(one.get("sources", {}), f"{where}.sources")
@@ -390,7 +392,7 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
 
 
 def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
-    """Return the clients by name."""
+    """Parse the clients; return name -> client."""
     if "clients" not in given:
         raise InvalidProblemError("is missing", path="clients")
     named = record(given["clients"], "clients")
@@ -409,7 +411,7 @@ def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
 
 
 def _client(name: str, place: int, one: Mapping[str, Any]) -> SimulatedClient:
-    """Return one client; its process id is its place unless it is given."""
+    """Parse one client; unless a process id is given, its position in the list is used."""
     where = f"clients.{name}"
     only(one, where, ("threads", "rack", "tags", "restoreBytesPerSecond", "process"))
     tags = record(one.get("tags", {}), f"{where}.tags")
@@ -436,7 +438,7 @@ def _client(name: str, place: int, one: Mapping[str, Any]) -> SimulatedClient:
 
 
 def _racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
-    """Return topic -> racks of the replicas of each partition."""
+    """Parse topic -> racks of the replicas of each partition."""
     made = {}
     for topic, rows in record(given.get("racks", {}), "racks").items():
         if not isinstance(rows, list):
@@ -449,7 +451,7 @@ def _racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
 
 
 def _check_racks(application: SimulatedApplication) -> None:
-    """Raise if racks are given for an unknown topic or another number of partitions."""
+    """Check that racks are given for known topics and for each of their partitions."""
     for topic, rows in application.racks.items():
         count = application.all_counts.get(topic)
         if count is None:

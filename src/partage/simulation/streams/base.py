@@ -15,18 +15,18 @@ __all__ = ["StreamsSimulation"]
 
 
 class StreamsSimulation(ABC):
-    """Simulation of an application: time passes, clients start, stop and crash.
+    """Base class of simulations of a Streams application: clients start, stop and crash over time.
 
-    A subclass is a group protocol. It reacts to the start of the simulation (`open`), to clients
-    that start (`joined`), to consumers that the group has lost (`lost`) and to clients that
+    A subclass implements a group protocol. It reacts to the start of the simulation (`open`), to
+    clients that start (`joined`), to consumers that the group has lost (`lost`) and to clients that
     request a rebalance (`requested`).
 
     Attributes:
-        app: the application.
-        clock: simulated time.
-        state: running clients and their copies of state.
+        app: the simulated application.
+        clock: the simulated clock.
+        state: running clients and their copies of task state.
         result: what the simulation has recorded so far.
-        undetected: consumer that died -> when its session times out, and its client.
+        undetected: dead consumer -> when its session times out (ms), and its client.
     """
 
     def __init__(self, application: SimulatedApplication, session_timeout_ms: int) -> None:
@@ -47,7 +47,7 @@ class StreamsSimulation(ABC):
         self._lag_factors: list[float] = []
 
     def run(self) -> SimulationResult:
-        """Run the whole simulation and return its result."""
+        """Run the simulation to its end and return the result."""
         self.clock.at(0, self._begin)
         for event in self.app.events:
             self.schedule(event.at_ms, lambda event=event: self._apply(event))  # type: ignore[misc]  # a default binds it
@@ -60,29 +60,29 @@ class StreamsSimulation(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Form the group of the clients that run at the beginning."""
+        """Form the group of the clients that run when the simulation begins."""
 
     @abstractmethod
     def joined(self, client: RunningClient) -> None:
-        """React to a client that has started."""
+        """React to a client that has just started."""
 
     @abstractmethod
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """React to consumers of a client that left the group or were evicted."""
+        """React to consumers of a client that left the group or were evicted from it."""
 
     @abstractmethod
     def requested(self, name: str) -> None:
-        """React to a client that requests a rebalance."""
+        """React to a client that requests a rebalance, such as a probing one."""
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return when the group received the last heartbeat of a dead consumer."""
+        """Return when the group received the last heartbeat of a consumer that died (ms)."""
         del consumer
         return self.clock.now_ms
 
     # -- time ----------------------------------------------------------------------------------
 
     def schedule(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
-        """Schedule an action; state advances before it, and intervals are recorded after it.
+        """Schedule an action; copies of state advance before it, intervals are recorded after it.
 
         An action returns False if it changed neither tasks nor clients.
         """
@@ -97,7 +97,7 @@ class StreamsSimulation(ABC):
         self.clock.at(at_ms, run_action, rank=rank)
 
     def _settle(self) -> None:
-        """Run what can run, record it, and schedule when the next copy catches up."""
+        """Start tasks that can run, record them, and schedule when the next copy catches up."""
         due_ms = self.state.settle()
         self._recorder.record(self.clock.now_ms, self.state.activities())
         self._settled += 1
@@ -115,7 +115,7 @@ class StreamsSimulation(ABC):
     # -- clients -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Start the clients of the beginning and form the group."""
+        """Start the initial clients and form the group."""
         for client in self.app.clients.values():
             if client.starts:
                 self._start(client)
@@ -125,7 +125,7 @@ class StreamsSimulation(ABC):
         self._settle()
 
     def _apply(self, event: TraceEvent) -> None:
-        """Apply an event of the trace."""
+        """Apply one event of the trace."""
         now = self.clock.now_ms
         if event.kind == "brokerLag":
             self._lag_factors.append(event.factor)
@@ -149,18 +149,18 @@ class StreamsSimulation(ABC):
                 self._stop(name, event)
 
     def _end_broker_lag(self, factor: float) -> None:
-        """End one of the broker lags that may overlap."""
+        """End one broker lag; several may overlap."""
         self._lag_factors.remove(factor)
         self.state.factor = min(self._lag_factors, default=1.0)
 
     def _start_and_join(self, name: str) -> None:
-        """Start a client, unless it runs already, and let it join the group."""
+        """Start a client, unless it runs already, and let it join its group."""
         if name not in self.state.up:
             self._start(self.app.clients[name])
             self.joined(self.state.up[name])
 
     def _start(self, client: SimulatedClient) -> None:
-        """Start a client with what is left on its disk."""
+        """Start a client with the state that is still on its disk."""
         self._starts[client.name] += 1
         starts = self._starts[client.name]
         numbered = tuple(f"{client.name}-{starts}-{thread}" for thread in range(client.threads))
@@ -175,7 +175,7 @@ class StreamsSimulation(ABC):
         self._recorder.up(self.clock.now_ms, client.name)
 
     def _stop(self, name: str, event: TraceEvent) -> None:
-        """Stop or crash a client, if it runs, and schedule its return."""
+        """Stop or crash a client if it runs, and schedule its return."""
         stopped = self.state.up.pop(name, None)
         if stopped is None:
             return
@@ -201,7 +201,7 @@ class StreamsSimulation(ABC):
             self.schedule(now + event.back_ms, lambda: self._start_and_join(name))
 
     def _evict(self) -> None:
-        """Evict the dead consumers whose sessions have timed out."""
+        """Evict the dead consumers whose session timeout has passed."""
         now = self.clock.now_ms
         evicted: dict[str, list[str]] = {}
         for consumer, (due, name) in list(self.undetected.items()):

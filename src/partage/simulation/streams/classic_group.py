@@ -33,11 +33,11 @@ _REBALANCE_TIMEOUT_MS = 300_000
 
 
 class _JoinPhase(StreamsSimulation):
-    """The coordinator's part of a classic group: a rebalance completes when all members joined.
+    """The join phase of a classic group's coordinator: a rebalance waits until all members joined.
 
-    A rebalance begins when a member joins, requests one, or is lost. The other members learn of
-    it with their next heartbeat and join. Heartbeats are counted from a member's last
-    assignment. A member reports the state that it has when it joins, not when all have joined.
+    A rebalance begins when a member joins, requests one, or is lost. The other members learn of it
+    with their next heartbeat and join. Heartbeats are periodic from a member's last assignment on.
+    A member reports the state that it has when it joins, not when all have joined.
 
     A member that has to revoke tasks joins again at once, before it has opened its new tasks. A
     member that waits for a task of another member joins again at its next poll, with all tasks
@@ -61,12 +61,12 @@ class _JoinPhase(StreamsSimulation):
 
     @abstractmethod
     def complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
-        """Complete a rebalance that all members have joined."""
+        """Complete a rebalance after all members have joined; a subclass assigns tasks here."""
 
     # -- group protocol ------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Form the group of the clients that run at the beginning."""
+        """Form the group of the clients that run when the simulation begins."""
         if self.state.up:
             self._request("start", *self.state.up.values())
 
@@ -79,24 +79,24 @@ class _JoinPhase(StreamsSimulation):
         self._request(f"{client.name} joined", client)
 
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove members that left or were evicted, and rebalance."""
+        """Remove members that left or were evicted, and begin a rebalance."""
         for consumer in consumers:
             self._since.pop(consumer, None)
             self._joined.pop(consumer, None)
         self._request(f"{name} {how}")
 
     def requested(self, name: str) -> None:
-        """Let a client join again, because it requests a rebalance."""
+        """Let a client rejoin, because it requests a rebalance."""
         self._request(f"{name} asked", self.state.up[name])
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return when the group received the last heartbeat of a dead consumer."""
+        """Return when the group received the last heartbeat of a consumer that died (ms)."""
         since = self._since[consumer]
         interval = self.app.runtime.heartbeat_interval_ms
         return since + (self.clock.now_ms - since) // interval * interval
 
     def _delay(self, left_ms: int) -> None:
-        """Wait ``group.initial.rebalance.delay.ms``; extend that while members join, to a limit."""
+        """Wait ``group.initial.rebalance.delay.ms``, longer while members join, up to a limit."""
         self._is_delayed, self._has_newcomers = True, False
         wait = min(self.app.runtime.group_initial_rebalance_delay_ms, left_ms)
 
@@ -112,10 +112,10 @@ class _JoinPhase(StreamsSimulation):
     # -- joining -------------------------------------------------------------------------------
 
     def rejoin_at_once(self, revoked: Mapping[str, Collection[TaskId]]) -> None:
-        """Let members revoke tasks and join again with the state that they have now.
+        """Let members revoke tasks and rejoin immediately with the state that they have now.
 
         Args:
-            revoked: member -> stateful tasks that it has just closed.
+            revoked: member -> stateful tasks that it has just revoked and closed.
         """
         locked = {
             (client.name, task): consumer
@@ -139,14 +139,14 @@ class _JoinPhase(StreamsSimulation):
         is_wanted: Callable[[], bool] = lambda: True,
         retry_ms: int = 0,
     ) -> None:
-        """Let members join again later, unless they have another assignment by then.
+        """Let members rejoin later, unless they have another assignment by then.
 
         Args:
-            wait_ms: the time until then.
-            consumers: the members.
-            cause: of the rebalance.
-            is_wanted: evaluated at that time; if it returns False, it is tried again later.
-            retry_ms: how much later.
+            wait_ms: time until they rejoin.
+            consumers: the members that rejoin.
+            cause: the cause of the rebalance.
+            is_wanted: called at that time; if it returns False, they try again later.
+            retry_ms: time until the next try.
         """
         mark = len(self.result.rebalances)
 
@@ -166,7 +166,7 @@ class _JoinPhase(StreamsSimulation):
         self.schedule(self.clock.now_ms + wait_ms, rejoin)
 
     def _request(self, cause: str, *clients: RunningClient) -> None:
-        """Begin a rebalance, or add a cause to the current one, and let clients join."""
+        """Begin a rebalance, or add a cause to the current one, and let some clients join."""
         self._begin_round(cause)
         for client in clients:
             for consumer in client.consumers:
@@ -174,7 +174,10 @@ class _JoinPhase(StreamsSimulation):
         self._complete_if_all_joined()
 
     def _begin_round(self, cause: str) -> None:
-        """Begin a rebalance, unless one is under way; schedule the heartbeats that announce it."""
+        """Begin a rebalance unless one is under way.
+
+        The heartbeats that announce it are scheduled.
+        """
         is_under_way = bool(self._causes)
         if cause not in self._causes:
             self._causes.append(cause)
@@ -193,7 +196,7 @@ class _JoinPhase(StreamsSimulation):
             self._join_at_heartbeat(at_ms, consumers, self._round)
 
     def _join_at_heartbeat(self, at_ms: int, consumers: Sequence[str], mark: int) -> None:
-        """Let members join when their heartbeat tells them of the rebalance."""
+        """Let members join when their heartbeat response announces the rebalance."""
 
         def join() -> bool:
             clients = self._client_of
@@ -213,7 +216,9 @@ class _JoinPhase(StreamsSimulation):
         revoked: Collection[TaskId] = (),
         locked: Mapping[tuple[str, TaskId], str] | None = None,
     ) -> None:
-        """Let a member join with offsets of its tasks and of the state that it can lock on disk.
+        """Let a member join.
+
+        It sends offsets of its tasks and of the state that it can lock on disk.
 
         The first thread to join locks all state that no thread has open, except for state that
         another thread, which joins at the same moment, has locked already or has just closed. A
@@ -241,13 +246,13 @@ class _JoinPhase(StreamsSimulation):
 
     @property
     def _client_of(self) -> dict[str, RunningClient]:
-        """Consumer -> its client, of all running clients."""
+        """Consumer -> its client, for all running clients."""
         return {one: client for client in self.state.up.values() for one in client.consumers}
 
     def _complete_if_all_joined(self) -> bool:
-        """Complete the rebalance if all members have joined; return whether it was completed.
+        """Complete the rebalance if all members have joined; return whether they have.
 
-        Members that do not respond have to be evicted first.
+        Members that do not respond must be evicted first.
         """
         if not self._causes or self._is_delayed or self.undetected:
             return False
@@ -265,13 +270,13 @@ class _JoinPhase(StreamsSimulation):
 
 
 class ClassicGroupSimulation(_JoinPhase):
-    """Simulation of a classic group, whose leader assigns tasks.
+    """Simulation of a Streams application in a classic group, whose leader assigns tasks.
 
     Args:
-        application: what is simulated.
+        application: the application to simulate.
         assignor: the leader's task assignor.
-        observed: state that a real leader saw at its first rebalance, its second and so on; the
-            simulated state counts from then on.
+        observed: states that a real leader saw at its first rebalances, in order; later rebalances
+            use the simulated state.
     """
 
     def __init__(
@@ -291,10 +296,10 @@ class ClassicGroupSimulation(_JoinPhase):
         }
 
     def complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
-        """Let the leader assign tasks, give them to the members, and schedule the next rebalances.
+        """Run the leader's assignor, give members their tasks, and schedule the next rebalances.
 
         Raises:
-            UnsupportedProblemError: the assignor raises for this application.
+            UnsupportedProblemError: the assignor does not support this application.
         """
         number = len(self.result.rebalances)
         leader = next(iter(self.state.up.values()))
@@ -318,7 +323,7 @@ class ClassicGroupSimulation(_JoinPhase):
         self._schedule_rejoins(assignment, {} if self.eager else revoking)
 
     def _lead(self, members: list[StreamsMember], leader: RunningClient) -> StreamsGroupAssignment:
-        """Return what the leader assigns; without brokers that respond it knows no end offsets."""
+        """Return the leader's assignment; if brokers do not respond, it has no end offsets."""
         application = StreamsApplication(
             self.app.topology,
             self.app.all_counts,
@@ -337,7 +342,10 @@ class ClassicGroupSimulation(_JoinPhase):
     def _as_observed(
         self, joined: dict[str, StreamsMember], observed: ObservedState
     ) -> dict[str, StreamsMember]:
-        """Return the members with observed lags; spare state under the thread that reported it."""
+        """Return the members with observed lags in place of simulated ones.
+
+        State that no thread has open is reported by the observed thread.
+        """
         found: dict[str, StreamsMember] = {}
         for client in self.state.up.values():
             tasks: dict[str, list[TaskId]] = {one: [] for one in client.consumers}
@@ -352,7 +360,7 @@ class ClassicGroupSimulation(_JoinPhase):
         return found
 
     def _remember_tellers(self, joined: dict[str, StreamsMember]) -> None:
-        """Remember which thread reported the state of each task that no thread has open."""
+        """Store which thread reported the state of each task that no thread has open."""
         for client in self.state.up.values():
             client.teller = {
                 task: one
@@ -362,7 +370,7 @@ class ClassicGroupSimulation(_JoinPhase):
             }
 
     def _assign(self, assignment: StreamsGroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
-        """Give all clients their tasks; return the stateful tasks that each member has closed."""
+        """Give all clients their new tasks; return the stateful tasks that each member closed."""
         closed: dict[str, set[TaskId]] = {one: set() for one in assignment.consumers}
         problem = plan.problem
         warmups = {
@@ -389,7 +397,7 @@ class ClassicGroupSimulation(_JoinPhase):
     def _record(
         self, assignment: StreamsGroupAssignment, plan: TaskPlan, causes: tuple[str, ...]
     ) -> None:
-        """Record the rebalance."""
+        """Record the rebalance with its assignment in the result."""
         name_of = {client.process: name for name, client in self.state.up.items()}
         names = [name_of[client.process] for client in plan.problem.clients]
         tasks = plan.problem.tasks
@@ -427,11 +435,11 @@ class ClassicGroupSimulation(_JoinPhase):
     def _schedule_rejoins(
         self, assignment: StreamsGroupAssignment, revoking: dict[str, set[TaskId]]
     ) -> None:
-        """Schedule follow-up and probing rebalances.
+        """Schedule the follow-up and probing rebalances that an assignment requests.
 
         Args:
-            assignment: what members got.
-            revoking: member that revokes tasks, and so joins again at once -> tasks it closed.
+            assignment: the assignment of all members.
+            revoking: member that revokes tasks, and so rejoins immediately -> tasks that it closed.
         """
         if revoking:
             self.rejoin_at_once(revoking)
@@ -448,10 +456,10 @@ class ClassicGroupSimulation(_JoinPhase):
                 self.rejoin_after(wait, [consumer], "probing", self._is_probing_wanted, interval)
 
     def _follow_up_delay(self) -> int:
-        """Return when a follow-up begins, in milliseconds.
+        """Return the delay until a follow-up rebalance begins (ms).
 
-        If an assignor requests follow-ups though nothing changes, Kafka would rebalance without
-        end. The simulation then waits for the probing interval.
+        If an assignor requests follow-ups although nothing changes, Kafka would rebalance
+        endlessly. The simulation then waits for the probing interval.
         """
         before, now = (*[None] * 2, *self.result.rebalances)[-2:]
         if before is None or now is None or now.withheld:
@@ -461,7 +469,10 @@ class ClassicGroupSimulation(_JoinPhase):
         return settings.probing_rebalance_interval_ms if is_same else self.app.runtime.poll_ms
 
     def _is_probing_wanted(self) -> bool:
-        """Return whether a probing rebalance follows; KIP-441's document asks for a useful move."""
+        """Return whether a probing rebalance follows.
+
+        The KIP-441 document requires that it can move a task usefully.
+        """
         document = self._assignor
         if not isinstance(document, Kip441Proposal):
             return True

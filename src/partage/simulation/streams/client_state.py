@@ -34,14 +34,14 @@ _ROUNDING = 1e-6
 
 @dataclass
 class StateCopy:
-    """The state of one task on one client.
+    """One client's copy of the state of one task.
 
     Attributes:
-        position: records of the changelog that the copy has.
-        record_bytes: size of a record.
+        position: number of changelog records that the copy has.
+        record_bytes: size of a record in bytes.
         writes: records per second that the changelog grows by; 0 while the task does not run.
         active: whether the task is active here; such copies restore before all standbys.
-        lag: records that the copy lacks.
+        lag: number of records that the copy lacks.
         rate: bytes per second at which it restores.
     """
 
@@ -54,20 +54,20 @@ class StateCopy:
 
     @property
     def behind(self) -> bool:
-        """True if the copy lacks records."""
+        """Whether the copy lacks records."""
         return self.lag > _ROUNDING
 
 
 def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
-    """Set the rate of each copy on one client.
+    """Divide a client's restore bandwidth over its copies: set each copy's rate.
 
     Restoring active tasks share all of the bandwidth equally, and standbys pause. Without any,
     standbys that are behind take as much as they can get, and those that have caught up take no
     more than what is written.
 
     Args:
-        copies: restoring active tasks and all standbys of the client.
-        bandwidth: bytes per second of the client.
+        copies: the copies of restoring active tasks and of all standbys of the client.
+        bandwidth: restore rate of the client in bytes per second.
 
     >>> behind, even = StateCopy(0, 100, lag=50), StateCopy(0, 100, writes=2.0)
     >>> share_bandwidth([behind, even], 1000.0)
@@ -88,7 +88,7 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
 
 
 def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
-    """Return the max-min fair shares of a total: equal, but none larger than wanted.
+    """Return the max-min fair shares of a total: equal shares, but none above its demand.
 
     >>> fair_shares([1.0, 8.0, 8.0], 10.0)
     [1.0, 4.5, 4.5]
@@ -102,7 +102,7 @@ def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
 
 
 def millis_until_caught_up(copy: StateCopy) -> float | None:
-    """Return the milliseconds until a copy has caught up; None if it never does at this rate.
+    """Return the time until a copy has caught up (ms); None if it never does at this rate.
 
     >>> millis_until_caught_up(StateCopy(0, 100, writes=10, lag=90, rate=2000))
     9000.0
@@ -118,17 +118,17 @@ def millis_until_caught_up(copy: StateCopy) -> float | None:
 
 @dataclass(frozen=True)
 class ObservedState:
-    """State that a real leader saw in a rebalance, used in place of the simulated state.
+    """State that a real leader saw in a rebalance, which replaces the simulated state.
 
     Attributes:
-        ends: records of each stateful task's changelogs.
-        lags: (client, task) -> records that a copy lacks; -2 for a running active task. A copy
-            that is missing here keeps its simulated position.
-        leader: the client that led; None for the oldest one. When a leader leaves, Kafka picks
-            the next one by the hash of random member ids.
+        ends: stateful task -> number of records in its changelogs.
+        lags: (client, task) -> number of records that a copy lacks; -2 for a running active task. A
+            copy that is missing here keeps its simulated position.
+        leader: the client that was the leader; None for the oldest one. When a leader leaves, Kafka
+            picks the next one by the hash of random member ids.
         tellers: (client, task) -> number of the thread that reported a copy that no thread has
-            open; the first thread to join where it is missing. Threads of a process race for
-            the lock of the state directory.
+            open; if missing, the first thread to join reports it. Threads of a process race for the
+            lock of the state directory.
     """
 
     ends: Mapping[TaskId, int] = field(default_factory=dict)
@@ -139,18 +139,18 @@ class ObservedState:
 
 @dataclass
 class RunningClient:
-    """A client that runs.
+    """A running client: its threads' consumers, its tasks and the state on its disk.
 
     Attributes:
-        client: its description.
-        process: its process id; a new one after it lost its disk.
+        client: the client's description in the input.
+        process: its process id; a client that lost its disk gets a new one.
         consumers: ids of its threads' consumers.
-        since_ms: when it started.
+        since_ms: when it started (ms).
         disk: task -> copy of its state.
         active: active task -> consumer.
         standby: standby or warm-up task -> consumer.
-        warmups: the warm-ups among the standbys.
-        closed: task whose state is no longer needed -> since when.
+        warmups: those standby tasks that are warm-ups.
+        closed: task whose state is no longer needed -> since when (ms).
         unopened: tasks that were just assigned and have nothing on disk yet.
         teller: task that no thread has open -> consumer that reported its state last.
     """
@@ -169,16 +169,16 @@ class RunningClient:
 
     @property
     def name(self) -> str:
-        """Name of the client."""
+        """The client's name in the output."""
         return self.client.name
 
     @property
     def assigned(self) -> dict[TaskId, str]:
-        """Active, standby and warm-up tasks -> consumer."""
+        """All assigned tasks (active, standby, warm-up) -> consumer."""
         return {**self.active, **self.standby}
 
     def closed_cleanly(self) -> dict[TaskId, StateCopy]:
-        """Return the copies that survive a crash under ``exactly_once_v2``.
+        """Return the copies of state that survive a crash under ``exactly_once_v2``.
 
         A store that was open may hold uncommitted records. When it is opened again, Kafka Streams
         finds no clean close, throws ``TaskCorruptedException`` and restores the task from the
@@ -194,15 +194,15 @@ class RunningClient:
 
 
 class ApplicationState:
-    """Running clients, changelogs, and copies of state, as they change over time.
+    """The running clients, the changelogs and the copies of task state, as they change over time.
 
-    A changelog does not grow while its task does not run. What could not be written meanwhile
-    is added when the task runs again, because its input has waited in the source topic.
+    A changelog does not grow while its task does not run. The writes that were missed are added
+    when the task runs again, because its input has waited in the source topic.
 
     Attributes:
         up: running clients by name, the oldest first.
         running: task -> the client that runs it with all its state.
-        factor: share of the restore rate that brokers give.
+        factor: share of the restore rate that brokers can deliver.
         stopped: consumers that have revoked everything for an eager rebalance.
     """
 
@@ -240,7 +240,7 @@ class ApplicationState:
         self._result.spare_byte_ms += (before + self._spare_bytes()) / 2 * elapsed
 
     def _restore(self, task: TaskId, copy: StateCopy, client: RunningClient, elapsed: int) -> None:
-        """Advance one copy by ``elapsed`` milliseconds."""
+        """Advance one copy's restoration by ``elapsed`` milliseconds."""
         end = self._ends[task]
         if self.running.get(task) is client:
             copy.position = end
@@ -256,18 +256,18 @@ class ApplicationState:
         self._update_lag(task, copy)
 
     def _update_lag(self, task: TaskId, copy: StateCopy) -> None:
-        """Set the lag of a copy from its position."""
+        """Compute the lag of a copy from its position."""
         copy.lag = self._ends[task] - copy.position
         if copy.lag <= _ROUNDING:
             copy.lag, copy.position = 0.0, self._ends[task]
 
     def _end_of(self, task: TaskId, now_ms: int) -> float:
-        """Return the end offset of a running task's changelogs."""
+        """Return the end offset of a running task's changelogs at a time."""
         state = self._application.state_of(task)
         return state.records + state.writes_per_second * now_ms / 1000
 
     def _spare_bytes(self) -> float:
-        """Return the bytes of all copies of tasks that are not active on their client."""
+        """Return the bytes of all copies on clients where the task is not active."""
         return sum(
             copy.position * copy.record_bytes
             for client in self.up.values()
@@ -278,16 +278,16 @@ class ApplicationState:
     # -- changes -------------------------------------------------------------------------------
 
     def add_client(self, client: RunningClient) -> None:
-        """Add a client that has started, with what it has on disk."""
+        """Add a client that has started, with the state on its disk."""
         self.up[client.name] = client
         for task, copy in client.disk.items():
             self._update_lag(task, copy)
 
     def settle(self) -> int | None:
-        """Start the tasks that can run, and share the bandwidth.
+        """Start the tasks that can run, and divide each client's restore bandwidth.
 
         Returns:
-            When the next copy catches up; None if none does.
+            When the next copy catches up (ms); None if none does.
         """
         self.running = {
             task: client
@@ -303,7 +303,7 @@ class ApplicationState:
         return self._now + max(1, math.ceil(min(waits) - _ROUNDING)) if waits else None
 
     def _run_tasks(self, client: RunningClient) -> None:
-        """Run the active tasks of a client that have all their state."""
+        """Start those active tasks of a client whose state is complete."""
         for task, consumer in client.active.items():
             copy = client.disk.get(task)
             if self.running.get(task) is client or (copy is not None and copy.behind):
@@ -318,7 +318,7 @@ class ApplicationState:
                         self._update_lag(task, other.disk[task])
 
     def _waits(self, client: RunningClient) -> Iterable[float]:
-        """Share a client's bandwidth; return the milliseconds until its copies catch up."""
+        """Divide a client's restore bandwidth; return the times until its copies catch up (ms)."""
         copies = []
         for task, copy in client.disk.items():
             copy.rate, copy.active = 0.0, task in client.active
@@ -341,7 +341,7 @@ class ApplicationState:
         standby: dict[TaskId, str],
         warmups: set[TaskId],
     ) -> list[TaskId]:
-        """Give a client its new tasks; return those whose state it no longer needs."""
+        """Give a client its new tasks; return the tasks whose state it no longer needs."""
         before = {*client.active, *client.standby}
         client.active, client.standby, client.warmups = active, standby, warmups
         for task in (*active, *standby):
@@ -357,13 +357,16 @@ class ApplicationState:
         return sorted(unneeded)
 
     def fill(self) -> None:
-        """Give every copy all of its state."""
+        """Make every copy on every client complete."""
         for client in self.up.values():
             for task, copy in client.disk.items():
                 copy.position, copy.lag = self._ends[task], 0.0
 
     def observe(self, observed: ObservedState) -> None:
-        """Take over observed end offsets and lags; an observed restoring task does not run."""
+        """Replace end offsets and lags by observed ones.
+
+        An observed restoring task does not run.
+        """
         self._ends |= observed.ends
         self._restoring = {key for key, lag in observed.lags.items() if lag >= 0}
         for client in self.up.values():
@@ -379,9 +382,9 @@ class ApplicationState:
     # -- what members and observers see --------------------------------------------------------
 
     def end_offsets(self) -> dict[tuple[str, int], int]:
-        """Return the end offsets of changelog partitions.
+        """Return the end offset of each changelog partition.
 
-        A task's first changelog carries the records of all its stores.
+        The first changelog of a task has the records of all its stores.
         """
         changelogs = self._layout.changelogs_of
         offsets = {one: 0 for every in changelogs.values() for one in every}
@@ -390,7 +393,7 @@ class ApplicationState:
     def member(
         self, client: RunningClient, consumer: str, tasks: Iterable[TaskId]
     ) -> StreamsMember:
-        """Return what a consumer sends when it joins, with the offsets of the given tasks."""
+        """Return the data that a consumer sends when it joins, with offsets of the given tasks."""
         return StreamsMember(
             consumer,
             client.process,
@@ -406,14 +409,14 @@ class ApplicationState:
         )
 
     def _offset_sum(self, client: RunningClient, task: TaskId) -> int:
-        """Return the offset sum that a client reports for a task's state."""
+        """Return the offset sum that a client reports for its copy of a task's state."""
         copy = client.disk[task]
         is_running = task in client.active and not copy.behind
         is_running = is_running and (client.name, task) not in self._restoring
         return LATEST_OFFSET if is_running else math.floor(copy.position)
 
     def activities(self) -> dict[tuple[str, TaskId], Kind]:
-        """Return what each client does with each of its tasks."""
+        """Return (client, task) -> what the client does with it, such as running or restoring."""
         found: dict[tuple[str, TaskId], Kind] = {}
         for name, client in self.up.items():
             for task, consumer in client.active.items():
@@ -426,7 +429,10 @@ class ApplicationState:
         return found
 
     def _cross_rack_shares(self, task: TaskId, client: RunningClient) -> tuple[float, float]:
-        """Return the shares of a task's sources and changelogs without a replica in the rack."""
+        """Return the shares of a task's source and changelog partitions without a local replica.
+
+        Local means in the client's rack.
+        """
         rack = client.client.rack
         if (task, rack) not in self._cross_rack:
             racks = self._application.racks

@@ -39,13 +39,13 @@ _LAG_WORDS = {"running": LATEST_OFFSET, "unknown": UNKNOWN_OFFSET_SUM}
 
 @dataclass(frozen=True)
 class GivenClientStates:
-    """An application with the state of its clients before the rebalance.
+    """An application with the state of its clients before a rebalance: input of `decide`.
 
     Attributes:
-        application: without events.
-        active, standby: previous tasks by client name.
-        lags: by client name, offsets behind the end for each stateful task; -2 where the client
-            runs the task, -3 where the lag is unknown.
+        application: the application, without events.
+        active, standby: client name -> previous tasks.
+        lags: client name -> lag of each stateful task in offsets; -2 if the client runs the task,
+            -3 if the lag is unknown.
     """
 
     application: SimulatedApplication
@@ -56,16 +56,16 @@ class GivenClientStates:
 
 @dataclass(frozen=True)
 class LeaderDecision:
-    """The decision of a leader in one rebalance.
+    """The task assignment that a leader decides in one rebalance.
 
     Attributes:
-        assignor: its name.
-        plan: tasks by client number.
-        clients: name by client number.
+        assignor: name of the task assignor.
+        plan: the assigned tasks by client number.
+        clients: client names by client number.
         revoked: tasks that their previous owner revokes first; an immediate follow-up rebalance
             assigns them.
         probing_after_ms: time until the next probing rebalance, None if none follows.
-        warnings: for the operator.
+        warnings: warnings for the operator.
     """
 
     assignor: str
@@ -76,7 +76,7 @@ class LeaderDecision:
     warnings: tuple[str, ...]
 
     def tasks_of(self, client: int) -> dict[str, list[str]]:
-        """Return the active, standby and warm-up tasks of a client, as text."""
+        """Return the ids of the active, standby and warm-up tasks of a client."""
         tasks, plan = self.plan.problem.tasks, self.plan
         warming = {task for one, task in plan.warmups if one == client}
         return {
@@ -86,7 +86,7 @@ class LeaderDecision:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the decision as plain values for JSON."""
+        """Return the decision as a dict of plain values for JSON."""
         return {
             "assignor": self.assignor,
             "clients": {name: self.tasks_of(one) for one, name in enumerate(self.clients)},
@@ -99,15 +99,15 @@ class LeaderDecision:
 
 
 def read_client_states(problem: object) -> GivenClientStates:
-    """Return the state in JSON text, in a file at a path, or in a mapping.
+    """Parse the clients' states from JSON text, a file at a path, or a mapping.
 
     A client's field ``lags`` maps stateful tasks to offsets, ``"running"`` or ``"unknown"``. A task
-    that is missing there runs if it is in ``active``; else the client has nothing of it and lags by
-    all of its ``records``.
+    that is missing there runs if it is in ``active``; else the client has no state of it and lags
+    by all of its ``records``.
 
     Raises:
-        InvalidProblemError: a field is missing or malformed; ``path`` says which.
-        InvalidConfigError: a setting is refused, as Kafka does.
+        InvalidProblemError: a field is missing or malformed; ``path`` names it.
+        InvalidConfigError: a setting is invalid, as in Kafka.
 
     >>> state = read_client_states({
     ...     "subtopologies": [{"sources": {"in": 2}, "stores": {"s": {"records": 50000}}}],
@@ -134,7 +134,7 @@ def read_client_states(problem: object) -> GivenClientStates:
 
 
 def decide(state: GivenClientStates, assignor: TaskAssignor) -> LeaderDecision:
-    """Return the decision of an assignor on a given state.
+    """Run a task assignor on the given client states, as a leader does in a rebalance.
 
     Raises:
         InvalidProblemError: a task is both active and standby on one client.
@@ -182,7 +182,7 @@ def decide(state: GivenClientStates, assignor: TaskAssignor) -> LeaderDecision:
 def _tasks(
     application: SimulatedApplication, one: Mapping[str, Any], client: str, field: str
 ) -> tuple[TaskId, ...]:
-    """Return the tasks that a field of a client lists."""
+    """Parse the list of task ids in a field of a client."""
     where = f"clients.{client}.{field}"
     return tuple(
         _task(application, text, f"{where}.{place}")
@@ -191,7 +191,7 @@ def _tasks(
 
 
 def _task(application: SimulatedApplication, text: str, where: str) -> TaskId:
-    """Return the task of a text; raise if the application does not have it."""
+    """Parse a task id and check that the application has this task."""
     known = application.layout.partitions_of
     try:
         task = TaskId.parse(text)
@@ -208,7 +208,7 @@ def _task(application: SimulatedApplication, text: str, where: str) -> TaskId:
 def _lags(
     application: SimulatedApplication, one: Mapping[str, Any], client: str, active: Sequence[TaskId]
 ) -> dict[TaskId, int]:
-    """Return the lag of each stateful task on a client, with the defaults of missing ones."""
+    """Return the lag of each stateful task on a client; missing ones get defaults."""
     where = f"clients.{client}.lags"
     given = {
         _task(application, text, where): _lag(value, f"{where}.{text}")
@@ -234,7 +234,7 @@ def _lags(
 
 
 def _lag(value: object, where: str) -> int:
-    """Return a lag from a number of offsets, ``running`` or ``unknown``."""
+    """Parse a lag: a number of offsets, ``running`` or ``unknown``."""
     if isinstance(value, str):
         if value not in _LAG_WORDS:
             what = "must be a number of offsets, running or unknown"
@@ -244,7 +244,7 @@ def _lag(value: object, where: str) -> int:
 
 
 def _problem(state: GivenClientStates) -> TaskProblem:
-    """Return the task assignment problem of a given state."""
+    """Convert the given client states to a task assignor's input."""
     application = state.application
     layout = application.layout
     tasks = layout.task_arrival
@@ -283,7 +283,7 @@ def _problem(state: GivenClientStates) -> TaskProblem:
 
 
 def _only_once(field: str, held: Mapping[str, tuple[TaskId, ...]]) -> None:
-    """Raise if a client names a task twice."""
+    """Check that no client names a task twice."""
     for name, tasks in held.items():
         if len(set(tasks)) < len(tasks):
             twice = next(str(task) for task in tasks if tasks.count(task) > 1)

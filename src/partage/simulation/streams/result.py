@@ -26,7 +26,7 @@ Kind = Literal["running", "restoring", "stopped", "standby", "warm-up"]
 
 @dataclass(frozen=True)
 class TaskInterval:
-    """A task on a client from ``from_ms`` up to ``to_ms``."""
+    """A span of time, from ``from_ms`` to ``to_ms``, in which a client had a task in one state."""
 
     client: str
     task: TaskId
@@ -37,18 +37,19 @@ class TaskInterval:
 
 @dataclass(frozen=True)
 class StreamsRebalance:
-    """One rebalance.
+    """One simulated rebalance of a Streams application, with the new assignment.
 
     Attributes:
-        began_ms: time of its first cause.
-        at_ms: when all members had their assignment.
-        causes: in the order in which they arose.
-        active: client -> active tasks by the plan.
-        standby: client -> standbys and warm-ups by the plan.
-        warmups: (client, task) of the warm-ups among them.
-        withheld: tasks whose previous owner has to revoke them first.
+        began_ms: time of its first cause (ms).
+        at_ms: when all members had their assignment (ms).
+        causes: descriptions of its causes, in order of time.
+        active: client -> assigned active tasks.
+        standby: client -> assigned standbys and warm-ups.
+        warmups: (client, task) of those that are warm-ups.
+        withheld: tasks that are not assigned yet, because their previous owner must revoke them
+            first.
         probing: whether a probing rebalance follows after the probing interval.
-        given: client -> active tasks and standbys of each thread in order; in a classic group
+        given: client -> active tasks and standbys of each thread, in order; in a classic group
             without withheld tasks.
     """
 
@@ -65,7 +66,7 @@ class StreamsRebalance:
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rebalance as plain values for JSON, times in seconds."""
+        """Return the rebalance as a dict of plain values for JSON; times are in seconds."""
         return {
             "began": self.began_ms / 1000,
             "at": self.at_ms / 1000,
@@ -80,19 +81,20 @@ class StreamsRebalance:
 
 @dataclass
 class SimulationResult:
-    """Everything that a simulation records.
+    """Everything that a simulation of a Streams application records.
 
     Attributes:
-        length_ms: simulated time.
-        tasks: all tasks.
+        length_ms: simulated time (ms).
+        tasks: all tasks of the application.
         threads: client -> number of threads.
-        spans: intervals, in the order in which they ended.
-        present: client -> (from, to) of the times at which it ran.
-        rebalances: in order, the first one included.
-        restored_bytes: read by copies that were behind.
-        followed_bytes: read by standbys that had caught up.
-        cross_rack_bytes: read from another rack, by sources and changelogs.
-        spare_byte_ms: bytes of state besides that of active tasks, integrated over time.
+        spans: intervals of tasks on clients, in the order in which they ended.
+        present: client -> (from, to) of each span in which it ran.
+        rebalances: all rebalances in order, including the first.
+        restored_bytes: bytes read by copies that were behind.
+        followed_bytes: bytes read by standbys that had caught up.
+        cross_rack_bytes: bytes read from other racks, of sources and changelogs.
+        spare_byte_ms: bytes of state in addition to that of active tasks, integrated over time
+            (ms).
     """
 
     length_ms: int
@@ -107,7 +109,7 @@ class SimulationResult:
     spare_byte_ms: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return rebalances and intervals as plain values for JSON, times in seconds."""
+        """Return rebalances and intervals as plain values for JSON; times are in seconds."""
         spans = sorted(self.spans, key=lambda span: (span.from_ms, span.client, span.task))
         return {
             "rebalances": [rebalance.to_dict() for rebalance in self.rebalances],
@@ -125,12 +127,12 @@ class SimulationResult:
 
 
 def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
-    """Return client -> task ids as text."""
+    """Return client -> ids of its tasks as text."""
     return {client: [str(task) for task in tasks] for client, tasks in rows.items()}
 
 
 class IntervalRecorder:
-    """Recorder that turns the state at each moment into intervals."""
+    """Converts the state at successive moments to intervals in the result."""
 
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
@@ -138,7 +140,7 @@ class IntervalRecorder:
         self._up: dict[str, int] = {}
 
     def record(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
-        """Record what each client does with its tasks from ``now_ms`` on."""
+        """Record what each client does with its tasks from ``now_ms`` on; end changed intervals."""
         for key, (kind, since) in list(self._open.items()):
             if activities.get(key) != kind:
                 del self._open[key]
@@ -156,7 +158,7 @@ class IntervalRecorder:
         self._result.present.setdefault(client, []).append((self._up.pop(client), now_ms))
 
     def end(self, now_ms: int) -> None:
-        """Close all intervals at the end of the simulation."""
+        """End all open intervals, at the end of the simulation."""
         self.record(now_ms, {})
         for client in list(self._up):
             self.down(now_ms, client)
@@ -167,23 +169,23 @@ class IntervalRecorder:
 
 @dataclass(frozen=True)
 class StreamsMetrics:
-    """Metrics of a simulation; means are over its whole length.
+    """Metrics of a simulated Streams application; means are over the whole simulated time.
 
     Attributes:
         unavailable_seconds: task -> seconds without an active task that has all its state.
-        total_unavailable: their sum, in seconds.
-        worst_unavailable: the largest of them, in seconds.
-        restored_bytes: read by copies that were behind.
-        followed_bytes: read by standbys that had caught up.
-        standby_bytes: mean bytes of state besides that of active tasks: standbys, warm-ups, and
-            state of revoked tasks that is not cleaned up yet.
-        cross_rack_bytes: read from another rack.
-        rebalances: after the first one.
-        probing: those among them that are probing rebalances only.
+        total_unavailable: sum over all tasks, in seconds.
+        worst_unavailable: maximum over all tasks, in seconds.
+        restored_bytes: bytes read by copies that were behind.
+        followed_bytes: bytes read by standbys that had caught up.
+        standby_bytes: mean bytes of state in addition to that of active tasks: standbys, warm-ups,
+            and state of revoked tasks that is not cleaned up yet.
+        cross_rack_bytes: bytes read from other racks.
+        rebalances: number of rebalances after the first one.
+        probing: number of those that are only probing rebalances.
         moved: how often a task began to run on another client than before.
         spread: mean difference between the most and the fewest active tasks per thread, over
             running clients.
-        final_spread: the same at the end.
+        final_spread: that difference at the end.
     """
 
     unavailable_seconds: dict[str, float]
@@ -200,12 +202,12 @@ class StreamsMetrics:
     final_spread: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the metrics as plain values for JSON."""
+        """Return the metrics as a dict of plain values for JSON."""
         return asdict(self)
 
 
 def measure(result: SimulationResult) -> StreamsMetrics:
-    """Return the metrics of a finished simulation.
+    """Compute the metrics of a finished simulation.
 
     >>> from partage.streams import TaskId
     >>> present = {"a": [(0, 5000)]}
@@ -249,7 +251,10 @@ def _moves(result: SimulationResult) -> int:
 
 
 def _spreads(result: SimulationResult) -> tuple[float, float]:
-    """Return the spread of active tasks per thread: its mean over time, and its last value."""
+    """Return the spread of active tasks per thread: its mean over time and its final value.
+
+    The spread is the difference between the largest and the smallest number.
+    """
     changes: dict[int, list[tuple[str, int, int]]] = {}  # time -> (client, starts, active tasks)
     for span in result.spans:
         if span.kind not in {"standby", "warm-up"}:

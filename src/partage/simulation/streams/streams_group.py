@@ -23,16 +23,16 @@ __all__ = ["StreamsGroupSimulation"]
 
 @dataclass
 class _Member:
-    """A member as the coordinator knows it: one thread of a client.
+    """A member of a streams group in the coordinator's view: one thread of a client.
 
     Attributes:
         id: member id.
-        client: its client.
+        client: the client that the thread belongs to.
         process: its client's process id, as text.
-        since_ms: time of its last heartbeat; the next ones are counted from there.
+        since_ms: time of its last heartbeat (ms), from which the next ones are periodic.
         target, target_standby: tasks of its target assignment.
         active, standby: tasks that it owns.
-        revoking: tasks among them that it has to revoke and may not have revoked yet.
+        revoking: owned tasks that it must revoke and may not have revoked yet.
         due_ms: time of its next heartbeat with an effect; None if there is none.
     """
 
@@ -49,22 +49,24 @@ class _Member:
 
     @property
     def is_reconciled(self) -> bool:
-        """True if the member owns exactly its target assignment."""
+        """Whether the member owns exactly its target assignment."""
         return (self.active, self.standby) == (self.target, self.target_standby)
 
 
 class StreamsGroupSimulation(StreamsSimulation):
-    """Simulation of a streams group: no lags, no probing rebalances, no warm-ups.
+    """Simulation of a Streams application in a streams group, whose coordinator assigns tasks.
+
+    Such groups (KIP-1071) have no lags, no probing rebalances and no warm-ups.
 
     The coordinator acts on heartbeats. After a member joined or left, the next heartbeat of any
     member computes a new target assignment, at most one per assignment interval. Each member
-    learns its target with its next heartbeat. It first revokes what is not in the target and
-    confirms that in a heartbeat of its own. Only then does it get new tasks, and only then may
-    others get what it revoked. It gets an active task once no member owns it and no copy of it is
-    on its own process, and a standby once its process has no copy. All other tasks keep running.
+    learns its target with its next heartbeat. It first revokes tasks outside of the target and
+    confirms that with a heartbeat. Only then does it get new tasks, and only then may others get
+    the revoked ones. It gets an active task once no member owns it and no copy of it is on its own
+    process, and a standby once its process has no copy. All other tasks keep running.
 
     Args:
-        application: what is simulated.
+        application: the application to simulate.
         assignor: the coordinator's assignor.
     """
 
@@ -113,7 +115,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._slots = timeline_slots(len(self._members), self._slots)
 
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove members that left or were evicted; their tasks are free."""
+        """Remove members that left or were evicted; their tasks become free."""
         for consumer in consumers:
             del self._members[consumer]
         if self._members:
@@ -122,22 +124,22 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._causes.clear()
 
     def requested(self, name: str) -> None:
-        """Request a new target, because a client requests a rebalance."""
+        """Request a new target assignment, because a client requests a rebalance."""
         self._request_target(f"{name} asked")
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return when the group received the last heartbeat of a dead consumer."""
+        """Return when the group received the last heartbeat of a consumer that died (ms)."""
         since = self._members[consumer].since_ms
         interval = self._runtime.streams_heartbeat_interval_ms
         return since + (self.clock.now_ms - since) // interval * interval
 
     def _add_member(self, client: RunningClient, consumer: str) -> None:
-        """Add a member to the group."""
+        """Add one thread of a client to the group as a member."""
         process = str(client.process)
         self._members[consumer] = _Member(consumer, client, process, self.clock.now_ms)
 
     def _delay(self) -> None:
-        """Let the first member of an empty group wait for others."""
+        """Delay the first target assignment of an empty group, so that more members can join."""
         self._is_delayed = True
 
         def end_delay() -> None:
@@ -150,7 +152,7 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- target assignments --------------------------------------------------------------------
 
     def _request_target(self, cause: str) -> None:
-        """Request a new target assignment with the next heartbeat."""
+        """Request a new target assignment, which the next heartbeat computes."""
         if not self._causes:
             self._began_ms = self.clock.now_ms
         if cause not in self._causes:
@@ -159,7 +161,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._schedule_heartbeat(member)
 
     def _compute_target_if_due(self, joining: _Member | None = None) -> None:
-        """Compute the requested target, unless the last one is younger than the interval."""
+        """Compute the requested target assignment, unless the last one is too recent."""
         if not self._causes or self._is_delayed:
             return
         interval = self._runtime.streams_assignment_interval_ms
@@ -167,7 +169,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._compute_target(joining)
 
     def _compute_target(self, joining: _Member | None = None) -> None:
-        """Compute a new target assignment and record it."""
+        """Run the coordinator's assignor and record the new target assignment."""
         causes, self._causes = tuple(self._causes), []
         self._assigned_ms = self.clock.now_ms
         if not self._members:
@@ -192,13 +194,16 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._schedule_heartbeat(member)
 
     def _in_map_order(self, joining: _Member | None) -> list[_Member]:
-        """Return members in the iteration order of the coordinator's map; a joining one last."""
+        """Return the members in the iteration order of the coordinator's map.
+
+        A joining member comes last.
+        """
         known = [member for member in self._members.values() if member is not joining]
         places = timeline_order([string_hash(member.id) for member in known], self._slots)
         return [*(known[place] for place in places), *([joining] if joining else [])]
 
     def _record(self, causes: tuple[str, ...]) -> None:
-        """Record a target assignment as a rebalance."""
+        """Record a target assignment in the result, as a rebalance."""
         active: dict[str, tuple[TaskId, ...]] = {}
         standby: dict[str, tuple[TaskId, ...]] = {}
         withheld = []
@@ -231,7 +236,7 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- heartbeats and reconciliation ---------------------------------------------------------
 
     def _schedule_heartbeat(self, member: _Member) -> None:
-        """Schedule a member's next heartbeat, if it has an effect."""
+        """Schedule a member's next heartbeat, unless it would have no effect."""
         if member.is_reconciled and not self._causes:
             return
         interval = self._runtime.streams_heartbeat_interval_ms
@@ -253,7 +258,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         self.schedule(due_ms, heartbeat)
 
     def _heartbeat(self, member: _Member, *, joining: bool = False) -> bool:
-        """Process a heartbeat; return whether it changed the member's tasks."""
+        """Process a member's heartbeat; return whether it changed the member's tasks."""
         was_revoking = bool(member.revoking)
         member.due_ms, member.since_ms = None, self.clock.now_ms
         self._compute_target_if_due(member if joining else None)
@@ -266,13 +271,13 @@ class StreamsGroupSimulation(StreamsSimulation):
         return is_changed or was_revoking
 
     def _reconcile(self, member: _Member) -> bool:
-        """Move a member towards its target: revoke first, then take what is free.
+        """Bring a member closer to its target: it first revokes tasks, then takes free ones.
 
-        The coordinator goes by what it knew before this heartbeat: a task that the member
-        confirms as revoked is free for others now, and for itself with its next heartbeat.
+        The coordinator uses what it knew before this heartbeat. A task that the member confirms as
+        revoked is free for others now, and for itself with its next heartbeat.
 
         Returns:
-            Whether the member revokes or takes anything.
+            Whether the member revokes or takes a task.
         """
         active, standby = member.active - member.revoking, member.standby - member.revoking
         member.revoking = (active - member.target) | (standby - member.target_standby)
@@ -282,7 +287,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         return bool(member.revoking or any(new))
 
     def _free_tasks(self, member: _Member) -> tuple[set[TaskId], set[TaskId]]:
-        """Return the active and standby tasks that a member lacks and can take now."""
+        """Return the active and standby tasks of a member's target that it can take now."""
         same_process = [one for one in self._members.values() if one.process == member.process]
         active = {
             task
@@ -298,7 +303,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         return active, standby
 
     def _assign(self, client: RunningClient) -> None:
-        """Give a client the tasks that its members own and do not revoke."""
+        """Give a client the tasks that its members own and do not have to revoke."""
         members = [self._members[one] for one in client.consumers if one in self._members]
         active = {task: one.id for one in members for task in sorted(one.active - one.revoking)}
         standby = {task: one.id for one in members for task in sorted(one.standby - one.revoking)}
@@ -306,7 +311,7 @@ class StreamsGroupSimulation(StreamsSimulation):
 
 
 def _by_subtopology(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
-    """Return sub-topology -> partitions of its tasks."""
+    """Return sub-topology -> partition numbers of its tasks."""
     found: dict[str, list[int]] = {}
     for task in sorted(tasks):
         found.setdefault(str(task.subtopology), []).append(task.partition)

@@ -30,18 +30,18 @@ def simulate(
     assignor: TaskAssignor | ServerSticky,
     observed: Sequence[ObservedState] = (),
 ) -> SimulationResult:
-    """Return the result of simulating an application under an assignor.
+    """Simulate a Streams application under a task assignor.
 
-    In a classic group the coordinator evicts a dead member one session timeout later, and a
-    rebalance that begins before waits for that; members keep their tasks meanwhile. A task that
-    moves is revoked in one rebalance and assigned in the next. In a streams group
-    (`ServerSticky`, KIP-1071) tasks move one by one with the members' heartbeats.
+    In a classic group the coordinator evicts a dead member one session timeout later. A rebalance
+    that begins before waits for that; members keep their tasks meanwhile. A task that moves is
+    revoked in one rebalance and assigned in the next. In a streams group (`ServerSticky`, KIP-1071)
+    tasks move one by one with the members' heartbeats.
 
     Args:
-        application: with its trace of events.
-        assignor: of the group's leader, or of its coordinator.
-        observed: state that a real leader saw at its first rebalance, its second and so on; the
-            simulated state counts from then on. A coordinator does not look at state.
+        application: the application with its trace of events.
+        assignor: the assignor of the group's leader, or of its coordinator.
+        observed: states that a real leader saw at its first rebalances, in order; later rebalances
+            use the simulated state. A coordinator ignores state.
 
     Raises:
         InvalidTopologyError: as in `partage.streams.rebalance`.
@@ -62,10 +62,10 @@ def simulate(
 
 @dataclass(frozen=True)
 class SweepCell:
-    """One combination of an assignor and settings.
+    """One combination of an assignor and settings in a parameter sweep.
 
     Attributes:
-        assignor: its name.
+        assignor: name of the assignor.
         config: settings that differ from the application's, by Kafka's names.
     """
 
@@ -74,7 +74,7 @@ class SweepCell:
 
 
 def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[SweepCell]:
-    """Return every assignor with every combination of settings; the last setting varies fastest.
+    """Return all combinations of assignors and settings; the last setting varies fastest.
 
     Raises:
         InvalidConfigError: there are more than 10,000 combinations.
@@ -97,7 +97,7 @@ def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list
 def simulate_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulationResult, StreamsMetrics]:
-    """Return result and metrics of one combination.
+    """Simulate one combination of a sweep; return the result and its metrics.
 
     Raises:
         PartageError: as in `configured` and `simulate`.
@@ -110,9 +110,9 @@ def simulate_cell(
 def prepared(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
-    """Return the application with the settings of a combination, and its assignor.
+    """Apply a combination's settings to the application; return it with the assignor.
 
-    ``balance_factor`` is no setting of Kafka: it belongs to KIP-441's document.
+    ``balance_factor`` is not a Kafka setting: it belongs to the document of KIP-441.
 
     Raises:
         InvalidConfigError: a setting is invalid, or another assignor gets ``balance_factor``.
@@ -131,7 +131,7 @@ def prepared(
 
 
 def _find_assignor(name: str) -> TaskAssignor | ServerSticky:
-    """Return the leader's or coordinator's assignor of a name."""
+    """Look up a leader's or a coordinator's task assignor by name."""
     server_side = ServerSticky()
     names = {server_side.name, server_side.name.removeprefix("streams:")}
     if name in names | {server_side.exact_to.split()[0]}:
