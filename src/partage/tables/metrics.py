@@ -28,7 +28,7 @@ Column = tuple[str, str, str]
 
 
 class Aggregation(Enum):
-    """How the values of several rebalances become one."""
+    """How a metric's values of several rebalances are combined into one value."""
 
     #: Number of rows that meet all conditions.
     COUNT = "count"
@@ -49,7 +49,9 @@ class Aggregation(Enum):
 
 
 class Condition(NamedTuple):
-    """Condition on one column of a row; a null value meets only ``is not``.
+    """A condition on one column of a row, which selects the rows that a metric counts.
+
+    A null value meets only ``is not``.
 
     Attributes:
         column: name of the column.
@@ -63,7 +65,10 @@ class Condition(NamedTuple):
 
 
 class Shown(IntEnum):
-    """Smallest output that shows a metric; each output shows those of the larger ones too."""
+    """Outputs of the report; a metric names the smallest one that shows it.
+
+    Each output also shows the metrics of all larger ones.
+    """
 
     #: JSON only.
     DATA = 0
@@ -77,7 +82,7 @@ class Shown(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row of the metrics table.
+    """The declaration of one metric: its columns, aggregation, unit and texts.
 
     Attributes:
         name: identifier in sums, JSON and templates.
@@ -89,7 +94,7 @@ class Metric:
             the policy of a `DIFFERENCE`; the declared columns if empty.
         where: conditions of a `COUNT`.
         unit: unit of the value, as in names of JSON fields.
-        better: direction of improvement; empty where neither is better.
+        better: direction of improvement; empty if neither is better.
         label: heading of table columns; a soft hyphen marks where it may break.
         help: definition for tooltips and the glossary.
         shown: smallest output that shows it.
@@ -108,12 +113,12 @@ class Metric:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the aggregated columns, or of the parts of a ratio or difference."""
+        """Names of the aggregated columns, or of the parts of a ratio or a difference."""
         return self.source or tuple(name for name, _, _ in self.columns)
 
     @property
     def key(self) -> str:
-        """Name of the field in JSON documents: the name and, where not obvious, the unit.
+        """Name of the metric's field in JSON documents, with the unit where it is not obvious.
 
         >>> BY_NAME["stopped"].key, BY_NAME["load_spread"].key, BY_NAME["moved"].key
         ('stopped_partition_seconds', 'load_spread_mean', 'moved')
@@ -124,7 +129,7 @@ class Metric:
 
     @property
     def title(self) -> str:
-        """Label without soft hyphens."""
+        """The metric's label without soft hyphens."""
         return self.label.replace("\N{SOFT HYPHEN}", "")
 
 

@@ -282,7 +282,7 @@ TABLES: tuple[str, ...] = tuple(COLUMNS)
 
 
 def schema(table: str) -> pa.Schema:
-    """Return the pyarrow schema of a table.
+    """Return the pyarrow schema of a published table.
 
     Raises:
         KeyError: no table has this name.
@@ -299,7 +299,7 @@ def schema(table: str) -> pa.Schema:
 
 
 def _type(kind: str) -> Any:
-    """Return the pyarrow type of a declared type."""
+    """Return the pyarrow type for a type name of the column declarations."""
     import pyarrow as pa
 
     topic_partitions = pa.struct(

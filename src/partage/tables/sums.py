@@ -43,7 +43,7 @@ _MAXIMA = frozenset(m.name for m in METRICS if m.aggregation is Aggregation.MAXI
 
 @dataclass(frozen=True, slots=True)
 class FigureRange:
-    """A figure of which a lower and an upper bound are known; partition-seconds unless stated.
+    """A lower and an upper bound of a value, in partition-seconds unless stated otherwise.
 
     >>> FigureRange(1.0, 2.0) + FigureRange(0.5, 4.0)
     FigureRange(low=1.5, high=6.0)
@@ -58,7 +58,7 @@ class FigureRange:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A best estimate with its 80 % interval; partition-seconds unless stated.
+    """A best estimate with its 80 % interval, in partition-seconds unless stated otherwise.
 
     >>> Estimate.of_sums(10, below=(4, 16), above=(6, 36))
     Estimate(best=10, low=6.0, high=16.0)
@@ -72,7 +72,7 @@ class Estimate:
     def of_sums(
         cls, best: float, below: tuple[float, float], above: tuple[float, float]
     ) -> Estimate:
-        """Return the estimate of a sum.
+        """Build the estimate of a sum of uncertain values.
 
         Distances are added like standard deviations of equally correlated errors: the variance of
         the sum is (1 - r) times the sum of squares plus r times the square of the sum.
@@ -80,7 +80,7 @@ class Estimate:
         Args:
             best: sum of the best estimates.
             below: sum of the distances to the 10th percentiles, and sum of their squares.
-            above: the same for the 90th percentiles.
+            above: sum of the distances to the 90th percentiles, and sum of their squares.
         """
         down, up = (
             sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
@@ -90,7 +90,10 @@ class Estimate:
 
 
 def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
-    """Return one dictionary per distinct key: the key columns and the entries of all metrics.
+    """Sum the metrics of rows of table ``replays`` for each distinct key.
+
+    Return one dictionary per key: the key columns and the sums that each metric needs (its
+    entries).
 
     Args:
         rows: rows of table ``replays``.
@@ -109,7 +112,7 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
 
 
 def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
-    """Return the metric's entries as columns, one value per row."""
+    """Return the values that a metric sums (its entries) as columns, one value per row."""
     from pyarrow import compute as pc
 
     name, how = metric.name, metric.aggregation
@@ -139,7 +142,7 @@ def _estimate_entries(name: str) -> list[str]:
 
 
 def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
-    """Return the entries of an estimate as columns, one value per row."""
+    """Return the values that an estimate sums (its entries) as columns, one value per row."""
     from pyarrow import compute as pc
 
     best, p10, p90 = (pc.fill_null(pc.cast(rows[c], "double"), 0) for c in metric.inputs)
@@ -159,7 +162,7 @@ def _meets_all(conditions: Iterable[Condition], rows: pa.Table) -> Any:
 
 
 def _meets(condition: Condition, rows: pa.Table) -> Any:
-    """Return which rows meet a condition, as booleans without nulls."""
+    """Return a mask, without nulls, of the rows that meet a condition."""
     from pyarrow import compute as pc
 
     column, operand = rows[condition.column], condition.operand
@@ -173,7 +176,7 @@ def _meets(condition: Condition, rows: pa.Table) -> Any:
 
 
 def count_flags(mask: Any) -> Any:
-    """Return booleans as integers to be added up; null becomes 0."""
+    """Convert booleans to integers that can be summed; null becomes 0."""
     from pyarrow import compute as pc
 
     return pc.cast(pc.fill_null(mask, False), "int64")
@@ -182,16 +185,18 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Return one dictionary per distinct key: the key columns and the entries of a difference.
+    """Sum the difference in cost between two policies for each distinct key.
 
-    Both costs of one rebalance grow with its same unknown length. So the difference lies between
-    the difference of the lower bounds and that of the upper bounds. These are added up in their
-    own order: the range is as wide as the uncertainty, and no wider.
+    Return one dictionary per key: the key columns and the bounds of the difference.
+
+    Both costs of one rebalance grow with its same unknown duration. So the difference lies between
+    the difference of the lower bounds and that of the upper bounds. Each of the two is summed
+    separately, so that the range is not wider than the uncertainty.
 
     Args:
         rows: rows of table ``replays``.
         metric: a `DIFFERENCE`; its source is the policy that others are compared with.
-        keys: columns to group by, ``policy`` among them.
+        keys: columns to group by, including ``policy``.
         rebalance: columns that identify a rebalance of the policies that are compared.
     """
     from pyarrow import compute as pc
@@ -218,7 +223,7 @@ def sum_differences(
 
 
 def empty_sums() -> Sums:
-    """Return the entries of no rows at all."""
+    """Return the sums of an empty set of rows."""
     found: Sums = {}
     for metric in METRICS:
         if metric.aggregation in _INTERVALS:
@@ -233,7 +238,7 @@ def empty_sums() -> Sums:
 
 
 def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
-    """Return the sums of two disjoint sets of rows as one; entries that one lacks are the other's.
+    """Return the sums over two disjoint sets of rows; missing entries count as 0.
 
     >>> add_sums({"moved": 1, "largest_spread": None}, {"moved": 2, "largest_spread": 3})
     {'moved': 3, 'largest_spread': 3}
@@ -249,7 +254,9 @@ def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
 
 
 def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
-    """Return a metric's value: a number, a range, an estimate, or None where no row has one.
+    """Return a metric's value from its sums: a number, a range, an estimate, or None.
+
+    It is None if no row has a value.
 
     >>> metric_value(BY_NAME["evenness"], empty_sums() | {"even": 1, "judged": 4})
     0.25
@@ -272,11 +279,11 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
 
 
 def document(sums: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics as fields of a JSON object, ranges as ``{"low": ..., "high": ...}``.
+    """Return all metrics as fields of a JSON object; a range is ``{"low": ..., "high": ...}``.
 
-    An estimate is such a range with a field ``best``.
+    An estimate is a range with a field ``best``.
 
-    Metrics without entries are left out: sums of workers have no differences between policies.
+    Metrics without sums are left out, because sums of workers have no differences between policies.
 
     >>> found = document(empty_sums() | {"moved": 2})
     >>> found["moved"], found["stopped_partition_seconds"]
