@@ -28,7 +28,9 @@ SUMMARY = "summary.json"
 
 
 class PublishedRun:
-    """The newest published run of a folder; all reads are of the same run.
+    """One published run of an output folder, by default the newest.
+
+    All reads are of the same run, even if a newer one is published meanwhile.
 
     Args:
         out: the output folder.
@@ -56,19 +58,19 @@ class PublishedRun:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the run's tables."""
+        """Names of the tables that the run has."""
         found = self._manifest.get("tables")
         return tuple(found) if isinstance(found, dict) else ()
 
     def table(
         self, name: str, columns: Sequence[str] | None = None, *, where: Any = None
     ) -> pa.Table:
-        """Return a table, or some of its columns and rows.
+        """Read a table of the run, or some of its columns and rows.
 
         Args:
             name: name of the table.
             columns: columns to read; None for all. Columns that the run does not have are skipped.
-            where: filter of rows, an expression of ``pyarrow.compute``.
+            where: ``pyarrow.compute`` expression that selects rows; None for all.
 
         Raises:
             InvalidCaptureError: a file of the table cannot be read.
@@ -91,7 +93,7 @@ class PublishedRun:
 
 
 def _of_run(out: Path, run: str) -> Path:
-    """Return the manifest path of an earlier run; the id must not lead out of the folder."""
+    """Return the manifest path of the run with an id; check that the folder has this run."""
     known = sorted(p.parent.name for p in out.glob(f"runs/*/{MANIFEST}"))
     if run not in known:
         newest = ", ".join(known[-5:]) or "none"
@@ -114,7 +116,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def read_table(out: str | Path, table: str) -> pa.Table:
-    """Return a table of the newest published run.
+    """Read a table of the newest published run of an output folder.
 
     Raises:
         InvalidCaptureError: the folder has no published run, or the table cannot be read.
