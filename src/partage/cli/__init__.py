@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command `partage`."""
+    """Run the command line `partage`: prepare the terminal, hide secrets, call the subcommand."""
     import sys
 
     from partage.cli.app import app

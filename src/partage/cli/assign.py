@@ -53,10 +53,10 @@ class JudgedPlan:
         return getattr(self.plan, "standbys", None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``assignment``, and ``negotiation``, ``standbys``, ``userData`` if there are any.
+        """Return the plan as JSON, with ``negotiation``, ``standbys`` and ``userData`` if any.
 
-        ``userData`` is base64 by member. Bytes that are there and empty are not null: a member
-        without any has no entry.
+        ``userData`` is base64 by member. A member with empty user data has an entry; a member
+            without user data has none.
         """
         given: dict[str, Any] = {"assignment": self.plan.to_json()}
         if self.negotiated is not None:
@@ -77,11 +77,11 @@ class JudgedPlan:
 def answer(
     found: Mapping[str, Any], asked: list[str] | None, config: Mapping[str, object]
 ) -> JudgedPlan:
-    """Return the plan for a problem, checked by the judge.
+    """Compute the plan for a problem and check it with the judge.
 
     Raises:
-        PartageError: the problem is malformed, its members have no strategy in common, there is
-            no strategy of that name, it refuses, or a setting has no effect.
+        PartageError: the problem is malformed, its members have no strategy in common, no strategy
+            has the name, the strategy is not applicable, or a setting has no effect.
     """
     from partage.api.decisions import decide, several_owners
     from partage.judge import check
@@ -96,7 +96,10 @@ def answer(
 def _chosen(
     group: Group, found: Mapping[str, Any], asked: list[str] | None
 ) -> tuple[Strategy, Negotiated | None]:
-    """Return the strategy that decides: the command's, the problem's, or the members' choice."""
+    """Return the strategy to run: the command's, the problem's, or the members' choice.
+
+    The members choose as Kafka's coordinator does.
+    """
     from partage.groups import registry
     from partage.groups.negotiation import negotiate
 
@@ -189,7 +192,7 @@ def assign(
 def _assign_lines(
     problems: Path | None, strategy: list[str] | None, config: Mapping[str, object]
 ) -> None:
-    """Print one result for each line of problems; a malformed line fails alone.
+    """Print one result for each line of a JSON Lines input; a malformed line fails alone.
 
     Raises:
         OSError: the file cannot be read.
@@ -213,7 +216,10 @@ def _assign_lines(
 def _count_results(
     lines: Iterable[bytes], strategy: list[str] | None, config: Mapping[str, object]
 ) -> tuple[int, int, int]:
-    """Return the counts of lines, of lines with an error, and of plans that failed the judge."""
+    """Print the result of each line.
+
+    Return the counts of lines, errors, and plans the judge rejects.
+    """
     count = errors = failed = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -230,7 +236,7 @@ def _count_results(
 def _result_of_line(
     line: bytes, number: int, strategy: list[str] | None, config: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Return the JSON object for one line: a plan, or the error."""
+    """Return the JSON object that is printed for one input line: a plan or an error."""
     from partage.errors import PartageError
 
     try:
@@ -297,7 +303,7 @@ def _show(found: JudgedPlan) -> None:
 
 
 def _by_topic(topics: Mapping[str, list[int]]) -> str:
-    """Return partition numbers by topic, as text.
+    """Format partition numbers by topic as text, such as ``orders 0-2``.
 
     >>> _by_topic({"s": [0, 1], "t": [3]})
     's 0-1  t 3'
@@ -308,7 +314,7 @@ def _by_topic(topics: Mapping[str, list[int]]) -> str:
 
 
 def _middle_out(text: str, most: int) -> str:
-    """Return a name with its middle omitted: members of one deployment differ at the end.
+    """Shorten a member id by omitting its middle, because ids of one deployment differ at the end.
 
     >>> _middle_out("consumer-orders-service-1-8f2c4d1e", 15)
     'consume…8f2c4d1e'
@@ -323,14 +329,20 @@ def _or_dash(value: int | None) -> str:
 
 
 def _settled_plan(found: JudgedPlan) -> dict[str, Any]:
-    """Return the plan after the second step for JSON, where the first withholds something."""
+    """Return the plan after the second cooperative rebalance as JSON; empty if nothing is withheld.
+
+    A partition is withheld until its previous owner has revoked it.
+    """
     if not len(getattr(found.plan, "withheld", ())):
         return {}
     return {"settled": found.plan.settled().to_json()}  # type: ignore[attr-defined]  # a Plan
 
 
 def _show_withheld(found: JudgedPlan) -> None:
-    """Show how many withheld partitions each member gets in the next rebalance."""
+    """Print how many withheld partitions each member gets in the next rebalance.
+
+    A partition is withheld until its previous owner has revoked it.
+    """
     withheld = getattr(found.plan, "withheld", ())
     if not len(withheld):
         return

@@ -123,7 +123,7 @@ def audit(
 
 
 def _write(found: Audit, folder: Path, where: str) -> None:
-    """Write the HTML page and the same content as JSON.
+    """Write the audit as an HTML page and as JSON to a folder.
 
     Raises:
         InvalidConfigError: the folder cannot be written.
@@ -254,7 +254,7 @@ _JOIN_REMEDIES = {
 
 
 def writers(t: TopicAudit) -> str:
-    """Return the clients that may have written a topic, and the hash that they share."""
+    """Return a label of the clients that may have written a topic, with their hash."""
     if t.status == "one partition":
         return "anybody: 1 partition"
     if not t.writers:
@@ -271,9 +271,9 @@ def _client(w: dict[str, Any], keyless: str = "") -> str:
 
 
 def by_chance(t: TopicAudit) -> str:
-    """Return the probability that the least certain writer is a coincidence.
+    """Return the probability, as text, that the least certain writer of a topic is a coincidence.
 
-    Empty where there is none.
+    The text is empty if no writer was found.
     """
     if not t.writers:
         return ""
@@ -282,7 +282,7 @@ def by_chance(t: TopicAudit) -> str:
 
 
 def findings(t: TopicAudit) -> list[str]:
-    """Sentences about a topic: what is wrong, by which keys that shows, and what to do."""
+    """Return messages about a topic: the problem, the keys that show it, and the remedy."""
     lines = []
     if t.status == "mixed":
         came = [f"{_client(w)} {_span(w['first_ms'], w['last_ms'])}" for w in t.writers]
@@ -308,7 +308,7 @@ def findings(t: TopicAudit) -> list[str]:
 
 
 def undecided(topics: Sequence[TopicAudit]) -> list[str]:
-    """Return sentences about what the keys cannot decide, with the topics."""
+    """Return messages about topics whose keys are not sufficient to identify a writer."""
     from partage.keys.audit.writers import FEWEST_KEYS
 
     one = [t.topic for t in topics if t.status == "one partition"]
@@ -341,7 +341,7 @@ def _examples(t: TopicAudit, reason: str, count: int) -> str:
 
 
 def join_words(broken: Broken, groups: Sequence[str]) -> list[str]:
-    """Return the reason of a broken join, keys that show it with their topics, and the remedy."""
+    """Return messages about a broken join: the reason, keys that show it, and the remedy."""
     from partage.keys.audit.client_names import remedy
 
     one, other = broken.topics
@@ -360,7 +360,7 @@ def _numbers(partitions: Sequence[int]) -> str:
 
 
 def _span(first_ms: int, last_ms: int) -> str:
-    """From when to when, by the millisecond where it is short.
+    """Format a time range, with milliseconds if it is short.
 
     >>> _span(0, 61_000), _span(5, 1_700)
     ('1970-01-01 00:00:00 to 00:01:01', '1970-01-01 00:00:00.005 to 00:00:01.700')

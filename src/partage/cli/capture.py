@@ -142,7 +142,7 @@ def _live(
 
 
 class _Trouble:
-    """Prints and counts warnings."""
+    """Function object that prints warnings and counts them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -154,14 +154,17 @@ class _Trouble:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """What a capture that follows reports while it does."""
+    """Options for what a following capture reports while it runs: events and metrics."""
 
     events: str | None
     metrics: str | None
     max_groups: int
 
     def check(self, *, follow: bool, as_json: bool) -> None:
-        """Raise if the options do not fit together."""
+        """Check that the options fit together.
+
+        Raise InvalidConfigError or a usage error otherwise.
+        """
         for option, value in (("--events", self.events), ("--metrics", self.metrics)):
             if value is not None and not follow:
                 raise InvalidConfigError(option, "needs --follow", value)
@@ -176,7 +179,7 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Yield the watcher of a capture; None if nothing is to be reported."""
+        """Yield the watcher that reports on a capture; None if no report was requested."""
         if self.events is None and self.metrics is None:
             yield None
             return
@@ -205,8 +208,9 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Ctrl-C and SIGTERM end a capture that follows in good order; that is how it is meant to
-    end. Otherwise they interrupt.
+    """Yield an event that Ctrl-C and SIGTERM set, so that a following capture ends regularly.
+
+    Without ``follow`` both signals interrupt as usual.
     """
     stop = Event()
     before = {}
@@ -222,7 +226,7 @@ def _until_stopped(*, follow: bool) -> Iterator[Event]:
 
 @contextmanager
 def _counted(*, quiet: bool, follow: bool) -> Iterator[Any]:
-    """Progress on a terminal: records so far, and how many are still to read."""
+    """Yield a function that shows progress on a terminal: records read, and offsets to read."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
@@ -241,7 +245,7 @@ def _counted(*, quiet: bool, follow: bool) -> Iterator[Any]:
 
 
 def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
-    """Print what the capture holds now: JSON on stdout, or a summary and the troubles."""
+    """Print what the capture contains: JSON on stdout, or a summary and the warnings."""
     if as_json:
         write_json({
             "out": str(to), "records": manifest.records, "batches": manifest.batches,

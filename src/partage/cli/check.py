@@ -29,7 +29,7 @@ _STYLES = {"failed": "bold red", "unknown": "yellow", "passed": "green"}
 
 
 class Unknown(str, Enum):
-    """What an unknown outcome means."""
+    """Values of ``--unknown``: how an outcome counts that the log cannot decide."""
 
     fail = "fail"
     passes = "pass"
@@ -112,10 +112,10 @@ def check(
 
 
 def parse_share(text: str) -> float:
-    """Return a share that is written in percent.
+    """Parse a share in percent, such as ``1%``, and return it as a fraction.
 
     Raises:
-        BadParameter: the text is no share.
+        BadParameter: the text is not a share from 0% to 100%.
 
     >>> parse_share("1%"), parse_share("0.5 %")
     (0.01, 0.005)
@@ -129,10 +129,10 @@ def parse_share(text: str) -> float:
 
 
 def parse_rate(text: str) -> float:
-    """Return a rate by hour.
+    """Parse a rate such as ``10/h`` or ``1/min`` and return it per hour.
 
     Raises:
-        BadParameter: the text is no rate.
+        BadParameter: the text is not a rate.
 
     >>> parse_rate("10/h"), parse_rate("0.5/min"), parse_rate("48/d")
     (10.0, 30.0, 2.0)
@@ -155,7 +155,7 @@ def _write(path: Path, document: bytes) -> None:
 
 
 def _lines(outcomes: Sequence[CheckResult]) -> Iterator[Text]:
-    """Yield a line for each limit that a group exceeds or may exceed, and the counts."""
+    """Yield a line for each limit that a group exceeds or may exceed, then the counts."""
     counts = Counter(one.status for one in outcomes)
     for status in ("failed", "unknown"):
         for one in outcomes:

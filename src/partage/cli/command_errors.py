@@ -38,7 +38,7 @@ _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and repo
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with each error printed as one line on stderr and an exit code."""
+    """Wrap a command so that each error becomes one line on stderr and an exit code."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **named: Any) -> None:
@@ -74,7 +74,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _interrupted(error: BaseException) -> bool:
-    """Return whether Ctrl-C caused the error: the clean-up may then fail in turn, as in Py4J."""
+    """Return whether Ctrl-C caused the error, directly or in a clean-up that failed in turn."""
     met: set[int] = set()
     more: list[BaseException | None] = [error]
     while more:
@@ -94,7 +94,7 @@ def _expect_stdout() -> None:
 
 
 def describe_error(error: Exception) -> str:
-    """Return what is wrong, where, and what to do, in one line."""
+    """Return the error as one line: what is wrong, where, and what to do."""
     if isinstance(error, PartageError):
         return shortened(str(error))
     if isinstance(error, OSError):
@@ -114,9 +114,7 @@ def describe_error(error: Exception) -> str:
 
 
 def _is_stdout_failing(error: OSError) -> bool:
-    """Return whether standard output fails like this: the system names no file for a write, and
-    what could not be written is still in the stream's buffer.
-    """
+    """Return whether writing to stdout fails with this error."""
     if sys.stdout is None:
         return False
     try:
@@ -127,7 +125,7 @@ def _is_stdout_failing(error: OSError) -> bool:
 
 
 def _close_if_full(error: Exception) -> None:
-    """Close stdout if the disk is full: Python would fail once more when it flushes at its end."""
+    """Close stdout if the disk is full, because Python's flush at exit would fail again."""
     if isinstance(error, OSError) and error.filename is None:
         _close_stdout()
 

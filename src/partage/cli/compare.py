@@ -95,15 +95,17 @@ def _plain(row: Compared) -> dict[str, Any]:
 
 
 def _standbys(row: Compared) -> dict[str, dict[str, list[int]]] | None:
-    """Return the standby partitions by member and topic; None if the strategy places none."""
+    """Return a strategy's standby partitions by member and topic; None if it places none."""
     return getattr(row.plan, "standbys", None)
 
 
 def shown_comparison(found: Comparison, known: Sequence[str] = ()) -> None:
-    """Print the table, the optimum, refusals, warnings and breaches to stdout.
+    """Print a comparison of strategies: table, optimum, reasons, warnings and breaches.
+
+    The reasons are those of strategies that are not applicable.
 
     Args:
-        found: the rows.
+        found: the comparison, with a row for each strategy.
         known: warnings that are shown elsewhere.
     """
     shown = {*known}
@@ -163,7 +165,7 @@ def _table(found: Comparison) -> Table:
 
 
 def _cell(found: Comparison, row: Compared, field: str, _title: str, more_is_better: bool) -> Any:
-    """Return a figure, bold green where it is the best valid one and others are worse."""
+    """Return a table cell with a figure, bold green if it is the best one and others are worse."""
     from rich.text import Text
 
     value = getattr(row.measures, field)

@@ -45,31 +45,31 @@ _AS_WIDE_AS_IT_GETS = 1_000_000
 
 
 def prepare() -> None:
-    """Escape what the terminal's encoding cannot show, so that no name ends the command."""
+    """Make stdout and stderr escape characters that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def out() -> Console:
-    """Return a console on stdout, made for each call since stdout may have been replaced."""
+    """Return a console on stdout; each call makes one because stdout may have been replaced."""
     return Console(highlight=False, emoji=False, markup=False, color_system=_colours())
 
 
 def err() -> Console:
-    """Return a console on stderr, for what is more than a line."""
+    """Return a console that writes multi-line output to stderr."""
     return Console(stderr=True, highlight=False, color_system=_colours())
 
 
 def _colours() -> Literal["auto"] | None:
-    """Return no colour system under NO_COLOR: dim and bold are switched off too."""
+    """Return Rich's colour system: None under NO_COLOR, which also disables dim and bold."""
     return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def show(*what: Any) -> None:
-    """Print tables and sentences on stdout: wrapped for a person, whole lines for a program.
+    """Print tables and sentences on stdout: wrapped on a terminal, unwrapped in a pipe.
 
-    Through a pipe nothing is wrapped or cut, and no line ends in blanks.
+    In a pipe nothing is cut, and no line ends in blanks.
     """
     console = out()
     if interactive():
@@ -85,7 +85,7 @@ def show(*what: Any) -> None:
 
 
 def fits(table: Any) -> bool:
-    """Return whether a table fits: a terminal cuts what is wider, a pipe takes all."""
+    """Return whether a table is narrow enough for the terminal; in a pipe every table is."""
     console = out()
     wide = console.options.update(width=_AS_WIDE_AS_IT_GETS)
     return not interactive() or console.measure(table, options=wide).maximum <= console.width
@@ -100,7 +100,7 @@ def tell(line: str, style: str = "") -> None:
 
 
 def shortened(line: str) -> str:
-    """Return a sentence cut to a length that a person reads.
+    """Return a sentence cut to a readable length.
 
     >>> len(shortened("x" * 1000))
     401
@@ -109,7 +109,7 @@ def shortened(line: str) -> str:
 
 
 def short_name(value: str) -> str:
-    """Return a foreign name of which at most 256 characters are shown; JSON has it whole.
+    """Return a name from the input cut to 256 characters for display; JSON has the full name.
 
     >>> short_name("orders"), short_name("x" * 32_767)[-22:]
     ('orders', 'x… (32,767 characters)')
@@ -120,7 +120,9 @@ def short_name(value: str) -> str:
 
 
 def first_of(lines: Sequence[str], *, of: int | None = None) -> list[str]:
-    """Return the first of many similar lines and the count of the rest (``of``: the full count).
+    """Return the first few of many similar lines, and a line with the number of the others.
+
+    ``of`` is the total number if ``lines`` has only some of them.
 
     >>> first_of(["a", "b", "c", "d", "e"])
     ['a', 'b', 'c', 'and 2 more']
@@ -137,7 +139,7 @@ def interactive() -> bool:
 
 
 def name(value: str, style: str = "") -> Text:
-    """Return a foreign name for a table, without markup and control characters."""
+    """Return a name from the input as table text, without markup and control characters."""
     return Text(_one_line(value), style)
 
 
@@ -168,13 +170,13 @@ def write_json(value: Any, indent: int | None = None) -> None:
 
 
 def has_display() -> bool:
-    """Return whether a browser would find a display."""
+    """Return whether the machine has a display for a browser."""
     if os.name == "nt" or sys.platform == "darwin":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def warn(lines: list[str]) -> None:
-    """Print warnings on stderr, the first ones where there are many."""
+    """Print warnings on stderr; of many, only the first ones and a count."""
     for line in first_of(lines):
         tell(f"warning: {line}", "yellow")

@@ -76,7 +76,7 @@ def decode(
 
 
 def decoded(source: Path) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each record in the order of the files; ``error`` where it is damaged.
+    """Yield a JSON object for each record of a group log, with ``error`` if the record is damaged.
 
     Raises:
         InvalidCaptureError: the source cannot be read.
@@ -109,7 +109,7 @@ def _line(
 
 
 def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
-    """Return whether a record's group has one of the names, or matches one of the patterns."""
+    """Return whether a record's group has one of these names or matches one of these patterns."""
     group = key.get("group", key.get("groupId"))
     return isinstance(group, str) and any(
         group == pattern or fnmatchcase(group, pattern) for pattern in patterns
@@ -117,10 +117,10 @@ def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
 
 
 def _types(kinds: list[str] | None) -> set[int] | None:
-    """Numbers of record types.
+    """Convert names or numbers of record types to numbers; None for no filter.
 
     Raises:
-        BadParameter: Kafka has no such type; says which there are.
+        BadParameter: Kafka has no such record type; the error lists the types.
     """
     if not kinds:
         return None

@@ -42,15 +42,16 @@ _MOST_SHOWN_WHOLE = 5
 
 @dataclass(frozen=True)
 class _Look:
-    """A group at a moment.
+    """One group of the running cluster at one moment, with lag, load and comparison.
 
     Attributes:
-        lag: records that wait, by partition; only where both offsets are known.
-        rate: records a second that arrive, by partition.
-        now: figures of what its members own; None for a group without members.
-        compared: what each strategy would do; None where nobody asked.
-        behind: sum and age of the lag; None where no end offset is known.
-        drain_seconds: time until it has caught up, infinite if it does not; None if unknown.
+        lag: lag in records by partition, if both offsets are known.
+        rate: arriving records per second by partition.
+        now: the judge's figures of the current assignment; None for a group without members.
+        compared: figures of other strategies' plans; None if not requested.
+        behind: sum and age of the lag; None if no end offset is known.
+        drain_seconds: time until the group has caught up, infinite if the lag does not shrink;
+            None if unknown.
     """
 
     group: LiveGroup
@@ -70,13 +71,13 @@ def _no_samples() -> EndOffsets:
 
 @dataclass(slots=True)
 class _EarlierLooks:
-    """Offsets of earlier looks: for rates, and for the age of a lag.
+    """Offsets of earlier measurements, from which rates and the age of a lag are computed.
 
     Attributes:
-        at_s: time of the last look; 0 before the first one.
-        ends: end offsets of that look.
-        lags: lag of each group at that look.
-        samples: end offsets of all looks.
+        at_s: time of the last measurement; 0 before the first one.
+        ends: end offsets of the last measurement.
+        lags: lag of each group at the last measurement.
+        samples: end offsets of all measurements.
     """
 
     at_s: float = 0.0
@@ -85,7 +86,7 @@ class _EarlierLooks:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Add a look."""
+        """Add a measurement of the groups' committed offsets and the end offsets."""
         from partage.watch.lag import group_lag
 
         self.at_s, self.ends = time.monotonic(), ends
@@ -172,7 +173,7 @@ def groups(
 
 
 def _stamped(looks: list[_Look], last: list[_Look] | None) -> None:
-    """Print the time of a look, and the changes since the last one."""
+    """Print the time of a measurement, and the changes of groups since the last one."""
     if interactive():
         out().clear()
     show(name(time.strftime("%H:%M:%S"), "dim"))
@@ -181,7 +182,7 @@ def _stamped(looks: list[_Look], last: list[_Look] | None) -> None:
 
 
 def _no_such(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
-    """Return the error for patterns that match no group; it lists the groups."""
+    """Return the error for patterns that match no group; it lists existing groups."""
     from partage.capture.groups import live_groups
 
     there = [one.id for one in live_groups(connection)[0]]
@@ -199,7 +200,7 @@ def _looked(
     *,
     all_of_them: bool,
 ) -> list[_Look]:
-    """Return all groups now; rates are those since the look before, or one taken for that."""
+    """Measure all groups now. Rates are since the last measurement; without one, two are made."""
     from partage.capture.groups import live_groups
     from partage.capture.metadata_image import state_of
     from partage.model import Cluster
@@ -226,7 +227,7 @@ def _with_age(
     now: Mapping[str, GroupLag | None],
     elapsed_s: float,
 ) -> _Look:
-    """Return a look with the age of its lag, and the time until it is gone."""
+    """Return a group's measurement with the age of its lag and the time until it is consumed."""
     from partage.watch.lag import drain_seconds
 
     behind, earlier = now.get(look.group.id), before.get(look.group.id)
@@ -239,7 +240,7 @@ def _judged(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
     cluster: Cluster, strategies: list[str] | None, *, asked: bool,
 ) -> _Look:  # fmt: skip
-    """Return a group with its lag and the verdict on its plan."""
+    """Return a group with its lag and the judge's figures of its assignment."""
     from partage.api import decisions
     from partage.api.measures import measure
     from partage.model import Assignment, Group, Member
@@ -268,7 +269,7 @@ def _judged(
 
 
 def _sums(look: _Look, member: LiveMember) -> tuple[int | None, float]:
-    """Lag and load of a member; no lag where it has not committed anything."""
+    """Return lag and load of a member, summed over its partitions; no lag without any commit."""
     lags = [look.lag[p] for p in member.owned if p in look.lag]
     return (sum(lags) if lags else None), sum(look.rate.get(p, 0.0) for p in member.owned)
 
@@ -332,7 +333,7 @@ def _head(look: _Look) -> None:
 
 
 def _waiting(look: _Look) -> str:
-    """Return the lag of owned partitions, and that of partitions without owner."""
+    """Format a group's lag: that of owned partitions, and that of partitions without an owner."""
     owned = {p for m in look.group.members for p in m.owned}
     mine = sum(lag for p, lag in look.lag.items() if p in owned)
     others = sum(look.lag.values()) - mine
@@ -349,7 +350,7 @@ def _is_finite(seconds: float | None) -> bool:
 
 
 def _age(look: _Look) -> str:
-    """Return the age of a lag and the time until it is gone, in brackets.
+    """Format the age of a lag and the time until it is consumed, in brackets.
 
     >>> from partage.capture.groups import LiveGroup
     >>> from partage.watch.lag import GroupLag
@@ -393,7 +394,7 @@ def _whole(look: _Look) -> None:
 
 
 def _listed(owned: tuple[Partition, ...]) -> str:
-    """Partitions by topic, runs of numbers as such.
+    """Format partitions by topic, with ranges of numbers.
 
     >>> _listed((("t", 0), ("t", 1), ("t", 2), ("u", 4)))
     't 0-2; u 4'
@@ -415,7 +416,7 @@ def _runs(numbers: list[int]) -> str:
 
 
 def _distance(now: Measures) -> str:
-    """Return a sentence on the distance of the current assignment from the optimum."""
+    """Return a sentence that compares the current assignment with the optimum."""
     text = f"now: spread {now.spread}, {now.idle} idle, {now.rack_mismatches} rack mismatches"
     if now.best_spread is None:
         return f"{text}; optimum not computed: {now.refused or 'nothing to share'}"
@@ -426,7 +427,7 @@ def _distance(now: Measures) -> str:
 
 
 def changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
-    """Return a sentence for each changed group: members that joined or left, partitions moved.
+    """Return a sentence for each changed group: members that joined or left, partitions that moved.
 
     >>> changes([], [])
     []

@@ -35,7 +35,10 @@ _STAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class KeyOptions(OptionGroup):
-    """The key of an input, and what `partage.jobs.keys.analysis.analyse_keys` computes of it."""
+    """Options of `partage keys` that select the key and the computed figures.
+
+    They are passed to `partage.jobs.keys.analysis.analyse_keys`.
+    """
 
     key: Annotated[
         str | None,
@@ -80,10 +83,10 @@ class KeyOptions(OptionGroup):
     ] = False
 
     def counts(self) -> list[int]:
-        """Return the partition counts.
+        """Parse the partition counts of ``--partitions``.
 
         Raises:
-            BadParameter: one is no whole number.
+            BadParameter: a count is not a whole number.
 
         >>> KeyOptions(partitions="6, 12").counts()
         [6, 12]
@@ -104,14 +107,14 @@ def spread(
     to: Path | None,
     output: OutputOptions,
 ) -> None:
-    """Analyse an input, print the result, and write tables and page where a folder was given.
+    """Analyse how keys spread over partitions, print the result, and write it to a folder if given.
 
     Args:
         where: file, folder, or ``kafka://host:port/topic``.
         options: the key and the requested figures.
-        spark: the Spark to use.
-        kafka: client properties.
-        to: folder for tables and page.
+        spark: Spark's master and settings.
+        kafka: properties of the Kafka client.
+        to: folder for tables and the HTML page; None writes none.
         output: form of the result.
 
     Raises:
@@ -159,7 +162,7 @@ _NO_KEY = "No record has a key: the producer's partitioner spreads them as it li
 
 
 def print_found(found: KeySpread) -> None:
-    """Print the spread, the hot keys, the changes, the hours and the advice, in this order."""
+    """Print the analysis: spread, hot keys, moves by changed counts, busiest hours, advice."""
     keyed = found.records - found.nulls
     show(name(_head(found), "bold"))
     if not keyed:
@@ -228,7 +231,10 @@ def _moves(found: KeySpread) -> Table:
 
 
 def _hours(found: KeySpread) -> Table:
-    """Return, for each count, the hours in which one partition got most records."""
+    """Return a table of the hours in which one partition got most records.
+
+    It has rows for each partition count.
+    """
     table = _table("busiest hours", "hour (UTC)", "partitions", "hottest", "its records", "of all")
     for n in found.loads:
         mine = [h for h in found.hours if h[0] == n]
@@ -242,7 +248,7 @@ def _hours(found: KeySpread) -> Table:
 
 
 def _as_json(found: KeySpread) -> dict[str, Any]:
-    """Return the result as plain data: keys in hex, shares from 0 to 1, times in ms UTC."""
+    """Return the analysis as plain data: keys in hex, shares from 0 to 1, times in ms UTC."""
     return {
         "records": found.records, "without_key": found.nulls, "without_time": found.timeless,
         "keys": found.distinct,
@@ -264,7 +270,9 @@ def _as_json(found: KeySpread) -> dict[str, Any]:
 
 
 def write_tables(found: KeySpread, folder: Path) -> None:
-    """Parquet of ``spread``, ``hottest``, ``changes`` and ``hours``, and ``keys.json``.
+    """Write the analysis as Parquet files and ``keys.json`` to a folder.
+
+    The files are ``spread``, ``hottest``, ``changes`` and ``hours``.
 
     Raises:
         InvalidConfigError: the folder cannot be written.
@@ -317,7 +325,7 @@ _NAMED = 3
 
 
 def shown(key: bytes) -> str:
-    """Return a key as text where it is printable text, else its bytes in hex.
+    """Return a key as text if it is printable, else its bytes in hex.
 
     >>> shown(b"veh-1"), shown(bytes(4)), shown(b"")
     ('veh-1', '0x00000000', "''")
@@ -361,7 +369,7 @@ def advice(found: KeySpread) -> list[str]:
 
 
 def _limit(found: KeySpread) -> str:
-    """Return the requested limit of the hottest partition, and the basis of its rate."""
+    """Describe the requested limit of the hottest partition, and how its rate was computed."""
     words = [] if found.max_share is None else [f"{found.max_share:.1%} of all records"]
     if found.max_rate is not None:
         text = f"{found.max_rate:,g} records a second"
@@ -376,7 +384,7 @@ def _limit(found: KeySpread) -> str:
 
 
 def _shared(found: KeySpread) -> list[str]:
-    """Return a sentence for each count: which of the hottest keys share the hottest partition."""
+    """Return, for each partition count, a sentence on the hot keys in the hottest partition."""
     lines = []
     for n, load in found.loads.items():
         mine = [h for h in found.hottest if found.hot_at.get(h.key, {}).get(n) == load.hottest]
@@ -390,7 +398,7 @@ def _shared(found: KeySpread) -> list[str]:
 
 
 def _salted(found: KeySpread) -> list[str]:
-    """Return a sentence on the number of keys into which each hot key must be split."""
+    """Return advice on salting: the number of keys into which each hot key must be split."""
     most = max(found.loads)
     allowed = found.max_share if found.max_share is not None else 1 / most
     hot = [h for h in found.hottest if h.share > allowed and h.records > 2 * h.share / allowed]

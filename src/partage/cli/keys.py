@@ -108,10 +108,10 @@ def keys(
 
 
 def _expect_input(options: Mapping[str, object]) -> None:
-    """Check that no option was given that needs an INPUT.
+    """Check that no option is given that needs an INPUT, if there is none.
 
     Raises:
-        typer.BadParameter: one was given.
+        typer.BadParameter: such an option is given.
     """
     given = [name for name, value in options.items() if value is not None and value != []]
     if given:
@@ -120,7 +120,7 @@ def _expect_input(options: Mapping[str, object]) -> None:
 
 
 def _list(partitioner: str, *, as_json: bool) -> None:
-    """Print the partitioners, and a class that ``--partitioner`` names besides."""
+    """Print all partitioners, and also the class that ``--partitioner`` names."""
     from partage.keys import describe
 
     rows = describe(partitioner)
@@ -195,12 +195,12 @@ _WINDOW = bytes(8)
 def show_one_key(
     key: str, counts: Sequence[int], partitioner: str, serializer: str | None, *, as_json: bool
 ) -> None:
-    """Print the partition of a key at each partition count, in every client that goes by keys.
+    """Print the partition of one key at each partition count, for every client that uses keys.
 
     Raises:
         InvalidConfigError: a count or the serializer cannot be used.
         InvalidKeysError: the number does not fit the serializer.
-        UnknownPartitionerError: there is no such partitioner.
+        UnknownPartitionerError: no partitioner has the name.
     """
     from partage.keys import by_key, partition_for
     from partage.keys.registry import find
@@ -242,11 +242,11 @@ def show_one_key(
 
 
 def serialized(key: str, serializer: str | None) -> bytes:
-    """Return the bytes of a key from the command line.
+    """Serialize a key from the command line by the named serializer.
 
     Raises:
-        InvalidConfigError: there is no such serializer, or the key is no number.
-        InvalidKeysError: the number does not fit.
+        InvalidConfigError: no serializer has the name, or the key is not a number.
+        InvalidKeysError: the number does not fit the serializer.
 
     >>> serialized("42", None), serialized("42", "short").hex()
     (b'42', '002a')
@@ -273,7 +273,10 @@ def _plain(
     rows: Sequence[tuple[str, list[int | None]]],
     refused: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """Return a JSON object for each client; ``refused`` says why it cannot take the key."""
+    """Return a JSON object for each client with its partitions of the key.
+
+    ``refused`` has the reason for each client that cannot take the key.
+    """
     return [
         {
             "name": one,

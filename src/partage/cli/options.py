@@ -37,7 +37,7 @@ class OptionGroup:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with each parameter that is an option group replaced by its options."""
+    """Replace each option-group parameter of a command by the group's options, for Typer."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type[OptionGroup]] = {}
     parameters: list[inspect.Parameter] = []
@@ -105,38 +105,38 @@ StrategyConfig = Annotated[
 
 
 def strategy_option(more: str) -> Any:
-    """Return ``--strategy`` with the command's own sentences in its help."""
+    """Return the option ``--strategy``; ``more`` is appended to its help."""
     return typer.Option("--strategy", "-s", metavar="NAME", help=f"Strategy name. {more}",
                         show_default=False)  # fmt: skip
 
 
 def topic_option(more: str = "") -> Any:
-    """Return ``--topic`` with the command's own sentences in its help."""
+    """Return the option ``--topic``; ``more`` is appended to its help."""
     return typer.Option("--topic", "-t", metavar="TOPIC", help=f"Topic name. {more}".rstrip(),
                         show_default=False)  # fmt: skip
 
 
 def partitions_option(more: str = "", metavar: str = "N") -> Any:
-    """Return ``--partitions`` with the command's own sentences in its help."""
+    """Return the option ``--partitions``; ``more`` is appended to its help."""
     what = f"Number of partitions. {more}".rstrip()
     return typer.Option("--partitions", "-p", metavar=metavar, help=what)
 
 
 def replication_option(more: str = "") -> Any:
-    """Return ``--replication-factor`` with the command's own sentences in its help."""
+    """Return the option ``--replication-factor``; ``more`` is appended to its help."""
     return typer.Option("--replication-factor", "-r", metavar="N", show_default=False,
                         help=f"Replicas of each partition. {more}".rstrip())  # fmt: skip
 
 
 def output_option(more: str, metavar: str = "FOLDER") -> Any:
-    """Return ``--out`` with the command's own sentences in its help."""
+    """Return the option ``--out``; ``more`` is appended to its help."""
     return typer.Option("--out", "-o", metavar=metavar, help=f"Output path. {more}",
                         show_default=False)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(OptionGroup):
-    """A running cluster, and the properties of the Kafka client that connects to it."""
+    """Options that name a running cluster and the client properties to connect to it."""
 
     bootstrap_server: Annotated[
         str | None,
@@ -169,7 +169,7 @@ class ClusterOptions(OptionGroup):
         return found
 
     def connection(self) -> dict[str, Any]:
-        """Return the settings of a connection to the cluster.
+        """Return kafka-python's settings for a connection to the cluster.
 
         Raises:
             InvalidConfigError: a file or a property cannot be used; no secret is in the message.
@@ -179,7 +179,7 @@ class ClusterOptions(OptionGroup):
         return connection_settings(Properties(self.client_properties()))
 
     def brokers(self) -> str:
-        """Return the brokers' addresses.
+        """Return the addresses of the brokers, and raise if the command has none.
 
         Raises:
             BadParameter: no cluster is given.
@@ -189,12 +189,12 @@ class ClusterOptions(OptionGroup):
         return self.bootstrap_server
 
     def input_or_cluster(self, given: str | None, what: str, topics: Iterable[str] = ()) -> str:
-        """Return the command's input: its argument, or the address of the cluster.
+        """Return the command's input: its argument, or the cluster as ``kafka://host:port/topics``.
 
         Args:
-            given: the argument.
-            what: name of the argument.
-            topics: topics that are read from the cluster.
+            given: value of the argument; None if it is missing.
+            what: name of the argument, for messages.
+            topics: topics to read from the cluster.
 
         Raises:
             BadParameter: both are given, or neither.
@@ -214,7 +214,7 @@ class ClusterOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions(OptionGroup):
-    """The Spark that a command starts or uses."""
+    """Options for the Spark session that a command starts or uses."""
 
     master: SparkMaster = None
     conf: Annotated[
@@ -224,23 +224,25 @@ class SparkOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def settings(self) -> dict[str, str]:
-        """Return Spark's settings; see `spark_settings`."""
+        """Return the Spark settings of ``--conf`` by name; their secrets are hidden on stderr."""
         return spark_settings(self.conf or [])
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions(OptionGroup):
-    """Form of the result, and progress."""
+    """Options for the form of the result (table or JSON) and for progress messages."""
 
     as_json: AsJson = False
     quiet: Quiet = False
 
 
 def spark_settings(conf: Sequence[str]) -> dict[str, str]:
-    """Return the settings of ``K=V`` words; their secrets are hidden on stderr from now on.
+    """Parse ``KEY=VALUE`` arguments as Spark settings.
+
+    Their secrets are hidden on stderr from now on.
 
     Raises:
-        InvalidConfigError: one has no equals sign, or does not begin with ``spark.``.
+        InvalidConfigError: an argument has no equals sign, or does not begin with ``spark.``.
 
     >>> spark_settings(["spark.executor.memory=4g"])
     {'spark.executor.memory': '4g'}
@@ -261,10 +263,10 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
 
 
 def matching_names(patterns: Iterable[str], known: Sequence[str]) -> list[str]:
-    """Return the groups of these names, and all groups that match one of the patterns.
+    """Return the known groups that have one of these names or match one of these patterns.
 
     Raises:
-        InvalidConfigError: a pattern matches no group; a name is most often misspelt.
+        InvalidConfigError: a pattern matches no group; the error lists similar names.
 
     >>> matching_names(["b*", "a"], ["a", "b", "bc"])
     ['b', 'bc', 'a']
@@ -281,7 +283,7 @@ def matching_names(patterns: Iterable[str], known: Sequence[str]) -> list[str]:
 
 
 def no_such(what: str, name: str, known: Sequence[str]) -> str:
-    """Return the sentence on a name that a run does not have, with similar ones.
+    """Return the message for a name that a run does not have, with similar names.
 
     >>> no_such("topic", "order", ["orders", "users"])
     'no such topic in this run; did you mean orders?'

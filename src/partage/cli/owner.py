@@ -84,7 +84,7 @@ def owner(
 
 
 def _names(published: PublishedRun, table: str, column: str) -> list[str]:
-    """Return the distinct names in a column.
+    """Return the distinct names in a column of a published table.
 
     Raises:
         InvalidCaptureError: the table does not have the column.
@@ -97,10 +97,10 @@ def _names(published: PublishedRun, table: str, column: str) -> list[str]:
 
 
 def _expect_topic(published: PublishedRun, topic: str | None) -> None:
-    """Nobody owned a partition of it then: perhaps nobody ever did.
+    """Check that the topic had an owner at some time, after none was found at the requested time.
 
     Raises:
-        InvalidConfigError: nobody ever owned a partition of the topic.
+        InvalidConfigError: no member ever owned a partition of the topic.
     """
     if topic is None:
         return
@@ -110,7 +110,7 @@ def _expect_topic(published: PublishedRun, topic: str | None) -> None:
 
 
 def _warn_of_uncertainty(published: PublishedRun, time_ms: int) -> None:
-    """Warn of a time before or after the recording: its owners are unknown."""
+    """Print a warning if the time is before or after the recording, when owners are unknown."""
     cover = published.summary.get("coverage", {})
     first, last = cover.get("first_ms"), cover.get("last_ms")
     if first is not None and time_ms < first:
@@ -120,7 +120,7 @@ def _warn_of_uncertainty(published: PublishedRun, time_ms: int) -> None:
 
 
 def _gaps(gaps: list[Missing]) -> None:
-    """Warn of groups whose owners are unknown at that time: generations are missing around it."""
+    """Print a warning for groups whose owners are unknown then, because generations are missing."""
     for one in gaps[:_MOST_GAPS]:
         many = f"{one.generations} generation{'' if one.generations == 1 else 's'}"
         if one.from_ms is None:

@@ -152,7 +152,7 @@ def _show(
 def _brokers(
     given: str | None, topic: str, cluster: ClusterOptions, *, add: bool
 ) -> tuple[list[Broker], list[list[int]]]:
-    """Return the brokers, and the existing replicas of the topic (if partitions are added)."""
+    """Return the brokers and, with ``add``, the replicas of the topic's existing partitions."""
     from partage.cli.replica_source import read_cluster
     from partage.model import Broker
 

@@ -23,11 +23,11 @@ STDIN = "-"
 
 
 def read_problem(file: Path) -> Mapping[str, Any]:
-    """Read the JSON object of a file, ``-`` for stdin.
+    """Read an assignment problem, a JSON object, from a file; ``-`` reads stdin.
 
     Raises:
-        InvalidProblemError: it is no JSON object; names the file.
-        OSError: it cannot be read.
+        InvalidProblemError: the content is not a JSON object; the error names the file.
+        OSError: the file cannot be read.
     """
     piped = str(file) == STDIN
     text = sys.stdin.buffer.read() if piped else file.read_bytes()
@@ -38,10 +38,10 @@ def read_problem(file: Path) -> Mapping[str, Any]:
 
 
 def object_of(text: bytes, where: str) -> Mapping[str, Any]:
-    """Parse a JSON object.
+    """Parse text as a JSON object; ``where`` names the source in errors.
 
     Raises:
-        InvalidProblemError: it is not one.
+        InvalidProblemError: the text is not a JSON object.
     """
     from partage.model.validation import parse_json
 
@@ -57,16 +57,16 @@ def object_of(text: bytes, where: str) -> Mapping[str, Any]:
 
 
 def problem_of(found: Mapping[str, Any]) -> tuple[Group, Cluster]:
-    """Return the group and the cluster of a problem."""
+    """Build the group and the cluster of an assignment problem from its JSON object."""
     from partage.model import Cluster, Group
 
     return Group.from_json(found), Cluster.from_json(found)
 
 
 def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[str] | None:
-    """Return the strategies to try, preferred first: the command's, else the problem's own.
+    """Return the strategies to try, preferred first: the command's, else the problem's.
 
-    None where neither names one.
+    The result is None if neither names a strategy.
 
     Raises:
         InvalidProblemError: the problem's ``strategy`` is neither a name nor a list of names.
@@ -85,7 +85,10 @@ def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[st
 
 
 def settings(pairs: Sequence[str] | None) -> dict[str, object]:
-    """``key=value`` options as a mapping; strategies read the text as Kafka's clients do."""
+    """Parse ``KEY=VALUE`` options to a mapping.
+
+    Strategies parse the values as Kafka's clients do.
+    """
     out: dict[str, object] = {}
     for pair in pairs or ():
         key, sign, value = pair.partition("=")

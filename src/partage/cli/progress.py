@@ -43,8 +43,8 @@ def report_progress(
 
     Args:
         stages: the text of each stage.
-        quiet: say nothing.
-        as_json: a JSON object a line, for programs; they are not quiet.
+        quiet: whether to show nothing.
+        as_json: whether to print JSON lines, which ``quiet`` does not suppress.
     """
     console = err()
     if as_json:
@@ -59,7 +59,9 @@ def report_progress(
 
 
 def time_left(done: int, total: int, seconds: float) -> float | None:
-    """Seconds to the end of a stage, if its tasks go on as they went; None if nobody can tell.
+    """Return the estimated seconds to the end of a stage at its present speed.
+
+    None if it is too early.
 
     >>> time_left(10, 40, 5.0), time_left(0, 40, 5.0)
     (15.0, None)
@@ -70,7 +72,7 @@ def time_left(done: int, total: int, seconds: float) -> float | None:
 
 
 def _json_lines(clock: Callable[[], float]) -> Progress:
-    """Return a function that prints JSON lines: stage, done, total, seconds, counts."""
+    """Return a progress function that prints JSON lines: stage, done, total, seconds, counts."""
     began: dict[str, float] = {}
     counts: dict[str, int] = {}
 
@@ -88,7 +90,7 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
 
 
 def _nothing(stage: str, done: int, total: int) -> None:
-    """Nobody wants to know."""
+    """Ignore the progress of a quiet command."""
 
 
 def _lines(stages: Mapping[str, str]) -> Progress:
@@ -122,7 +124,7 @@ def _bars(console: Console) -> Bars:
 
 
 def _left() -> ProgressColumn:
-    """Return the remaining time of stages that have begun."""
+    """Return a progress bar column with the remaining time of each stage."""
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
@@ -137,7 +139,7 @@ def _left() -> ProgressColumn:
 
 
 class _Shown:
-    """Stages as bars, one below the other."""
+    """Progress display with one bar for each stage."""
 
     def __init__(self, bars: Bars, stages: Mapping[str, str]) -> None:
         self._bars, self._stages = bars, stages
@@ -145,7 +147,7 @@ class _Shown:
         self._last = ""
 
     def moved(self, stage: str, done: int, total: int) -> None:
-        """Return how far a stage is, or the result of the one before it."""
+        """Update the bar of a stage, or show the result count of the stage before."""
         if stage in _COUNTS:
             named = self._stages.get(self._last, self._last)
             known = f"{named} [dim]({done:,} {stage})[/dim]"
@@ -164,7 +166,7 @@ class _Shown:
 def working(
     stages: Mapping[str, str], *, quiet: bool = False
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function of (stage, done, total); ``stages`` has the text of each stage.
+    """Yield a progress function of (stage, done, total); ``stages`` has the text of each stage.
 
     >>> with working({}, quiet=True) as progress:
     ...     progress("count", 1, 2)

@@ -45,7 +45,7 @@ Ids = Annotated[list[int], _BROKER]
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions(OptionGroup):
-    """Sizes and write loads of replicas that the cluster's description lacks."""
+    """Options that supply replica sizes and write loads which the cluster description lacks."""
 
     log_dirs: Annotated[
         Path | None,
@@ -72,7 +72,10 @@ class SizeOptions(OptionGroup):
         gone: tuple[int, ...] = (),
         excluded: list[str] | None = None,
     ) -> ReplicaCluster:
-        """Return the cluster; see `partage.cli.replica_source.read_cluster`."""
+        """Read the cluster from a file, a capture or live brokers.
+
+        See `replica_source.read_cluster`.
+        """
         from partage.cli.replica_source import read_cluster
 
         return read_cluster(
@@ -83,7 +86,7 @@ class SizeOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(OptionGroup):
-    """Topics that are left out, and tolerances of brokers, racks and disks."""
+    """Options of a plan's limits: excluded topics, and tolerances of brokers, racks and disks."""
 
     exclude: Annotated[
         list[str] | None,
@@ -99,10 +102,10 @@ class LimitOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def limits(self, pin: list[str] | None = None) -> PlanLimits:
-        """Return the limits of the plan.
+        """Return the limits of the plan as `PlanLimits`.
 
         Raises:
-            BadParameter: a tolerance is no KIND=FRACTION.
+            BadParameter: a tolerance is not KIND=FRACTION.
         """
         from partage.replicas.bands import TOLERANCE, PlanLimits
 
@@ -120,7 +123,7 @@ class LimitOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedLimitOptions(LimitOptions):
-    """Limits, and topics that stay where they are."""
+    """Options of a plan's limits, with topics that must not move (``--pin``)."""
 
     pin: Annotated[
         list[str] | None,
@@ -129,13 +132,13 @@ class PinnedLimitOptions(LimitOptions):
     ] = None  # fmt: skip
 
     def pinned_limits(self) -> PlanLimits:
-        """Return the limits of the plan, with the pinned topics."""
+        """Return the limits of the plan as `PlanLimits`, including the pinned topics."""
         return self.limits(self.pin)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(OptionGroup):
-    """Batches of the plan, and where it is written."""
+    """Options for the plan's output: batch size, folder, page and format."""
 
     to: Annotated[
         Path | None,
@@ -155,7 +158,7 @@ class ResultOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class CopyOptions(ResultOptions):
-    """Options of tasks that copy data: the throttle and the search for lower bounds."""
+    """Options of commands that copy data: the throttle, and whether to compute lower bounds."""
 
     throttle: Annotated[
         int | None,
@@ -167,7 +170,7 @@ class CopyOptions(ResultOptions):
 
 
 def _compiling() -> Callable[[str], None]:
-    """Return a function that announces the compilation of the first kernel, whichever it is."""
+    """Return a function that announces, once, that kernels are being compiled."""
     from partage.cli.console import tell
 
     said: list[str] = []
@@ -181,7 +184,7 @@ def _compiling() -> Callable[[str], None]:
 
 
 def _finish(task: ReplicaTask, what: str, result: ResultOptions) -> None:
-    """Plan a task, write and print the plan.
+    """Plan a reassignment task, write the plan's files, and print the result.
 
     Raises:
         Exit: 3 if the plan fails the judge.

@@ -26,7 +26,11 @@ _MOST_BROKERS = 40
 
 @dataclass(frozen=True)
 class ReassignmentOutput:
-    """Summary (plain data), batches of partitions, those to elect, directories of replicas."""
+    """Plan of a reassignment in the form that is printed and written.
+
+    It has a summary (plain data), batches of partitions, partitions for leader election, and log
+    directories of replicas.
+    """
 
     summary: dict[str, Any]
     batches: list[list[int]]
@@ -37,7 +41,7 @@ class ReassignmentOutput:
 def answer(
     found: Reassignment, what: str, *, most: int | None, throttle: int | None
 ) -> ReassignmentOutput:
-    """Return a plan as plain data: figures with bounds, brokers, racks, moves, network, batches."""
+    """Return a plan for output: figures with bounds, brokers, racks, moves, network, batches."""
     from partage.replicas.batches import batches
     from partage.replicas.kafka_json import led_by_others
     from partage.replicas.moves import directories
@@ -91,7 +95,7 @@ def _proven(found: Reassignment) -> dict[str, Any]:
 
 
 def _size(found: Reassignment) -> dict[str, int]:
-    """Return the pairs of partition and broker of a cluster, and the most that HiGHS plans."""
+    """Return the number of (partition, broker) pairs of a task, and HiGHS's maximum."""
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
     pairs = int(found.task.receives.sum()) * found.task.cluster.partitions
@@ -118,21 +122,24 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _leaderless(found: Reassignment) -> list[str]:
-    """Partitions that are to be copied and have no leader, from which Kafka would copy."""
+    """Return the partitions that are copied but have no leader, from which Kafka would copy."""
     cluster = found.task.cluster
     copied = sorted({*found.moves.partition.tolist()})
     return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
 
 
 def _gone(found: Reassignment, partitions: list[int]) -> list[int]:
-    """Brokers that are in no metadata, and in the roll-backs all the same."""
+    """Return the ids of brokers that are not in the metadata but in the roll-back files."""
     cluster = found.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
     return sorted(cluster.brokers[b].id for b in held if cluster.missing[b])
 
 
 def write_answer(found: Reassignment, data: ReassignmentOutput, to: Path) -> None:
-    """``batch-001.json``, ``rollback-001.json``, ..., ``plan.json``, and scripts that execute them.
+    """Write the plan's files to a folder: JSON of each batch and its roll-back, and scripts.
+
+    The files are ``batch-001.json``, ``rollback-001.json``, ..., ``plan.json``, ``execute.sh`` and
+    ``rollback.sh``.
 
     Raises:
         InvalidConfigError: the folder has files already.
@@ -169,7 +176,7 @@ def _write(path: Path, what: dict[str, Any]) -> None:
 def show_answer(
     summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
 ) -> None:
-    """Print the tables, or everything as JSON."""
+    """Print the plan's tables, or everything as JSON; then the paths of written files."""
     if as_json:
         write_json(summary, indent=1)
     else:
@@ -216,7 +223,7 @@ _FIRST = {
 
 
 def _is_known(summary: dict[str, Any], figure: str) -> bool:
-    """Return whether the input has this figure's bytes or loads."""
+    """Return whether the input has the sizes or loads that this figure needs."""
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
         return bool(summary["figures"][figure])
@@ -224,7 +231,7 @@ def _is_known(summary: dict[str, Any], figure: str) -> bool:
 
 
 def _words(figure: str) -> str:
-    """Return the label of a figure in the table."""
+    """Return a figure's label in the printed table."""
     return _FIRST.get(figure, f"{figure} outside bands")
 
 
@@ -252,7 +259,7 @@ def _figures(summary: dict[str, Any]) -> Table:
 
 
 def _time(seconds: float) -> str:
-    """Seconds, from two minutes on hours and minutes too."""
+    """Format seconds; from two minutes on also as hours and minutes."""
     if seconds < 120:
         return f"{seconds:,.0f} s"
     minutes = round(seconds / 60)
@@ -260,7 +267,7 @@ def _time(seconds: float) -> str:
 
 
 def _gap(summary: dict[str, Any]) -> str:
-    """Return a sentence on the verified lower bound and on what the plan moves beyond it."""
+    """Return a sentence on the verified lower bound and the plan's gap to it."""
     moved, bound = summary["figures"]["moved"], summary["bounds"]["moved"]
     unit = "" if summary["unit"] == "bytes" else " replicas"
     least, all_ = (f"{_cell(summary['unit'], one)}{unit}" for one in (bound, moved))
@@ -287,7 +294,7 @@ def _gap(summary: dict[str, Any]) -> str:
 
 
 def _solver(summary: dict[str, Any]) -> str:
-    """Return a sentence on HiGHS's own claim: only HiGHS has searched all branches."""
+    """Return a sentence on the bound that the solver HiGHS reports. Partage does not verify it."""
     # A programme knows brokers only: what goes from disk to disk is not in it.
     which = "between brokers" if "between brokers" in summary["figures"] else "moved"
     own, moved, bound = summary["solver_bound"], summary["figures"][which], summary["bounds"][which]
@@ -307,7 +314,7 @@ def _solver(summary: dict[str, Any]) -> str:
 
 
 def _missing(summary: dict[str, Any]) -> str:
-    """Return what the extra `plan` would bring to this plan."""
+    """Return a sentence on what installing HiGHS (extra ``plan``) could improve in this plan."""
     moved, bound = summary["figures"]["moved"], summary["bounds"]["moved"]
     unit = "" if summary["unit"] == "bytes" else " replicas"
     gain = f"up to {_cell(summary['unit'], moved - bound)}{unit} ({summary['gap']:.1%}) less"
@@ -318,7 +325,7 @@ def _missing(summary: dict[str, Any]) -> str:
 
 
 def _too_large(summary: dict[str, Any]) -> str:
-    """Return that the size of the cluster is the reason for a plan of the local search."""
+    """Return a sentence: the cluster is too large for HiGHS, so the local search made the plan."""
     size = summary["too_large_for_solver"]
     return (
         f"this cluster has {size['pairs']:,} pairs of partition and broker, more than the "
@@ -328,7 +335,7 @@ def _too_large(summary: dict[str, Any]) -> str:
 
 
 def _joint(summary: dict[str, Any]) -> str:
-    """Return what a joint choice of sets, leaders and disks could gain at most."""
+    """Return a sentence on the possible gain of choosing replicas, leaders and disks together."""
     unit = summary["unit"]
     parts = [
         f"{_cell(unit, value)}{'' if unit == 'bytes' else ' replicas'} moved"
@@ -344,7 +351,7 @@ def _joint(summary: dict[str, Any]) -> str:
 
 
 def _notes(summary: dict[str, Any]) -> list[str]:
-    """Return what to know before a plan is executed."""
+    """Return notes for the operator about a plan, to read before it is executed."""
     lines = []
     if summary["command"] == "fix-racks" and not any(row["rack"] for row in summary["brokers"]):
         lines.append("no broker has a rack: there is nothing to fix")

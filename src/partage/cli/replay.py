@@ -138,7 +138,7 @@ def replay(
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options of the command."""
+    """Options of `partage replay`, as passed to the replay."""
 
     policies: list[str] | None = None
     strategies: list[str] | None = None
@@ -153,7 +153,7 @@ class Wanted:
     report: bool = True
 
     def settings(self) -> dict[str, Any]:
-        """Return the arguments of `jobs.replay.replay.replay`."""
+        """Return the keyword arguments for `jobs.replay.replay.replay`."""
         names = ("policies", "strategies", "raw_commits", "engine", "master", "conf", "kafka")
         found = {name: getattr(self, name) for name in names}
         return found if self.selection is None else {**found, "selection": self.selection}
@@ -208,7 +208,7 @@ def _shown(found: Run, to: Path, page: Path | None) -> None:
 
 
 def _judged(found: Run) -> None:
-    """Name strategies that break rules and groups that failed, and end with their exit code."""
+    """Print strategies that break rules and groups that failed, and exit with their code."""
     from partage.tables.statuses import RECORDED
 
     broken = {n: f for n, f in found.figures.items() if n != RECORDED and f.incomplete}
@@ -227,7 +227,7 @@ def _judged(found: Run) -> None:
 
 
 def _quiet_logging() -> None:
-    """Silence Py4J's log of interrupted calls: the command reports the error in one line."""
+    """Silence Py4J's log of interrupted calls, because the command prints the error in one line."""
     if os.environ.get("PARTAGE_DEBUG") != "1":
         logging.getLogger().addHandler(logging.NullHandler())
 
@@ -244,10 +244,10 @@ def _written(to: Path, page: Path, run_id: str) -> Run:
 
 
 def _expect_ours(to: Path) -> None:
-    """Check that a folder is empty or an output of Partage.
+    """Check that an output folder is empty or has an output of Partage.
 
     Raises:
-        InvalidConfigError: it is neither.
+        InvalidConfigError: the folder has other files, or is a file.
     """
     if to.exists() and not to.is_dir():
         raise InvalidConfigError("--out", "must be a folder, and this is a file", str(to))

@@ -31,19 +31,20 @@ def read_cluster(
     seconds: float | None = None,
     earlier: Path | None = None,
 ) -> ReplicaCluster:
-    """Read a capture's folder or cluster.jsonl (last line), a JSON file, or live brokers.
+    """Read a `ReplicaCluster` from a capture's folder, a JSON file, or live brokers.
 
     Args:
-        source: folder, file or host:port,...; None if the options name the brokers.
+        source: capture's folder, ``cluster.jsonl`` (its last line counts), JSON file, or
+            host:port,...; None if the options name the brokers.
         cluster: the running cluster and its client properties.
         log_dirs: file with sizes and directories, as kafka-log-dirs.sh prints them.
         gone: brokers that may be down.
         excluded: topics to leave out.
         seconds: time over which the write load is measured.
-        earlier: file like log_dirs, printed seconds earlier.
+        earlier: a file like ``log_dirs``, printed ``seconds`` earlier.
 
     Raises:
-        InvalidCaptureError: there is no such file, or it is no JSON.
+        InvalidCaptureError: the file does not exist or is not JSON.
         InvalidProblemError: the description contradicts itself.
         ClusterUnreachableError: no broker answers.
     """
@@ -72,7 +73,10 @@ def read_cluster(
 def _read_source(
     source: str | None, cluster: ClusterOptions, seconds: float | None
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
-    """Return the source's JSON unchecked, with sizes and directories from running brokers."""
+    """Return the source's JSON before validation.
+
+    Running brokers also give sizes and directories.
+    """
     if cluster.bootstrap_server is not None:
         if source is not None:
             raise typer.BadParameter("give either CLUSTER or --bootstrap-server, not both")
@@ -114,7 +118,7 @@ def _text(path: Path) -> str:
 
 
 def _last_object(path: Path) -> str:
-    """Return the last line that is a JSON object: Kafka's tools print sentences around it."""
+    """Return the last line of a file that is a JSON object; Kafka's tools print text around it."""
     lines = [line for line in _text(path).splitlines() if line.lstrip().startswith("{")]
     if not lines:
         raise InvalidCaptureError(f"{path}: no line of it is a JSON object")

@@ -19,7 +19,7 @@ REPORT = "report.html"
 
 
 class Form(str, Enum):
-    """How a report is shown."""
+    """Output formats of `partage report`."""
 
     html = "html"
     terminal = "terminal"

@@ -22,16 +22,16 @@ _USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
 def protect(settings: Mapping[str, str]) -> None:
-    """Hide the secret values among these settings in all that this process prints on stderr."""
+    """Hide the secret values of these settings in everything that this process prints on stderr."""
     _SECRETS.update(secrets_in(settings))
 
 
 class GuardedStream:
-    """A text stream that hides secrets in what is written to it.
+    """Text stream that replaces secrets in everything that is written to it.
 
     Args:
-        stream: written to.
-        secrets: hidden; may grow later.
+        stream: the stream that receives the text.
+        secrets: the texts to hide; the set may grow later.
     """
 
     def __init__(self, stream: TextIO, secrets: Iterable[str]) -> None:
@@ -39,12 +39,12 @@ class GuardedStream:
         self._secrets = secrets
 
     def write(self, text: str) -> int:
-        """Write the text without secrets."""
+        """Write the text with secrets replaced; return the length of the given text."""
         self._stream.write(hide(text, self._secrets))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write the lines without secrets."""
+        """Write the lines with secrets replaced."""
         for line in lines:
             self.write(line)
 
@@ -53,9 +53,9 @@ class GuardedStream:
 
 
 def guard_stderr(arguments: Sequence[str]) -> None:
-    """Hide secrets on stderr from now on, those on the command line included.
+    """Hide secrets on stderr from now on, including those in the command's arguments.
 
-    The arguments are searched before they are parsed, since the parser repeats what it refuses.
+    The arguments are searched before they are parsed, since the parser's errors repeat them.
     Passwords in addresses are hidden too.
     """
     for one in arguments:

@@ -64,10 +64,10 @@ def strategies(
 
 
 def _asked(named: list[str]) -> list[StrategyRow]:
-    """Return the rows of these strategies (names or Java class names), of all if none are given.
+    """Return the table rows of these strategies (names or Java class names); of all without names.
 
     Raises:
-        UnknownStrategyError: there is no such strategy.
+        UnknownStrategyError: no strategy has the name.
     """
     from partage.groups import registry
 
@@ -78,7 +78,7 @@ def _asked(named: list[str]) -> list[StrategyRow]:
 
 
 def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
-    """Return the row of a class name, or of a strategy that ``package.module:Class`` names."""
+    """Return the table row for a Java class name or a custom class ``package.module:Class``."""
     from partage.groups import registry
 
     found = registry.load(named)
@@ -86,10 +86,10 @@ def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
 
 
 def _task_rows(named: list[str]) -> list[TaskRow]:
-    """Return the rows of these task assignors, of all if none are given.
+    """Return the table rows of these Streams task assignors, of all if none are named.
 
     Raises:
-        UnknownStrategyError: there is no such assignor.
+        UnknownStrategyError: no assignor has the name.
     """
     from partage.streams import registry
 
@@ -136,7 +136,7 @@ def _listed(rows: list[StrategyRow], task_rows: list[TaskRow]) -> None:
 
 
 def _in_full(row: StrategyRow) -> None:
-    """One strategy: what its class says of itself, then its settings."""
+    """Print one strategy in full: its class documentation, then its settings."""
     from partage.groups import registry
 
     show(name(row.name, "bold"))
@@ -177,7 +177,7 @@ def _indented(text: str, style: str = "", by: int = 2) -> None:
 
 
 def _class(exact_to: str | None) -> str:
-    """Return a class name without its package; a broker's class is marked as the coordinator's.
+    """Return a class name without its package; classes of the broker are marked ``(coordinator)``.
 
     >>> _class("org.apache.kafka.clients.consumer.RangeAssignor 4.3.1")
     'RangeAssignor 4.3.1'

@@ -211,7 +211,7 @@ def _plain(
 
 
 def _blocks(found: Sequence[_Found], prefix: str) -> list[Text]:
-    """Return the figures as sentences, for a terminal too narrow for the table."""
+    """Return the figures as sentences, for a terminal that is too narrow for the table."""
     titles = [title.replace("-\n", "").replace("\ns", " s") for title in _TITLES]
     lines = []
     for cell, its, _ in found:
@@ -255,7 +255,7 @@ def _cells(its: StreamsMetrics, prefix: str = "") -> list[str]:
 
 
 def amount(count: float) -> str:
-    """Bytes as one reads them.
+    """Format a number of bytes with a unit, such as ``1.5 GB``.
 
     >>> amount(12_300_000)
     '12.3 MB'
@@ -287,7 +287,9 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return the prefix of cross-rack traffic ("-" if unknown), and the reason.
+    """Return the prefix of cross-rack traffic, and a note if some racks are unknown.
+
+    The prefix is "-" if the traffic is unknown, and ">=" if it is a lower bound.
 
     A topic without racks, or a client without one, counts nothing.
     """
@@ -300,7 +302,10 @@ def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return why the requested rack strategy has no effect, as in Kafka; None if it has one."""
+    """Return why the requested rack-aware strategy has no effect, as in Kafka.
+
+    None if it has one.
+    """
     key = "rack.aware.assignment.strategy"
     asking = [
         every
@@ -319,7 +324,7 @@ def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -
 
 
 def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a warning for each configured number of standbys that the clients cannot hold.
+    """Return a warning for each configured number of standbys for which there are too few clients.
 
     All clients count, also those that join later: fewer may be up at a time.
     """
@@ -337,7 +342,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def subtopology_lines(app: SimulatedApplication) -> list[str]:
-    """Each sub-topology with what it reads and keeps: what the first number of a task means."""
+    """Return a line for each sub-topology (the first number of a task id): sources and stores."""
     lines = []
     for one in app.topology.subtopologies:
         stores = [
@@ -349,7 +354,7 @@ def subtopology_lines(app: SimulatedApplication) -> list[str]:
 
 
 def event_labels(app: SimulatedApplication) -> list[dict[str, Any]]:
-    """Each event with its time in seconds, and in words."""
+    """Return the time in seconds and the description of each event of the simulation."""
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
 
@@ -367,10 +372,10 @@ def _event(one: TraceEvent) -> str:
 def show_decisions(
     problem: Mapping[str, Any], cells: Sequence[SweepCell], *, as_json: bool
 ) -> None:
-    """Print what each assignor decides on a given state, for each combination of settings.
+    """Print what each assignor decides in a given state, for each combination of settings.
 
     Raises:
-        PartageError: the problem, a setting or an assignor is refused.
+        PartageError: the problem, a setting or an assignor is invalid.
     """
     from partage.errors import InvalidConfigError
     from partage.simulation.streams.decision import GivenClientStates, decide, read_client_states
@@ -415,7 +420,7 @@ def _decision_table(one: LeaderDecision) -> Table:
 
 
 def _next(one: LeaderDecision) -> list[str]:
-    """Return what follows the rebalance: the follow-up, then the probing rebalance."""
+    """Return sentences on what follows the rebalance: the follow-up, then the probing rebalance."""
     lines = []
     if one.revoked:
         tasks = ", ".join(map(str, one.revoked))
