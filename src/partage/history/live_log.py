@@ -14,16 +14,12 @@ from partage.errors import WireFormatError
 from partage.history.coordinator_moves import CoordinatorMove
 from partage.history.records import GroupRecord, LogPosition
 from partage.wire.batches import LogRecord
-from partage.wire.columns import BinaryColumn
-from partage.wire.columns.commits import TOMBSTONE, decode_offset_commits
 from partage.wire.group_log import decode_record
 
 __all__ = ["LiveCommit", "LiveDecoder", "LogBatch"]
 
 #: Largest committed offset that is believed; a larger one is damage (`CommitFolder`).
 _LARGEST_OFFSET = (1 << 61) - 1
-#: Fewer records are decoded one by one: the columns take 2 ms to set up, a record 0.03 ms.
-_FEW_RECORDS = 64
 _COMMITS = ("OFFSET_COMMIT", "LEGACY_OFFSET_COMMIT")
 
 
@@ -94,12 +90,12 @@ class LiveDecoder:
 
     def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
         """Yield (group, record or commit) for everything that takes effect with some batches."""
-        items = self._items(batches)
-        at = 0
+        # One by one: the kernel for columns pays only where it is compiled, which takes seconds.
         for batch in batches:
             self._note_epoch(batch)
-            found = [one for one in items[at : at + len(batch.records)] if one is not None]
-            at += len(batch.records)
+            items = [self._decoded(batch.partition, record) for record in batch.records]
+            found = [one for one in items if one is not None]
+            self.damaged += len(items) - len(found)
             if not batch.transactional:
                 yield from found
                 continue
@@ -122,34 +118,6 @@ class LiveDecoder:
         at = LogPosition(marker.partition, marker.base_offset), marker.max_timestamp_ms
         for one in commits:
             yield one.group, one._replace(position=at[0], timestamp_ms=at[1])
-
-    def _items(
-        self, batches: Sequence[LogBatch]
-    ) -> list[tuple[str, GroupRecord | LiveCommit] | None]:
-        """Return the decoded records of all batches in order; None for a damaged one."""
-        rows = [(batch.partition, record) for batch in batches for record in batch.records]
-        if len(rows) < _FEW_RECORDS:
-            items = [self._decoded(partition, record) for partition, record in rows]
-            self.damaged += sum(one is None for one in items)
-            return items
-        items = [None] * len(rows)
-        found = decode_offset_commits(
-            BinaryColumn.of([one.key for _, one in rows]),
-            BinaryColumn.of([one.value for _, one in rows]),
-        )
-        for row, pair, number, version, offset in zip(
-            found.row.tolist(), found.pair.tolist(), found.partition.tolist(),
-            found.value_version.tolist(), found.offset.tolist(), strict=True,
-        ):  # fmt: skip
-            group, topic = found.pairs[pair]
-            partition, record = rows[row]
-            at = LogPosition(partition, record.offset), record.timestamp_ms
-            committed = None if version == TOMBSTONE else _near(offset)
-            items[row] = group, LiveCommit(group, *at, topic, number, committed)
-        for row in found.others.tolist():
-            items[row] = self._decoded(*rows[row])
-        self.damaged += sum(one is None for one in items)
-        return items
 
     def _decoded(
         self, partition: int, record: LogRecord
