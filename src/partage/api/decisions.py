@@ -20,6 +20,7 @@ from partage.groups.subscriptions import (
     subscribed,
 )
 from partage.model import Assignment, Cluster, Group, Plan, Problem
+from partage.model.display import Picture, histogram, html_table, pretty_print, text_table
 
 # The judge and the solver are imported where they are used: a plan needs neither.
 if TYPE_CHECKING:
@@ -161,6 +162,13 @@ class Compared:
         """True if there is a plan and it breaks no rule."""
         return self.plan is not None and not self.breaches
 
+    def loads(self) -> list[int]:
+        """Return the partitions of each member after the follow-up, the largest number first."""
+        if self.plan is None:
+            return []
+        end = self.plan.settled() if isinstance(self.plan, Plan) else self.plan
+        return sorted((len(end.partitions_of(i)) for i in range(len(end.members))), reverse=True)
+
     def figures(self) -> tuple[str, ...]:
         """Return the figures of `Comparison.COLUMNS` as text, with a dash for missing ones."""
         m = self.measures
@@ -209,17 +217,22 @@ class Comparison(Sequence[Compared]):
 
     def __repr__(self) -> str:
         head = ("strategy", *self.COLUMNS)
-        table = [head, *((row.strategy, *row.figures()) for row in self.rows)]
-        wide = [max(len(line[i]) for line in table) for i in range(len(head))]
-        lines = [
-            "  ".join(
-                text.ljust(width) if i < 2 else text.rjust(width)
-                for i, (text, width) in enumerate(zip(line, wide, strict=True))
-            )
-            for line in table
+        table = text_table([head, *((row.strategy, *row.figures()) for row in self.rows)], left=2)
+        return "\n".join([table, *self._refusals()])
+
+    _repr_pretty_ = pretty_print
+
+    def _repr_html_(self) -> str:
+        """Return the figures of the strategies as HTML, with the load of each member."""
+        rows: list[tuple[str | int | Picture, ...]] = [
+            (row.strategy, *row.figures(), histogram(row.loads())) for row in self.rows
         ]
-        lines += [f"{row.strategy} refused: {row.refused}" for row in self.rows if row.refused]
-        return "\n".join(line.rstrip() for line in lines)
+        title = f"Comparison: {len(self)} strategies"
+        columns = ("strategy", *self.COLUMNS, "partitions by member")
+        return html_table(title, columns, rows, self._refusals())
+
+    def _refusals(self) -> list[str]:
+        return [f"{row.strategy} refused: {row.refused}" for row in self.rows if row.refused]
 
 
 def compare(

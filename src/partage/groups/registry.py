@@ -21,7 +21,7 @@ from partage.errors import (
     UnknownStrategyError,
 )
 from partage.groups.api import Setting, Strategy
-from partage.model import Assignment, Problem
+from partage.model import Assignment, Cluster, Group, Problem
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -208,6 +208,9 @@ def _names_in(value: object) -> list[str]:
     Raises:
         InvalidConfigError: the value is neither a list of names nor a strategy.
     """
+    if isinstance(value, Group | Cluster):
+        what = f"must be a name or a strategy, not a {type(value).__name__}: it comes first"
+        raise InvalidConfigError("strategy", what, value)
     if not isinstance(value, Sequence):
         lacks = ", ".join(one for one in _CONTRACT if not hasattr(value, one))
         what = (

@@ -39,10 +39,11 @@ from partage.groups.subscriptions import (
     subscribed,
 )
 from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member, Plan, Problem
+from partage.model.display import MOST_ROWS, html_table, pretty_print, strip, text_table
 from partage.model.repeated_state import RepeatedState
 from partage.model.validation import expect_kind, expect_text
 
-__all__ = ["Change", "Join", "Leave", "Metadata", "Round", "Subscribe", "play"]
+__all__ = ["Change", "Join", "Leave", "Metadata", "Round", "Rounds", "Subscribe", "play"]
 
 Pairs = tuple[tuple[str, int], ...]
 
@@ -159,15 +160,59 @@ class Round:
         names = (self.cluster.index.name(p) for p in numbers)
         return tuple(sorted(name for name in names if name not in self.owner))
 
+    def figures(self) -> tuple[int, str, int, int, int, int]:
+        """Return the cells of `Rounds.COLUMNS`."""
+        change = "follow-up" if self.change is None else str(self.change)
+        given = len(self.plan.partition)
+        moved = sum(p in self.owner for p in self.moved)
+        return self.generation, change, len(self.group), given, moved, len(self.unowned)
+
+    def _repr_html_(self) -> str:
+        """Return the round as HTML: its figures, and the plan."""
+        return Rounds((self,))._repr_html_() + self.plan._repr_html_()
+
     def __repr__(self) -> str:
         what = f"refused: {self.refused}" if self.refused is not None else repr(self.plan)
         outage = f", {len(self.unowned)} partitions without an owner" if self.unowned else ""
         return f"Round({self.generation}, {self.change or 'follow-up'}, {what}{outage})"
 
 
-def play(
-    strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]
-) -> tuple[Round, ...]:
+class Rounds(tuple[Round, ...]):
+    """The rounds of `play`, in order: a tuple that prints as a table."""
+
+    __slots__ = ()
+    COLUMNS = ("generation", "change", "members", "partitions", "moved", "unowned")
+
+    def __repr__(self) -> str:
+        if not self:
+            return "()"
+        rows = [tuple(map(str, one.figures())) for one in self]
+        return "\n".join([text_table([self.COLUMNS, *rows], left=2), *self._refusals()])
+
+    _repr_pretty_ = pretty_print
+
+    def _repr_html_(self) -> str:
+        """Return the rounds as HTML, with the owner of each partition as a colour."""
+        members = dict.fromkeys(member for one in self for member in one.plan.members)
+        colour = {member: i for i, member in enumerate(members)}
+        partitions = sorted({p for one in self for p in (*one.owner, *one.unowned)})
+        rows = [
+            (*one.figures(), strip([colour.get(one.owner.get(p, ""), -1) for p in partitions]))
+            for one in self[:MOST_ROWS]
+        ]
+        more = len(self) - len(rows)
+        notes = [*([f"and {more:,} more rounds"] if more else []), *self._refusals()]
+        columns = (*self.COLUMNS, "partitions by owner")
+        title = f"{len(self)} round{'' if len(self) == 1 else 's'}"
+        return html_table(title, columns, rows, notes)
+
+    def _refusals(self) -> list[str]:
+        return [
+            f"{one.generation} refused: {one.refused}" for one in self if one.refused is not None
+        ]
+
+
+def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) -> Rounds:
     """Simulate the rebalances that ``changes`` cause; return one `Round` for each.
 
     A change under a cooperative strategy may cause follow-up rounds. A round without a plan has the
@@ -185,6 +230,10 @@ def play(
     >>> first, second = play("sticky", cluster, [Join(*three), Leave("C2")])
     >>> second.plan.to_dict(), second.moved
     ({'C1': {'A': [0], 'B': [1]}, 'C3': {'B': [0], 'A': [1]}}, (('A', 1),))
+    >>> play("sticky", cluster, [Join(*three), Leave("C2")])
+    generation  change            members  partitions  moved  unowned
+    1           Join(C1, C2, C3)        3           4      0        0
+    2           Leave(C2)               2           4      1        0
     """
     expect_kind(cluster, Cluster, "cluster")
     if not isinstance(changes, Iterable):
@@ -192,7 +241,7 @@ def play(
     life = _Life(registry.load(strategy), cluster)
     for change in changes:
         life.happens(change)
-    return tuple(life.rounds)
+    return Rounds(life.rounds)
 
 
 def _expect_metadata(change: object) -> None:

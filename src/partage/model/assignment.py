@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, PlanInvariantError
+from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print
 from partage.model.group import Claims
 from partage.model.index import Index, Int32Array
 from partage.model.repeated_state import EndlessLoop
-from partage.model.validation import printable
+from partage.model.validation import expect_kind, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -86,7 +87,7 @@ class Assignment:
 
     def __str__(self) -> str:
         """Return a line a member with its partitions, the rest left out where there are many."""
-        numbers = self.to_dict() if len(self.members) <= _MOST_LINES else self._head().to_dict()
+        numbers = self.to_dict() if len(self.members) <= MOST_ROWS else self._head().to_dict()
         lines = [f"{type(self).__name__}: {', '.join(self._counts())}"]
         for member, topics in numbers.items():
             which = "; ".join(
@@ -97,6 +98,23 @@ class Assignment:
             lines.append(f"  ... and {len(self.members) - len(numbers)} more members")
         return "\n".join(printable(line) for line in (*lines, *self._remarks()))
 
+    _repr_pretty_ = pretty_print
+
+    def _repr_html_(self) -> str:
+        """Return members with their partitions as HTML, with a bar of each one's topics."""
+        numbers = self._head().to_dict() if len(self.members) > MOST_ROWS else self.to_dict()
+        most = int(np.diff(self.start).max(initial=0))
+        rows: list[tuple[str | int | Picture, ...]] = []
+        for member, topics in numbers.items():
+            sizes = [(self.index.topic(topic), len(of)) for topic, of in topics.items()]
+            lists = "; ".join(f"{t} {format_runs(of, _MOST_RUNS)}" for t, of in topics.items())
+            rows.append((member, sum(n for _, n in sizes), bar(sizes, most), lists))
+        notes = [line.strip() for line in self._remarks()]
+        if len(self.members) > len(numbers):
+            notes.insert(0, f"and {len(self.members) - len(numbers):,} more members")
+        title = f"{type(self).__name__}: {', '.join(self._counts())}"
+        return html_table(title, ("member", "partitions", "by topic", "assigned"), rows, notes)
+
     def _counts(self) -> list[str]:
         """Return the sizes of this assignment, as text."""
         counts = [_count(len(self.members), "member"), _count(len(self.partition), "partition")]
@@ -106,7 +124,7 @@ class Assignment:
         """Return the lines that follow those of the members."""
         missing = [
             f"  not in the cluster: {one.topic}-{one.partition} of {one.member}"
-            for one in self.unresolved[:_MOST_LINES]
+            for one in self.unresolved[:MOST_ROWS]
         ]
         return [*missing, *(f"  warning: {one}" for one in self.warnings)]
 
@@ -117,9 +135,9 @@ class Assignment:
 
     def _head(self) -> Assignment:
         """Return the part of the first members."""
-        first = range(_MOST_LINES)
+        first = range(MOST_ROWS)
         lists = [self.partitions_of(member) for member in first]
-        part: Assignment = Assignment.from_lists(self.index, self.members[:_MOST_LINES], lists)
+        part: Assignment = Assignment.from_lists(self.index, self.members[:MOST_ROWS], lists)
         return part
 
     @classmethod
@@ -134,7 +152,14 @@ class Assignment:
 
         ``topic_number`` maps names to topics where the index has several topics of a name
         (see `Cluster.topic`); by default a name means the newest one.
+
+        Raises:
+            InvalidProblemError: an argument has another type.
         """
+        expect_kind(index, Index, "index")
+        if not isinstance(owned, Mapping):
+            raise InvalidProblemError("must be a mapping: member -> partitions", path="owned",
+                                      value=owned)  # fmt: skip
         lists: list[Int32Array] = []
         unresolved: list[Unresolved] = []
         for member, value in owned.items():
@@ -216,8 +241,6 @@ class Assignment:
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
 
 
-#: Members that a printed assignment shows; the others are counted.
-_MOST_LINES = 40
 #: Runs of partition numbers of a topic that a printed assignment shows.
 _MOST_RUNS = 24
 
@@ -334,7 +357,7 @@ class Plan(Assignment):
         return counts
 
     def _remarks(self) -> list[str]:
-        names = [self.index.name(p) for p in self.withheld[:_MOST_LINES].tolist()]
+        names = [self.index.name(p) for p in self.withheld[:MOST_ROWS].tolist()]
         withheld = [
             f"  withheld until the next rebalance: {topic}-{number}, then to {self.members[to]}"
             for (topic, number), to in zip(names, self.destined.tolist(), strict=False)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
+from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print, text_table
 from partage.model.index import MOST_PARTITIONS, Index, Int32Array
 from partage.model.validation import expect_list, expect_text, parse_problem, required_field
 
@@ -22,6 +23,9 @@ __all__ = ["Broker", "Cluster"]
 
 #: Entries of a table of marks up to which marking is faster than sorting (64 MiB).
 _SMALL_TABLE = 1 << 26
+
+
+_TOPIC_COLUMNS = ("topic", "partitions", "replicas", "racks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Broker:
     directories: tuple[str, ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cluster:
     """A mask over an `Index`, with replicas, leaders and racks.
 
@@ -57,6 +61,13 @@ class Cluster:
     >>> cluster = Cluster.from_topics({"orders": 6, "clicks": 3})
     >>> cluster.partitions_of("clicks").tolist()
     [6, 7, 8]
+    >>> cluster
+    <Cluster: 2 topics, 9 partitions, 1 broker>
+    >>> print(cluster)
+    Cluster: 2 topics, 9 partitions, 1 broker
+    topic   partitions  replicas  racks
+    orders           6         1
+    clicks           3         1
     """
 
     index: Index
@@ -66,6 +77,53 @@ class Cluster:
     replica_start: Int32Array
     replica: Int32Array
     brokers: tuple[Broker, ...]
+
+    def __repr__(self) -> str:
+        return f"<Cluster: {self._counts()}>"
+
+    def __str__(self) -> str:
+        """Return a line a topic with its partitions, replicas and racks."""
+        rows = [tuple(map(str, row)) for row in self._topic_rows()]
+        more = int(np.count_nonzero(self.topic_exists)) - len(rows)
+        lines = [f"Cluster: {self._counts()}"]
+        if rows:
+            lines.append(text_table([_TOPIC_COLUMNS, *rows]))
+        return "\n".join([*lines, f"... and {more:,} more topics"] if more else lines)
+
+    _repr_pretty_ = pretty_print
+
+    def _repr_html_(self) -> str:
+        """Return topics with their partitions as HTML."""
+        found = self._topic_rows()
+        most = max((row[1] for row in found), default=0)
+        rows: list[tuple[str | int | Picture, ...]] = [
+            (topic, partitions, bar([(i, partitions)], most), replicas, racks)
+            for i, (topic, partitions, replicas, racks) in enumerate(found)
+        ]
+        more = int(np.count_nonzero(self.topic_exists)) - len(rows)
+        columns = (*_TOPIC_COLUMNS[:2], "", *_TOPIC_COLUMNS[2:])
+        notes = [f"and {more:,} more topics"] if more else []
+        return html_table(f"Cluster: {self._counts()}", columns, rows, notes)
+
+    def _counts(self) -> str:
+        """Return the numbers of existing topics, partitions and brokers, as text."""
+        counts = (
+            (np.count_nonzero(self.topic_exists), "topic"),
+            (np.count_nonzero(self.partition_exists), "partition"), (len(self.brokers), "broker"),
+        )  # fmt: skip
+        return ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
+
+    def _topic_rows(self) -> list[tuple[str, int, int, str]]:
+        """Return name, partitions, replicas and racks of the first topics."""
+        rows = []
+        sizes = np.diff(self.replica_start)
+        start, rack = self.partition_racks
+        topic_of = np.repeat(self.index.topic_of, np.diff(start))
+        for topic, t in list(self._live.items())[:MOST_ROWS]:
+            mine = self.partitions_of(t)
+            racks = [self.rack_names[r] for r in np.unique(rack[topic_of == t]).tolist()]
+            rows.append((topic, len(mine), int(sizes[mine].max(initial=0)), ", ".join(racks)))
+        return rows
 
     @classmethod
     def from_topics(cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]) -> Cluster:

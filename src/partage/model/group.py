@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
 from partage.java.hash_order import names_in_map_order
+from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print, text_table
 from partage.model.index import Int32Array, java_rank
 from partage.model.validation import (
     expect_list,
@@ -422,6 +424,17 @@ def _expect_number(value: object, path: str) -> float:
     return number
 
 
+_MEMBER_COLUMNS = ("member", "topics", "instance", "rack", "owned")
+
+
+def _member_row(member: Member) -> tuple[str, str, str, str, int]:
+    """Return the cells of a member: id, topics, instance id, rack, number of owned partitions."""
+    topics = ", ".join(member.topics[:_MOST_SHOWN])
+    more = len(member.topics) - _MOST_SHOWN
+    listed = f"{topics} and {more} more" if more > 0 else topics
+    return member.id, listed, member.instance_id or "", member.rack or "", len(member.owned)
+
+
 class Group:
     """Members in join order, which matters to Kafka; equal subscriptions are one object.
 
@@ -434,6 +447,11 @@ class Group:
     >>> group = Group([Member("c2", topics=["a"]), Member("c1", topics=["a"])])
     >>> [m.id for m in group], len(group.subscriptions)
     (['c2', 'c1'], 1)
+    >>> print(group)
+    Group: 2 members
+    member  topics  instance  rack  owned
+    c2      a                           0
+    c1      a                           0
     """
 
     __slots__ = ("__dict__", "ids", "members", "subscription_of", "subscriptions")
@@ -482,6 +500,37 @@ class Group:
 
     def __repr__(self) -> str:
         return f"Group({list(self.members)!r})"
+
+    def __str__(self) -> str:
+        """Return a line a member with its topics and owned partitions."""
+        rows = [
+            (*texts, str(owned)) for *texts, owned in map(_member_row, self.members[:MOST_ROWS])
+        ]
+        lines = [self._title()]
+        if rows:
+            lines.append(text_table([_MEMBER_COLUMNS, *rows], left=4))
+        return "\n".join([*lines, *self._more()])
+
+    _repr_pretty_ = pretty_print
+
+    def _repr_html_(self) -> str:
+        """Return members with their topics and owned partitions as HTML."""
+        some = self.members[:MOST_ROWS]
+        most = max((len(one.owned) for one in some), default=0)
+        topics = {topic: i for i, topic in enumerate(dict.fromkeys(chain(*self.subscriptions)))}
+        rows: list[tuple[str | int | Picture, ...]] = []
+        for one in some:
+            counts = Counter(topic for topic, _ in one.owned)
+            parts = [(topics.get(topic, -1), size) for topic, size in counts.items()]
+            rows.append((*_member_row(one), bar(parts, most)))
+        return html_table(self._title(), (*_MEMBER_COLUMNS, "by topic"), rows, self._more())
+
+    def _title(self) -> str:
+        return f"Group: {len(self):,} member{'' if len(self) == 1 else 's'}"
+
+    def _more(self) -> list[str]:
+        more = len(self) - MOST_ROWS
+        return [f"... and {more:,} more members"] if more > 0 else []
 
     @cached_property
     def position(self) -> dict[str, int]:

@@ -137,7 +137,9 @@ def expect_kind(value: object, kind: type, path: str) -> None:
         got = f"the class {value.__name__}" if isinstance(value, type) else (
             f"a {type(value).__name__}"
         )  # fmt: skip
-        raise InvalidProblemError(f"must be a {kind.__name__}, not {got}", path=path, value=value)
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        what = f"must be {article} {kind.__name__}, not {got}"
+        raise InvalidProblemError(what, path=path, value=value)
 
 
 def parse_problem(problem: object) -> Mapping[str, Any]:

@@ -224,6 +224,8 @@ def _checked(brokers: Iterable[Broker]) -> list[Broker]:
 
     Raises InvalidProblemError otherwise.
     """
+    if not isinstance(brokers, Iterable):
+        raise InvalidProblemError("must be a list of Broker", path="brokers", value=brokers)
     listed = list(brokers)
     seen: set[int] = set()
     for i, one in enumerate(listed):

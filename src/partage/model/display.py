@@ -1,0 +1,193 @@
+"""Tables of values: text for terminals, HTML with small pictures for notebooks.
+
+Text is escaped, nothing is loaded and no script runs. Colours follow JupyterLab's variables and
+its theme where there is one, otherwise ``prefers-color-scheme``; text has the page's own colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+from partage.model.validation import printable
+
+__all__ = [
+    "MOST_ROWS", "Picture", "bar", "histogram", "html_table", "pretty_print", "strip", "text_table",
+]  # fmt: skip
+
+#: Rows that a table shows; the others are counted.
+MOST_ROWS = 40
+#: Cells of a strip and columns of a histogram; a picture of more shows the first ones.
+_MOST_CELLS = 120
+#: Characters of a text in a cell.
+_LONGEST = 300
+#: Colours that differ in hue and lightness, also for colour-blind people (Okabe and Ito).
+_LIGHT = (
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7b68ae", "#8a8a00",
+)  # fmt: skip
+_DARK = (
+    "#4aa3df", "#f0b93a", "#2fc79a", "#e29cc4", "#8fd0f5", "#f0803c", "#a898dc", "#bdbd3a",
+)  # fmt: skip
+
+
+def _colours(selector: str, colours: Sequence[str]) -> str:
+    names = ";".join(f"--p{i}:{colour}" for i, colour in enumerate(colours))
+    return f"{selector}{{{names}}}"
+
+
+_STYLE = "".join(
+    [
+        _colours(".partage", _LIGHT),
+        "@media (prefers-color-scheme:dark){", _colours(".partage", _DARK), "}",
+        _colours('[data-jp-theme-light="true"] .partage', _LIGHT),
+        _colours('[data-jp-theme-light="false"] .partage,.vscode-dark .partage', _DARK),
+        ".partage{color:var(--jp-content-font-color1,inherit);max-width:100%;overflow-x:auto}",
+        # Twice the class: JupyterLab's rules for cells have the specificity of one class.
+        ".partage.partage table{border-collapse:collapse;margin:.3em 0}",
+        ".partage.partage :is(th,td){padding:.15em .7em .15em 0;text-align:left;vertical-align:top;"
+        "border:0;border-bottom:1px solid rgba(128,128,128,.35);background:none;color:inherit}",
+        ".partage.partage th{font-weight:600}",
+        ".partage.partage .n{text-align:right;white-space:nowrap}",
+        ".partage.partage td.t{overflow-wrap:anywhere;min-width:7em;white-space:normal}",
+        ".partage.partage svg{display:block;height:1.1em;max-width:none}",
+        ".partage .none{fill:rgba(128,128,128,.35)}",
+        *(f".partage .c{i}{{fill:var(--p{i})}}" for i in range(len(_LIGHT))),
+    ]
+)  # fmt: skip
+
+
+def pretty_print(value: object, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's call
+    """Print a value's table in IPython; a class has this as ``_repr_pretty_``."""
+    printer.text("..." if cycle else str(value))
+
+
+def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Return rows as aligned lines; the first row has the headings.
+
+    Args:
+        rows: cells as text.
+        left: number of columns that are aligned left.
+
+    >>> print(text_table([("name", "n"), ("a", "10")]))
+    name   n
+    a     10
+    """
+    wide = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = (
+        "  ".join(
+            text.ljust(width) if i < left else text.rjust(width)
+            for i, (text, width) in enumerate(zip(row, wide, strict=True))
+        )
+        for row in rows
+    )
+    return "\n".join(printable(line.rstrip()) for line in lines)
+
+
+#: Class of a heading above numbers.
+_NUMBER = ' class="n"'
+
+
+class Picture(NamedTuple):
+    """A drawing in a cell, as SVG."""
+
+    svg: str
+
+
+def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
+    """Return a horizontal bar of coloured parts.
+
+    Args:
+        parts: number of the colour, and size.
+        most: size of the longest bar of the table.
+
+    >>> bar([(0, 1), (9, 1)], 4).svg.count("<rect")
+    2
+    """
+    wide, at, drawn = 120, 0.0, []
+    for colour, size in parts:
+        width = wide * size / max(most, 1)
+        drawn.append(_rect(at, max(width - 1, 0.5), 0, 10, colour))
+        at += width
+    return _svg(wide, drawn)
+
+
+def strip(colours: Sequence[int]) -> Picture:
+    """Return a row of cells, one colour each; -1 is a cell of nobody.
+
+    >>> strip([0, 1, -1]).svg.count("<rect")
+    3
+    """
+    some = colours[:_MOST_CELLS]
+    return _svg(6 * len(some), [_rect(6 * i, 5, 0, 10, one) for i, one in enumerate(some)])
+
+
+def histogram(values: Sequence[int]) -> Picture:
+    """Return columns of these heights, side by side.
+
+    >>> histogram([2, 0]).svg.count("<rect")
+    2
+    """
+    some = values[:_MOST_CELLS]
+    most = max([*some, 1])
+    heights = [10 * value / most for value in some]
+    drawn = [_rect(4 * i, 3, 10 - high, high, 0) for i, high in enumerate(heights)]
+    return _svg(4 * len(some), drawn)
+
+
+def _rect(x: float, width: float, y: float, height: float, colour: int) -> str:
+    name = "none" if colour < 0 else f"c{colour % len(_LIGHT)}"
+    places = f'x="{x:.4g}" y="{y:.3g}" width="{width:.4g}" height="{height:.3g}"'
+    return f'<rect class="{name}" {places}/>'
+
+
+def _svg(width: int, drawn: Iterable[str]) -> Picture:
+    size = f'viewBox="0 0 {max(width, 1)} 10" width="{max(width, 1)}"'
+    return Picture(f'<svg aria-hidden="true" {size}>{"".join(drawn)}</svg>')
+
+
+def html_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | int | Picture]],
+    notes: Iterable[str] = (),
+) -> str:
+    """Return a table as HTML with its style: the output of ``_repr_html_``.
+
+    Args:
+        title: first line.
+        columns: headings.
+        rows: cells: text, numbers (aligned right) and pictures.
+        notes: lines below the table.
+
+    >>> "&lt;b&gt;" in html_table("t", ["member"], [["<b>"]])
+    True
+    """
+    cells = [[_cell(value) for value in row] for row in rows]
+    sides = [kind == "n" for kind, _ in cells[0]] if cells else [False] * len(columns)
+    head = "".join(
+        f'<th scope="col"{_NUMBER if right else ""}>{_text(column)}</th>'
+        for column, right in zip(columns, sides, strict=True)
+    )
+    lines = ("".join(f'<td class="{kind}">{inner}</td>' for kind, inner in row) for row in cells)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    below = "".join(f"<div>{_text(note)}</div>" for note in notes)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return (
+        f'<div class="partage"><style>{_STYLE}</style><div>{_text(title)}</div>{table}{below}</div>'
+    )
+
+
+def _cell(value: str | int | Picture) -> tuple[str, str]:
+    """Return the class of a cell and its content: number, text or picture."""
+    if isinstance(value, Picture):
+        return "p", value.svg
+    if isinstance(value, int):
+        return "n", f"{value:,}"
+    is_figure = value == "-" or value.rstrip("%").isdecimal()
+    return "n" if is_figure else "t", _text(value)
+
+
+def _text(value: str) -> str:
+    short = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
+    return escape(printable(short))
