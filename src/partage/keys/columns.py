@@ -1,7 +1,8 @@
-"""Columns of keys: bytes, start offsets and nulls, from lists, NumPy arrays and Arrow arrays.
+"""Columns of keys: bytes, start offsets and nulls, from lists, NumPy, pandas and Arrow arrays.
 
-Buffers of Arrow arrays are not copied, and pyarrow is imported only for them. Lengths are checked
-before any key is hashed.
+Arrow arrays are those of pyarrow, and objects with the Arrow PyCapsule interface, such as a polars
+Series. Buffers of Arrow arrays are not copied, and pyarrow is imported only for them. Lengths are
+checked before any key is hashed.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import InvalidKeysError
+from partage.errors import InvalidKeysError, MissingExtraError
 
-__all__ = ["LONGEST_KEY", "KeyColumn", "arrow_column", "column_of", "is_arrow", "place_arrow"]
+__all__ = [
+    "LONGEST_KEY", "KeyColumn", "arrow_column", "column_of", "is_arrow", "is_pandas", "place_arrow",
+    "place_pandas",
+]  # fmt: skip
 
 #: Default of `max.request.size` in Kafka's producer, which sends no longer key.
 LONGEST_KEY = 1_048_576
@@ -107,11 +111,12 @@ def column_of(keys: object) -> KeyColumn:
         return _of_sequence([keys])
     if isinstance(keys, Sequence):
         return _of_sequence(keys)
-    if hasattr(keys, "tolist") and hasattr(keys, "dtype"):  # a pandas Series
+    if hasattr(keys, "tolist") and hasattr(keys, "dtype"):  # a pandas Index, for example
         return _of_sequence(keys.tolist())
     raise InvalidKeysError(
-        "must be bytes, a list, a NumPy array or an Arrow array", where="keys", value=keys
-    )
+        "must be bytes, a list, or an array of NumPy, pandas, polars or Arrow",
+        where="keys", value=keys,
+    )  # fmt: skip
 
 
 def _of_sequence(keys: Sequence[object]) -> KeyColumn:
@@ -203,27 +208,60 @@ Place = Callable[[KeyColumn], tuple[NDArray[np.int32], NDArray[np.bool_] | None]
 
 
 def is_arrow(keys: object) -> bool:
-    """Return whether the keys are a pyarrow object, without importing pyarrow.
+    """Return whether the keys are an Arrow array, without importing pyarrow.
 
     >>> is_arrow([b"a"])
     False
     """
-    return type(keys).__module__.partition(".")[0] == "pyarrow"
+    return (
+        _library(keys) == "pyarrow"
+        or hasattr(keys, "__arrow_c_array__")
+        or hasattr(keys, "__arrow_c_stream__")
+    )
+
+
+def is_pandas(keys: object) -> bool:
+    """Return whether keys are a pandas Series, or of a subclass of it; pandas is not imported.
+
+    >>> is_pandas([b"a"])
+    False
+    """
+    return any(
+        kind.__name__ == "Series" and kind.__module__.partition(".")[0] == "pandas"
+        for kind in type(keys).__mro__
+    )
+
+
+def _library(keys: object) -> str:
+    return type(keys).__module__.partition(".")[0]
 
 
 def place_arrow(keys: Any, place: Place) -> Any:
-    """Return the partitions of Arrow keys as an Arrow int32 array with the same chunks.
+    """Return the partitions of Arrow keys as an int32 array of their own library.
+
+    A polars Series and classes with a method ``from_arrow`` come back as such, everything else as
+    an array of pyarrow. A chunked array of pyarrow keeps its chunks.
 
     Args:
-        keys: an Array or a ChunkedArray of binary, large_binary, binary_view, fixed_size_binary,
-            text of each kind, a dictionary or run-end encoding of them, or null.
+        keys: an array of binary, large_binary, binary_view, fixed_size_binary, text of each kind,
+            a dictionary or run-end encoding of them, or null; a chunked array or a stream of them.
         place: function of a column that returns the partitions, and which of them are null.
 
     Raises:
         InvalidKeysError: the keys have another type; the message names it.
+        MissingExtraError: pyarrow is not installed.
     """
-    import pyarrow as pa
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise MissingExtraError("pyarrow", extra="spark") from None
 
+    if _library(keys) != "pyarrow":
+        placed = place_arrow(_imported(keys, pa), place)
+        if _library(keys) == "polars":
+            return type(keys)(keys.name, placed)
+        make = getattr(type(keys), "from_arrow", None)
+        return placed if make is None else make(placed)
     if isinstance(keys, pa.ChunkedArray):
         return pa.chunked_array(
             [place_arrow(chunk, place) for chunk in keys.chunks], type=pa.int32()
@@ -235,6 +273,55 @@ def place_arrow(keys: Any, place: Place) -> Any:
         )
     partitions, null = place(arrow_column(keys, pa))
     return _as_arrow(partitions, null, pa)
+
+
+def _imported(keys: Any, pa: Any) -> Any:
+    """Return an object with the PyCapsule interface as an array of pyarrow.
+
+    Raises:
+        InvalidKeysError: it is a table, or no column of an Arrow type.
+    """
+    try:
+        return pa.array(keys) if hasattr(keys, "__arrow_c_array__") else pa.chunked_array(keys)
+    except (pa.ArrowException, TypeError, ValueError) as e:
+        raise InvalidKeysError(
+            f"are a {type(keys).__name__} that is no column ({e}): pass one column of it",
+            where="keys",
+        ) from None
+
+
+def place_pandas(keys: Any, place: Place) -> Any:
+    """Return the partitions of a pandas Series as a Series: int32, nullable, of the same index.
+
+    Args:
+        keys: a Series of bytes and text in objects, of ``string``, of a categorical of these, or
+            of an Arrow type; missing values are null keys.
+        place: function of a column that returns the partitions, and which of them are null.
+
+    Raises:
+        InvalidKeysError: the keys have another type; the message names it.
+        MissingExtraError: pyarrow is not installed, and the type needs it.
+    """
+    if keys.dtype == object:
+        missing = keys.isna().tolist()
+        values = keys.tolist()
+        plain = [None if none else one for one, none in zip(values, missing, strict=True)]
+        partitions, null = place(_of_sequence(plain))
+    else:
+        partitions, null = place(_of_pandas(keys))
+    placed = type(keys)(partitions, index=keys.index, name=keys.name, dtype="Int32")
+    return placed if null is None else placed.mask(null)
+
+
+def _of_pandas(keys: Any) -> KeyColumn:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise MissingExtraError("pyarrow", extra="spark") from None
+    column = pa.array(keys, from_pandas=True)
+    return arrow_column(
+        column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column, pa
+    )
 
 
 def arrow_column(keys: Any, pa: Any) -> KeyColumn:

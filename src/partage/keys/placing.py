@@ -57,8 +57,9 @@ def partition_for(
 
     Args:
         keys: bytes (one key); a list of bytes, text (as UTF-8) and None; a NumPy array of ``S``,
-            ``V``, object, or 2-D uint8 (a key a row); an Arrow array or chunked array of
-            binary, text, fixed-size binary, a dictionary of them, or null.
+            ``V``, object, or 2-D uint8 (a key a row); a pandas or polars Series; an Arrow array
+            or chunked array of binary, text, fixed-size binary, a dictionary of them, or null;
+            any object with ``__arrow_c_array__`` or ``__arrow_c_stream__``.
         partitions: number of partitions of the topic, 1 to 2**31 - 1, including those without a
             leader.
         partitioner: a name of `partitioners`, a Java class name, or a custom partitioner
@@ -76,8 +77,9 @@ def partition_for(
 
     Returns:
         int32[n]: partitions, -1 where the key does not determine one (null keys; all records of a
-        partitioner that ignores keys need a state). Arrow keys return an Arrow int32 array with
-        nulls there. With ``state`` or ``seed``, a `Partitioned`: all records have a partition.
+        partitioner that ignores keys need a state). Keys of pandas, polars or Arrow return an int32
+        array of the same library, with nulls there. With ``state`` or ``seed``, a `Partitioned`:
+        all records have a partition.
 
     Raises:
         InvalidConfigError: a setting is wrong (``partitions``: not an int, below 1, too large).

@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, InvalidKeysError
-from partage.keys.columns import LONGEST_KEY, KeyColumn, column_of, is_arrow, place_arrow
+from partage.keys.columns import (
+    LONGEST_KEY,
+    KeyColumn,
+    column_of,
+    is_arrow,
+    is_pandas,
+    place_arrow,
+    place_pandas,
+)
 from partage.keys.partitioner import Partitioner, State
 
 __all__ = ["Partitioned", "place_keys", "with_leaders"]
@@ -23,7 +31,7 @@ class Partitioned(NamedTuple):
     """Partitions of some records, and the partitioner's state for the next records.
 
     Attributes:
-        partition: int32[n], a NumPy or an Arrow array as the keys were.
+        partition: int32[n], an array of NumPy, pandas, polars or Arrow, as the keys were.
         state: state of the partitioner after these records.
     """
 
@@ -46,7 +54,7 @@ def place_keys(
     `partition_for` documents the arguments.
 
     Returns:
-        int32[n], or an Arrow array for Arrow keys; with ``state`` a `Partitioned`.
+        int32[n], or an array of the keys' library; with ``state`` a `Partitioned`.
 
     Raises:
         InvalidConfigError: a state, a size or an explicit partition is wrong.
@@ -54,7 +62,9 @@ def place_keys(
     """
     _check_state(one, state)
     call = _Call(one, partitions, state, sizes=sizes, explicit=explicit, longest=longest)
-    if is_arrow(keys):
+    if is_pandas(keys):  # first: newer releases have the PyCapsule interface too
+        placed = place_pandas(keys, call.place)
+    elif is_arrow(keys):
         placed = place_arrow(keys, call.place)
     else:
         placed, null = call.place(column_of(keys))
