@@ -266,7 +266,7 @@ class ClusterConnection:
     def may_describe_cluster(self) -> bool | None:
         """Return whether the account has DESCRIBE on the cluster.
 
-        None if brokers before 2.3 cannot say.
+        The result is None if it is unknown, as from brokers before 2.3.
         """
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import MetadataRequest
@@ -300,7 +300,7 @@ class ClusterConnection:
     def broker_config(self, node: int) -> dict[str, str]:
         """Return a broker's group, offset and transaction settings.
 
-        {} if the account may not read them.
+        The result is empty if the account may not read them.
         """
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError

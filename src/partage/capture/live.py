@@ -31,7 +31,8 @@ _WORTH_KEEPING_SECONDS = 5.0
 class LastingConditions:
     """Reporter of lasting problems, such as an unreachable broker.
 
-    It repeats each at most once a minute.
+    Each is repeated at most once a minute. The text before the first colon is the kind of the
+    problem.
 
     Attributes:
         report: function that shows a message to the user.
@@ -228,7 +229,7 @@ class LiveCapture:
         self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
 
     def _look_again(self) -> None:
-        """Call `_look`, and report a failure without raising it: the cluster may answer later."""
+        """Read the metadata again; a failure is reported and not raised, because it may pass."""
         from kafka.errors import KafkaError
 
         try:
@@ -247,7 +248,7 @@ class LiveCapture:
     # --- records ---------------------------------------------------------------------------
 
     def _read_or_wait(self) -> None:
-        """Call `_read`, and report a failure without raising it: brokers may come back."""
+        """Read the log; a failure is reported and not raised, because brokers may come back."""
         from kafka.errors import KafkaError
 
         try:
@@ -260,7 +261,7 @@ class LiveCapture:
             self._look_again()
 
     def _read(self) -> None:
-        """Send one Fetch request to each leader and add the records to the capture."""
+        """Send one Fetch request to each leader, and add the received records to the capture."""
         self._round += 1
         found, failures = self._connection.fetch(
             self._asked(), OFFSETS_TOPIC,

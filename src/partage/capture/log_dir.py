@@ -111,7 +111,7 @@ def _reach(folder: Path) -> tuple[int, int]:
 
 
 def _cluster_id(folders: Sequence[Path]) -> str | None:
-    """Return the ``cluster.id`` of copied ``meta.properties`` files; None without such a file.
+    """Return the ``cluster.id`` from copied ``meta.properties`` files; None without such a file.
 
     Raises:
         InvalidCaptureError: the files name several clusters.

@@ -197,7 +197,7 @@ class Epochs:
     def last(self, partition: int, position: int) -> int:
         """Return the leader epoch of the last record read.
 
-        `UNKNOWN_EPOCH` after a skipped range.
+        It is `UNKNOWN_EPOCH` after a skipped range.
         """
         rows = self.known.get(partition)
         return rows[-1][0] if rows and rows[-1][1] == position else UNKNOWN_EPOCH
@@ -605,7 +605,7 @@ class CaptureWriter:
         self.manifest.put(self.folder)
 
     def _merge(self) -> None:
-        """Merge small parts, and remove the files that the merge before this one replaced."""
+        """Merge small parts, and remove the files that the previous merge replaced."""
         import pyarrow as pa
 
         before, replaced = list(self.manifest.replaced), set[int]()

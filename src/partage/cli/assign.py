@@ -37,7 +37,7 @@ __all__ = ["JudgedPlan", "answer", "assign"]
 
 @dataclass(frozen=True, slots=True)
 class JudgedPlan:
-    """A plan with its problem, and what the judge found."""
+    """Plan of `partage assign` for one problem, with the rule breaches that the judge found."""
 
     strategy: Strategy
     group: Group
@@ -56,7 +56,7 @@ class JudgedPlan:
         """Return the plan as JSON, with ``negotiation``, ``standbys`` and ``userData`` if any.
 
         ``userData`` is base64 by member. A member with empty user data has an entry; a member
-            without user data has none.
+        without user data has none.
         """
         given: dict[str, Any] = {"assignment": self.plan.to_json()}
         if self.negotiated is not None:

@@ -231,10 +231,7 @@ def _moves(found: KeySpread) -> Table:
 
 
 def _hours(found: KeySpread) -> Table:
-    """Return a table of the hours in which one partition got most records.
-
-    It has rows for each partition count.
-    """
+    """Return a table of the hours in which one partition got most records, for each count."""
     table = _table("busiest hours", "hour (UTC)", "partitions", "hottest", "its records", "of all")
     for n in found.loads:
         mine = [h for h in found.hours if h[0] == n]
@@ -340,7 +337,7 @@ def shown(key: bytes) -> str:
 
 
 def advice(found: KeySpread) -> list[str]:
-    """Return sentences of advice, the most important one first."""
+    """Return sentences of advice on a key analysis, the most important one first."""
     hot = found.hottest[0]
     lines = [
         f"No partition count can bring the hottest partition below {found.floor:.2%}: key "

@@ -33,7 +33,7 @@ _SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
 
 
 class OptionGroup:
-    """Base of option groups: dataclasses whose annotated fields are options of a command."""
+    """Base class of option groups: dataclasses whose annotated fields become CLI options."""
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

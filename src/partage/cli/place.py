@@ -131,7 +131,7 @@ def place(
 def _show(
     rows: list[list[int]], racks: dict[int, str | None], topic: str, existing: list[list[int]]
 ) -> None:
-    """Print a line a partition, the replicas of each broker, and the command to make the topic."""
+    """Print the replicas of each partition, their number by broker, and the command to use."""
     first = len(existing)
     for i, row in enumerate(rows):
         where = ", ".join(f"{b} ({racks[b]})" if racks[b] is not None else str(b) for b in row)

@@ -61,7 +61,7 @@ def report_progress(
 def time_left(done: int, total: int, seconds: float) -> float | None:
     """Return the estimated seconds to the end of a stage at its present speed.
 
-    None if it is too early.
+    The result is None if too little of the stage is done.
 
     >>> time_left(10, 40, 5.0), time_left(0, 40, 5.0)
     (15.0, None)

@@ -292,5 +292,5 @@ def demo(
 
 
 def sample() -> Path:
-    """Return the folder of the bundled recording."""
+    """Return the folder of the recording that ships with Partage."""
     return Path(str(resources.files("partage"))) / "sample"

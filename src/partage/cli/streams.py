@@ -304,7 +304,7 @@ def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
     """Return why the requested rack-aware strategy has no effect, as in Kafka.
 
-    None if it has one.
+    The result is None if it has an effect.
     """
     key = "rack.aware.assignment.strategy"
     asking = [

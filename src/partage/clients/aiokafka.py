@@ -58,7 +58,7 @@ class ClassInUseError(MisusedAssignorError):
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """Return an assignor class for ``partition_assignment_strategy`` of one consumer.
+    """Create an assignor class for ``partition_assignment_strategy`` of one aiokafka consumer.
 
     Every call creates a class, since aiokafka calls methods of the class itself and its state
     between rebalances is there. A class serves one consumer; a second consumer that uses it
@@ -184,7 +184,7 @@ def _view(state: AssignorState, cluster: Any, topics: Iterable[str]) -> ClusterV
 def _offsets_of(subscription: weakref.ref[Any]) -> Any:
     """Return a function that reads a consumer's positions and log ends.
 
-    It holds no reference to it.
+    The function holds no reference to the consumer.
     """
 
     def read() -> Offsets | None:

@@ -186,6 +186,8 @@ class AssignorState:
     def _looked(self, group: str) -> Mapping[Partition, float] | None:
         """Return the loads from the function passed as ``weights``.
 
+        The result is None if it fails or a load is invalid.
+
         None if it fails or a load is invalid.
 
         An invalid load must not fail the rebalance: the member would join again after each failure.

@@ -50,7 +50,7 @@ class Call(NamedTuple):
 def caller(*kinds: type) -> Call | None:
     """Find the nearest calling method whose object is of one of ``kinds``.
 
-    None if there is none.
+    The result is None if there is none.
     """
     # Frame 1 is the assignor's method; its caller is frame 2.
     frame = sys._getframe(2)

@@ -172,7 +172,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
 def _generation(app: Any) -> int:
     """Return the group's generation from the Kafka client below Faust.
 
-    -1 if it is not accessible.
+    The result is -1 if it is not accessible.
     """
     found = app
     for name in ("consumer", "_thread", "_consumer", "_coordinator", "generation"):

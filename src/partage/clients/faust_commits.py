@@ -34,7 +34,7 @@ _PATIENCE = 5.0
 class CommitGuard:
     """Guard that keeps one Faust consumer from committing offsets of records it never processed.
 
-    It records the offsets that the consumer fetched and has not committed, by partition.
+    The guard records the offsets that the consumer fetched and has not committed, by partition.
 
     Args:
         consumer: Faust's ``app.consumer``, some of whose methods are replaced.

@@ -53,7 +53,7 @@ class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # k
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """Return an assignor class for ``partition_assignment_strategy`` of one consumer.
+    """Create an assignor class for ``partition_assignment_strategy`` of one kafka-python consumer.
 
     Every call creates a class, since kafka-python 2 calls methods of the class itself and its
     state between rebalances is there. A class serves one consumer; a second consumer that uses
@@ -126,7 +126,10 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def supported_protocols(cls) -> list[Any]:
-        """Return kafka-python's ids of the rebalance protocols, the preferred one first."""
+        """Return the rebalance protocols that the strategy supports, the preferred one first.
+
+        They are kafka-python's ids.
+        """
         if _PROTOCOLS is None:
             return []
         return [_PROTOCOLS(int(one)) for one in cls._state.consumer.strategy.protocols]
@@ -266,7 +269,7 @@ def _broker(one: Any) -> tuple[Any, ...]:
 def _offsets_of(subscription: weakref.ref[Any]) -> Any:
     """Return a function that reads a consumer's positions and log ends.
 
-    It holds no reference to it.
+    The function holds no reference to the consumer.
     """
 
     def read() -> Offsets | None:

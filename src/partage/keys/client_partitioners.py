@@ -32,7 +32,7 @@ _TABLES = (
 
 @cache
 def client_partitioners() -> dict[str, Partitioner]:
-    """Return the partitioners of clients by name, in the order of the documentation."""
+    """Return all built-in partitioners by name, in the order of the documentation."""
     tables: list[tuple[Partitioner, ...]] = [
         getattr(import_module(f"partage.keys.clients.{module}"), table) for module, table in _TABLES
     ]

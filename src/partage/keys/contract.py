@@ -65,7 +65,7 @@ class CustomPartitioner(Protocol):
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Take the producer's settings; called once, before anything else."""
+        """Process the producer's settings; called once, before any other method."""
         ...
 
     def partition(  # noqa: PLR0917 - Kafka's own signature
@@ -77,11 +77,11 @@ class CustomPartitioner(Protocol):
         value_bytes: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """Return the partition of a record, 0 or more."""
+        """Return the partition number of a record, 0 or more."""
         ...
 
     def close(self) -> None:
-        """Release resources; the producer closes."""
+        """Release resources; called when the producer closes."""
         ...
 
 
@@ -214,7 +214,7 @@ class NamedPartitioner:
         return int(placed[0])
 
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
-        """Choose another partition for records without a key (KIP-480)."""
+        """Choose another sticky partition for records without a key (KIP-480), for a new batch."""
         count, led = led_partitions(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state is not None else None
         if isinstance(state, StickyCache):
@@ -340,7 +340,7 @@ class CustomRule:
     unkeyed: ClassVar[str] = "null"
 
     def of_key(self, key: bytes, partitions: int) -> int:
-        """Return the partition of one key."""
+        """Return the partition that the custom partitioner chooses for one key."""
         return int(self._placed([key], partitions)[0])
 
     def of_all(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
@@ -359,7 +359,7 @@ class CustomRule:
         return self._placed(records, partitions)
 
     def left_over(self, keys: KeyColumn) -> None:
-        """Return None: the class decides for every record."""
+        """Return None, because the custom partitioner decides for every record."""
 
     def _placed(self, records: list[bytes | None], partitions: int) -> NDArray[np.int32]:
         cluster = Cluster.from_topics({self.topic: partitions})

@@ -77,4 +77,4 @@ class DefaultPartitioner:
         return _to_positive(turn) % len(partitions)
 
     def close(self) -> None:
-        """Do nothing: no resources are held."""
+        """Do nothing, because the partitioner holds no resources."""

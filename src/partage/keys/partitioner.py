@@ -65,7 +65,7 @@ class Draws(Protocol):
     """Interface of a source of signed 32-bit random integers; it is immutable."""
 
     def next_int(self) -> tuple[int, Draws]:
-        """Return the next number, -2**31 <= x < 2**31, and the source after it."""
+        """Return the next random number, -2**31 <= x < 2**31, and the source after it."""
         ...
 
 
@@ -133,9 +133,9 @@ def below(draws: Draws, bound: int) -> tuple[int, Draws]:
 
 
 def fraction(draws: Draws) -> tuple[float, Draws]:
-    """Return a random float, 0 <= x < 1, of 53 bits, and the source after it.
+    """Return a random float, 0 <= x < 1, and the source after it.
 
-    It has the lower 21 bits of one number, then the 32 bits of the next.
+    Its 53 bits are the lower 21 of one number, then the 32 of the next.
 
     >>> fraction(Numbers((1 << 20, 0)))[0]
     0.5
@@ -234,7 +234,7 @@ class KeyRule:
     def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
         """Return which records have no partition by key, such as null keys (bool[n]).
 
-        None for none.
+        The result is None if there are none.
         """
         if self.unkeyed == "nothing":
             return None

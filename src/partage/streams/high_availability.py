@@ -65,7 +65,10 @@ def _reachable(draft: DraftAssignment, source: int) -> list[int]:
 def _move(
     draft: DraftAssignment, source: int, destination: int, *, standbys: bool, may_move: MayMove
 ) -> bool:
-    """Move tasks from source to destination while that helps; return whether any task moved."""
+    """Move tasks between two clients while that reduces the load difference.
+
+    Return whether any moved.
+    """
     tasks = draft.standby if standbys else draft.active
     moved = False
     for task in sorted(tasks[source]):
@@ -207,7 +210,10 @@ class TaskMovements:
         return holders
 
     def _move_standby(self, task: int, destination: int, holders: list[int]) -> bool:
-        """Move a standby away from ``destination``; return False if no client lags less."""
+        """Move a standby from ``destination`` to a client that lags less.
+
+        Return False if there is none.
+        """
         source = self._standby_source(task, destination, holders)
         if source is None:
             return False
@@ -261,7 +267,9 @@ _COSTS = 10, 1
 
 
 class HighAvailability:
-    """Balanced assignments that move tasks only to caught-up clients (KIP-441 as shipped).
+    """Task assignor of Kafka Streams since 2.6: balanced, tasks move only to caught-up clients.
+
+    It implements KIP-441 as shipped.
 
     Guarantees, in order of priority:
 

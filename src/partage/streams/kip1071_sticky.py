@@ -63,7 +63,7 @@ class ServerPlan:
 
 
 class ServerSticky:
-    """The coordinator's sticky task assignor (KIP-1071).
+    """Sticky task assignor of the group coordinator, for streams groups (KIP-1071).
 
     Guarantees, in order of priority:
 
@@ -217,7 +217,7 @@ class _Process:
 
 
 class _TargetDraft:
-    """A target assignment under construction.
+    """Target assignment under construction, with quotas and the previous assignment.
 
     Attributes:
         order: sub-topology id -> rank in Java's string order.
@@ -262,7 +262,7 @@ class _TargetDraft:
                     self.previous_standby.setdefault((name, number), []).append(member.id)
 
     def _processes(self, members: Sequence[ServerMember]) -> list[_Process]:
-        """Return the processes in the iteration order of Kafka's map."""
+        """Return the client processes in the iteration order of Kafka's hash map."""
         by_name: dict[str, _Process] = {}
         for member in members:
             process = by_name.setdefault(member.process, _Process(member.process))
@@ -318,7 +318,7 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
-        """Return the least loaded member that had a standby of the task; None if none had.
+        """Return the least loaded member that had a standby of the task before; None if none had.
 
         Kafka replaces the first such member only by one that is less loaded both itself and by
         its process. With ``without_copy``, processes with a copy of the task do not count; if

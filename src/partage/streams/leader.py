@@ -51,7 +51,7 @@ def end_offset_sums(
     end_offsets: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int | None] | None = None,
 ) -> dict[TaskId, int]:
-    """Return the sum of the changelogs' end offsets of each stateful task; -3 if unknown.
+    """Return, for each stateful task, the sum of its changelogs' end offsets; -3 if unknown.
 
     New changelogs count 0. A changelog that is a source topic ends at the group's committed
     offset, or at 0 without one. Sums saturate at the largest int64.
@@ -110,11 +110,11 @@ def task_lags(
     ends: Mapping[TaskId, int],
     offset_sums: Iterable[Mapping[TaskId, int]],
 ) -> NDArray[np.int64]:
-    """Return the lag of each client on each task, in offsets, as int64[clients, tasks].
+    """Return the lag of each client on each task, in offsets (int64[clients, tasks]).
 
-    The lag is the task's end offset sum minus the client's offset sum. The sentinels -2 and -3
-    stay. A client beyond the end, or without an offset sum, has the whole end offset sum as
-    its lag. Tasks without an end offset sum have lag 0.
+    The lag is the task's end offset sum minus the client's offset sum. The sentinels -2 (fully
+    restored active task) and -3 (unknown) stay. A client beyond the end, or without an offset sum,
+    has the whole end offset sum as its lag. Tasks without an end offset sum have lag 0.
 
     Args:
         tasks: the columns.

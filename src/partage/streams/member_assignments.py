@@ -191,7 +191,9 @@ Hosts = dict[tuple[str, int], tuple[TopicPartition, ...]]
 
 @dataclass(frozen=True)
 class StreamsMemberAssignment:
-    """The assignment of one consumer (Kafka: ``Assignment`` and ``AssignmentInfo``).
+    """The assignment of one consumer: partitions, tasks, and the time of its next rebalance.
+
+    Kafka's classes are ``Assignment`` and ``AssignmentInfo``.
 
     Attributes:
         partitions: assigned partitions, sorted.

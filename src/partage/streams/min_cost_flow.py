@@ -178,7 +178,10 @@ def _push(edge: Any, amount: Any, network: Any) -> None:
 
 @kernel("int64(Network, int64[::1], int64[::1])", Network)
 def _maximize(network: Any, parent: Any, queue: Any) -> int:
-    """Augment along shortest paths until the sink is out of reach; return the added flow."""
+    """Augment the flow along shortest paths until no path reaches the sink.
+
+    Return the added flow.
+    """
     start, end, residual = network.start, network.end, network.residual
     nodes = len(start) - 1
     sink = nodes - 1

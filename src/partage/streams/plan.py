@@ -45,7 +45,7 @@ class DraftAssignment:
         self._add_to_count(client, 1)
 
     def unassign_standby(self, client: int, task: int) -> None:
-        """Remove a standby task from its client."""
+        """Remove a standby task from the client that has it."""
         self.standby[client].remove(task)
         self._add_to_count(client, -1)
 
@@ -135,7 +135,7 @@ class TaskPlan:
     def to_dict(self) -> dict[str, dict[str, list[str]]]:
         """Return the plan as text for JSON.
 
-        It maps a process id to ``{"active": [...], "standby": [...]}``.
+        The keys are process ids, the values ``{"active": [...], "standby": [...]}``.
         """
         tasks = self.problem.tasks
         return {

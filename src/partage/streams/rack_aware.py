@@ -269,14 +269,14 @@ class RackOptimizer:
     ) -> NDArray[np.int64]:
         """Return the cost of each task at each client (int64[tasks, clients]).
 
-        It overflows as Java's int.
+        Costs overflow as Java's int.
         """
         cost = misses * traffic + np.where(held, 0, non_overlap)
         return cost.astype(np.int32).astype(np.int64)
 
 
 def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: MaySwap) -> list[int]:
-    """Return the standbys of a source client that may move to a destination client."""
+    """Return the standbys of a source client that may move to the destination client."""
     return [
         task
         for task in sorted(draft.standby[source])

@@ -47,7 +47,7 @@ class Kip441Proposal(TaskAssignor, Protocol):
     """
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether a probing rebalance follows, because a task is not yet on its best client.
+        """Return whether a probing rebalance follows, given the client of each stateful task.
 
         Args:
             problem: the problem with the current lags.

@@ -147,7 +147,7 @@ class TagAwareStandbys:
 def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int | None:
     """Return the eligible client with the least load, then the lowest number.
 
-    None if none is eligible.
+    The result is None if no client is eligible.
     """
     best, least = None, 0.0
     for client, load in enumerate(draft.load):
@@ -160,13 +160,13 @@ class StandbyPlacement(Protocol):
     """Interface of a standby placement, which assigns standbys and restricts their later moves."""
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign standbys to each task, in the order given."""
+        """Assign the configured number of standbys to each task, in the order given."""
 
     def may_balance(self, source: int, destination: int) -> bool:
         """Return whether balancing may move standbys between two clients."""
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether rack-aware optimisation may move this standby."""
+        """Return whether rack-aware optimisation may move this standby to the destination."""
 
 
 class DefaultStandbys:
@@ -245,9 +245,9 @@ def placement_for(problem: TaskProblem) -> StandbyPlacement:
 
 
 def standby_shortage(replicas: int, clients: int) -> str | None:
-    """Return a warning if there are too few clients for the standbys of a task; else None.
+    """Return a warning if there are fewer clients than copies of a task; else None.
 
-    A task's active and its standbys are each on a client of their own.
+    Each copy of a task, active or standby, needs a client of its own.
 
     >>> standby_shortage(5, 2)
     'num.standby.replicas=5 is not possible on 2 clients: each task gets at most 1 standby'

@@ -245,7 +245,10 @@ class StickyCore:
         return self.draft.capacity[client] > self.draft.capacity[other]
 
     def _least_loaded(self, task: int, among: Sequence[int]) -> int | None:
-        """Return the least loaded client, preferably one with which the task makes a new pair."""
+        """Return the least loaded client, preferably one with which the task makes a new pair.
+
+        A pair is two tasks on one client (see `TaskPairs`).
+        """
         draft = self.draft
         best: int | None = None
         for client in among:
@@ -268,7 +271,11 @@ _COSTS = 1, 10
 
 
 class LegacySticky:
-    """Tasks stay on their clients, or move to clients with their state, up to a quota.
+    """Task assignor of Kafka Streams that keeps tasks on their clients, or near their state.
+
+    Each client has a quota.
+
+    It was the default before 2.6; each client has a quota.
 
     Guarantees, in order of priority:
 
@@ -338,7 +345,9 @@ def _legacy_draft(
 
 
 class FallbackPrior:
-    """Every client keeps its active tasks, whatever the load, and a probing rebalance follows.
+    """Task assignor of Kafka Streams that keeps every active task on its client, whatever the load.
+
+    A probing rebalance follows.
 
     Kafka's leader uses this assignor if it cannot read the end offsets of changelogs. It is
     `LegacySticky` without a quota and without racks.
@@ -369,7 +378,7 @@ class FallbackPrior:
 
 
 class PublicSticky:
-    """The sticky assignor on the public interface of KIP-924.
+    """Sticky task assignor of Kafka Streams on the public interface of KIP-924.
 
     It differs from `LegacySticky` in three points: threads break no ties between equal loads,
     only tasks with a changelog get standbys, and racks are optimised only if both costs are
@@ -423,7 +432,7 @@ class PublicSticky:
 
 
 class PublicStickyPreserving(PublicSticky):
-    """KIP-924's sticky assignor that keeps every active task and requests a follow-up rebalance.
+    """KIP-924's sticky task assignor that keeps every active task; a follow-up rebalance comes.
 
     Exact to Kafka's class with ``mustPreserveActiveTaskAssignment``: racks are ignored, and the
     first client of a Java hash map has a follow-up deadline of 0.

@@ -114,7 +114,7 @@ class ProcessId(NamedTuple):
 
 
 def task_order_key(task: TaskId) -> tuple[bytes, int, int]:
-    """Return a sort key with the order of ``TaskId.compareTo``.
+    """Return a sort key that orders tasks like Java's ``TaskId.compareTo``.
 
     All tasks of one sort must have a topology's name, or none may have one.
 
@@ -126,7 +126,7 @@ def task_order_key(task: TaskId) -> tuple[bytes, int, int]:
 
 
 def task_hash(task: TaskId) -> int:
-    """Return ``TaskId.hashCode`` of 4.3.1 as a signed int32.
+    """Return the hash code of a task id in Java (``TaskId.hashCode`` of 4.3.1), a signed int32.
 
     >>> task_hash(TaskId(0, 0)), task_hash(TaskId(1, 2))
     (29791, 30814)
@@ -150,7 +150,7 @@ def early_task_hash(task: TaskId) -> int:
 
 
 def process_hash(process: ProcessId) -> int:
-    """Return ``java.util.UUID.hashCode`` as a signed int32.
+    """Return the hash code of a process id in Java (``UUID.hashCode``), a signed int32.
 
     >>> process_hash(ProcessId(0, 7))
     7
@@ -170,7 +170,7 @@ def tasks_in_hash_order(
     Unlike `TaskProblem.task_hash_order`, this accepts tasks that the problem does not have.
 
     Args:
-        tasks: in the order of insertion.
+        tasks: the tasks in the order of insertion.
         copied: whether the collection was constructed from another one of this size, which
             determines its capacity.
         hash_of: hash code of a task.

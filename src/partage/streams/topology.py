@@ -76,7 +76,7 @@ class Subtopology:
 
 
 class Topology:
-    """All sub-topologies of an application, and the sets of topics that are joined by key.
+    """A Kafka Streams topology: its sub-topologies, and the sets of topics that it joins by key.
 
     Attributes:
         subtopologies: sub-topologies by (topology, number).
@@ -140,7 +140,7 @@ class Topology:
     ) -> list[tuple[Subtopology, tuple[str, ...]]]:
         """Return the sub-topologies that read topics which do not exist, each with those topics.
 
-        Only external topics count, which the application does not create.
+        Topics that the application itself creates do not count.
 
         Args:
             counts: partition counts of the cluster's topics.
@@ -259,7 +259,7 @@ class TopologyLayout:
 
     @cached_property
     def task_arrival(self) -> list[TaskId]:
-        """All tasks in the iteration order of the leader's ``HashMap``."""
+        """All tasks in the iteration order of the leader's ``HashMap``, the order for assignors."""
         return tasks_in_hash_order(self.partitions_of)
 
     @cached_property
@@ -406,7 +406,7 @@ def _largest_upstream(
 ) -> int | None:
     """Return the largest partition count among the sources of the topic's writers.
 
-    None if none is known.
+    The result is None if no count is known.
     """
     largest: int | None = None
     for writer in subtopologies:

@@ -51,14 +51,14 @@ class EndOffsets:
                 del times[1:half:2], offsets[1:half:2]
 
     def end(self, pair: _Pair) -> int | None:
-        """Return the newest end offset of a partition; None if it is unknown."""
+        """Return the last sampled end offset of a partition; None if it is unknown."""
         found = self._samples.get(pair)
         return None if found is None else found[1][-1]
 
     def lag_seconds(self, pair: _Pair, committed: int, now_s: float) -> float | None:
         """Return the age in seconds of the first record that is not consumed.
 
-        None without samples.
+        The result is None without samples.
         """
         times, offsets = self._samples.get(pair, ([], []))
         if not times:

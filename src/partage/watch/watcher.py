@@ -97,7 +97,7 @@ class EventSink:
             raise self._failed(e) from None
 
     def close(self) -> None:
-        """Close the file; standard output stays open."""
+        """Close the output file; standard output stays open."""
         if self._target != "-":
             with suppress(OSError):  # `write` has reported it
                 self._file.close()

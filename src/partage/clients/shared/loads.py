@@ -52,7 +52,7 @@ class Loads:
         """Return the strategy configured with the current partition weights.
 
         A member's reports count only for partitions that it says it owns, so no member can change
-            the weights of another's partitions. Loads that the leader measured replace reports.
+        the weights of another's partitions. Loads that the leader measured replace reports.
 
         Args:
             strategy: the strategy to configure.

@@ -60,7 +60,7 @@ class _Client:
     ) -> Partitioner:
         """Return a `Partitioner` of this client.
 
-        Only a manual one uses the message's own partition.
+        An explicit partition of a message counts only if ``is_manual``.
         """
         return Partitioner(
             f"{self.name}:{name}",
@@ -99,9 +99,10 @@ class Walk(State):
 
 
 def _choose_in_turn(state: Walk, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Walk]:
-    """Place records round-robin.
+    """Place records round-robin over the partitions with a leader.
 
-    It restarts at the first partition after the last one, or if fewer partitions have a leader.
+    The turn restarts at the first partition after the last one, or if fewer partitions have a
+    leader.
     """
     pool = np.array(state.pool(partitions), np.int32)
     if not len(sizes):
@@ -197,7 +198,7 @@ def _choose_sticky(
 ) -> tuple[Int32Array, StickyTopicPartitioner]:
     """Place records in the current partition until one does not fit into its batch.
 
-    Then draw another.
+    Another partition is drawn then.
     """
     check_batch_size(state.batch_size)
     pool = state.pool(partitions)

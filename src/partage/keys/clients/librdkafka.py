@@ -46,7 +46,7 @@ class Lingering(State):
 def _choose(state: Lingering, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Lingering]:
     """Draw a random partition for every ``hold`` records.
 
-    It has a leader, unless no partition has one.
+    Partitions without a leader are drawn only if none has a leader.
     """
     check_batch_size(state.hold, "hold")
     pool, draws = state.pool(partitions), state.draws

@@ -16,7 +16,7 @@ _SLICES = 8
 
 
 def crc32(key: bytes) -> int:
-    """Return the checksum of one key, 0 <= h < 2**32.
+    """Return the CRC-32 checksum of one key, 0 <= h < 2**32.
 
     >>> hex(crc32(b"123456789"))
     '0xcbf43926'

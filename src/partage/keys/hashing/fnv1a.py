@@ -21,7 +21,7 @@ _MASK = 0xFFFFFFFF
 
 
 def fnv1a(key: bytes) -> int:
-    """Return the hash of one key, 0 <= h < 2**32.
+    """Return the FNV-1a hash of one key, 0 <= h < 2**32.
 
     >>> hex(fnv1a(b"foobar"))
     '0xbf9cf968'
