@@ -23,11 +23,11 @@ def compacted(table: pa.Table) -> pa.Table:
     return table.take(sorted(newest.values()))
 
 
-def test_a_compacted_log_cannot_tell_what_rebalances_cost(spark, tmp_path: Path) -> None:
+def test_a_compacted_log_cannot_tell_what_rebalances_cost(tmp_path: Path) -> None:
     """Page, terminal and JSON begin with that, with the share, and with what to do."""
     folder = capture(tmp_path / "c", compacted(records()))
     out = tmp_path / "out"
-    replay(folder, out, spark=spark, policies=["own", "eager/range"])
+    replay(folder, out, engine="local", policies=["own", "eager/range"])
     run = read_run(out)
     assert 0 < run.in_log < 0.2 * run.known
     page = render(run)

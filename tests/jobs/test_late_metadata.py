@@ -11,7 +11,7 @@ from partage.jobs.replay.replay import replay
 from partage.runs.published_run import read_table
 
 
-def test_a_state_after_the_log_is_no_worse_than_none(spark, tmp_path: Path) -> None:
+def test_a_state_after_the_log_is_no_worse_than_none(tmp_path: Path) -> None:
     """As many plans agree as with no metadata at all, and no breach is counted."""
     table = records().slice(0, 40_000)
     agreed, runs = {}, {}
@@ -23,7 +23,7 @@ def test_a_state_after_the_log_is_no_worse_than_none(spark, tmp_path: Path) -> N
         if name == "late":
             path.write_text(json.dumps({**last, "ts_ms": 1_795_300_000_000}) + "\n")
         out = tmp_path / f"{name}-out"
-        runs[name] = replay(folder, out, spark=spark, policies=["range"])
+        runs[name] = replay(folder, out, engine="local", policies=["range"])
         agreed[name] = runs[name]["agreement"]["agreed"]
         breaches = read_table(out, "replays")["breaches"].to_pylist()
         assert not any(breaches), name

@@ -129,10 +129,10 @@ def renamed(table, old: str, new: str):
     return type(table).from_pylist(rows, table.schema)
 
 
-def test_unknown_strategies_are_reported(spark, tmp_path: Path) -> None:
+def test_unknown_strategies_are_reported(tmp_path: Path) -> None:
     """A strategy that groups chose and Partage lacks has a row for each such rebalance."""
     folder = capture(tmp_path / "c", renamed(records(), "sticky", "acme-assignor"))
-    summary = replay(folder, tmp_path / "out", spark=spark, policies=["own", "range"])
+    summary = replay(folder, tmp_path / "out", engine="local", policies=["own", "range"])
     columns = ["policy", "reading", "strategy", "status", "claimed", "plan"]
     rows = read_table(tmp_path / "out", "replays").select(columns).to_pylist()
     missing = [r for r in rows if r["status"] == NOT_YET and r["reading"] == PER_REBALANCE]
@@ -235,24 +235,24 @@ def test_a_capture_given_twice_is_reported(spark, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_without_metadata_it_is_inferred(spark, tmp_path: Path) -> None:
+def test_without_metadata_it_is_inferred(tmp_path: Path) -> None:
     """No cluster.jsonl, no batches: partition counts come from assignments, and a note says so."""
     folder = capture(tmp_path / "c", records().slice(0, 20_000))
     (folder / "cluster.jsonl").unlink()
     (folder / "batches.parquet").unlink(missing_ok=True)
-    found = replay(folder, tmp_path / "out", spark=spark, policies=["range"])["coverage"]
+    found = replay(folder, tmp_path / "out", engine="local", policies=["range"])["coverage"]
     assert found["cluster"].startswith("inferred: partition counts from assignments")
     assert found["transactions"].startswith("unknown")
     assert found["groups_by_status"]["replayed"] > 5
 
 
-def test_some_groups_and_some_time(spark, replayed, tmp_path: Path) -> None:
+def test_some_groups_and_some_time(replayed, tmp_path: Path) -> None:
     """Patterns and times leave rows out of the tables, and no record out of the accounting."""
     rows = read_table(replayed.out, "rebalances").to_pylist()
     times = sorted(r["time_ms"] for r in rows if r["group"].startswith("c"))
     chosen = Selection(("c*",), times[len(times) // 3], times[2 * len(times) // 3])
     out = tmp_path / "out"
-    summary = replay(SAMPLE, out, spark=spark, policies=["range"], selection=chosen)
+    summary = replay(SAMPLE, out, engine="local", policies=["range"], selection=chosen)
     assert summary["accounting"]["decoded"] == 94_434
     assert summary["selection"]["groups"] == ["c*"]
     part = read_table(out, "rebalances").to_pylist()
@@ -264,19 +264,19 @@ def test_some_groups_and_some_time(spark, replayed, tmp_path: Path) -> None:
     assert {(r["group"], r["incarnation"], r["generation"]) for r in lived} <= wanted
 
 
-def test_a_pattern_without_a_group_is_reported(spark, tmp_path: Path) -> None:
+def test_a_pattern_without_a_group_is_reported(tmp_path: Path) -> None:
     """A misspelt pattern is an error, and nothing is published."""
     folder = capture(tmp_path / "c", records().slice(0, 2_000))
     with pytest.raises(InvalidConfigError, match="no group of the capture is called so"):
-        replay(folder, tmp_path / "out", spark=spark, selection=Selection(("nobody-*",)))
+        replay(folder, tmp_path / "out", engine="local", selection=Selection(("nobody-*",)))
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_raw_commits(spark, tmp_path: Path) -> None:
+def test_raw_commits(tmp_path: Path) -> None:
     """Table commits has each commit that took effect, as many as table commit_rates counts."""
     folder = capture(tmp_path / "c", records().slice(0, 9_000))
     out = tmp_path / "out"
-    replay(folder, out, spark=spark, policies=["range"], raw_commits=True)
+    replay(folder, out, engine="local", policies=["range"], raw_commits=True)
     rows = read_table(out, "commits").to_pylist()
     counted = sum(r["commits"] for r in read_table(out, "commit_rates").to_pylist())
     assert sum(r["offset"] is not None for r in rows) == counted > 5_000
@@ -336,11 +336,11 @@ def test_damaged_records_are_kept_apart(spark, tmp_path: Path) -> None:
     assert any("column offset is null" in r["why"] for r in kept)
 
 
-def test_offsets_only(spark, tmp_path: Path) -> None:
+def test_offsets_only(tmp_path: Path) -> None:
     """A capture with nothing but commits has groups, and no rebalances."""
     rows = [r for r in records().slice(0, 2_000).to_pylist() if r["key"][:2] == b"\0\1"]
     table = type(records()).from_pylist(rows, records().schema)
-    summary = replay(capture(tmp_path / "c", table), tmp_path / "out", spark=spark)
+    summary = replay(capture(tmp_path / "c", table), tmp_path / "out", engine="local")
     assert summary["coverage"]["rebalances"] == 0
     assert summary["coverage"]["share"] is None
     assert set(summary["coverage"]["groups_by_status"]) == {"offsets only"}
@@ -358,7 +358,7 @@ def test_progress_is_reported(replayed) -> None:
     assert all(0 <= done <= total for _, done, total in replayed.progress)
 
 
-def test_a_run_that_does_not_add_up_is_not_published(spark, tmp_path: Path, monkeypatch) -> None:
+def test_a_run_that_does_not_add_up_is_not_published(tmp_path: Path, monkeypatch) -> None:
     """When the accounting fails there is no manifest, and no file of the run is left."""
 
     def wrong(*_):
@@ -367,7 +367,7 @@ def test_a_run_that_does_not_add_up_is_not_published(spark, tmp_path: Path, monk
     monkeypatch.setattr(replay_module, "summarised", wrong)
     folder = capture(tmp_path / "c", records().slice(0, 500))
     with pytest.raises(AccountingError):
-        replay(folder, tmp_path / "out", spark=spark)
+        replay(folder, tmp_path / "out", engine="local")
     assert not list((tmp_path / "out").rglob("*.parquet"))
     with pytest.raises(InvalidCaptureError, match="no published run"):
         read_table(tmp_path / "out", "groups")
@@ -385,20 +385,20 @@ def test_a_damaged_page_is_our_error(spark, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_an_output_that_cannot_be_made(spark, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_made(tmp_path: Path) -> None:
     """A file in the way of the output folder is named before Spark works."""
     (tmp_path / "out").write_text("in the way")
     with pytest.raises(InvalidConfigError, match="setting out: cannot be made"):
-        replay(SAMPLE, tmp_path / "out", spark=spark)
+        replay(SAMPLE, tmp_path / "out", engine="local")
 
 
-def test_chosen_strategies_only(spark, tmp_path: Path) -> None:
+def test_chosen_strategies_only(tmp_path: Path) -> None:
     """Strategies are taken by name; an unknown one is an error before anything is written."""
     folder = capture(tmp_path / "c", records().slice(0, 500))
     with pytest.raises(UnknownStrategyError):
-        replay(folder, tmp_path / "out", spark=spark, strategies=["rnage"])
+        replay(folder, tmp_path / "out", engine="local", strategies=["rnage"])
     assert not (tmp_path / "out").exists()
-    replay(folder, tmp_path / "out", spark=spark, strategies=["range"])
+    replay(folder, tmp_path / "out", engine="local", strategies=["range"])
     rows = read_table(tmp_path / "out", "replays").to_pylist()
     assert {r["strategy"] for r in rows if r["status"] == DONE} == {RECORDED, "range"}
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from partage.jobs.replay.replay import replay
 from partage.jobs.replay.simulations import pack_tasks, work_units
 from partage.jobs.replay.spill_files import SpilledHistory
@@ -57,12 +55,11 @@ def test_a_history_is_the_same_every_time(tmp_path: Path) -> None:
     assert first == again != other
 
 
-@pytest.mark.spark
-def test_a_synthetic_history_is_understood(spark, tmp_path: Path) -> None:
+def test_a_synthetic_history_is_understood(tmp_path: Path) -> None:
     """Half of the rebalances in one group: all agree with range, and all are lived both ways."""
     count = write_capture(Size(12_000, groups=5, huge=True), tmp_path / "c", seed=3)
     policies = ["eager/range", "consumer/uniform+static"]
-    found = replay(tmp_path / "c", tmp_path / "out", spark=spark, policies=policies)
+    found = replay(tmp_path / "c", tmp_path / "out", engine="local", policies=policies)
     assert found["accounting"]["records"] == count == found["accounting"]["decoded"]
     rebalances = found["coverage"]["rebalances"]
     assert found["groups"][0]["rebalances"] > 0.4 * rebalances
