@@ -1,12 +1,13 @@
-"""The judge: it decides whether an assignment is valid, and how good it is.
+"""The judge: it decides whether an assignment is valid, how good it is, and how far from optimal.
 
-It knows no strategy and no solver.
+It knows no strategy and no solver. A *figure* is a measured value of an assignment, such as its
+spread or its moves.
 
 * `rules`: every way in which an assignment can be wrong;
-* `measures`: the figures of an assignment, avoidable moves included;
+* `measures`: the figures of an assignment, including avoidable moves;
 * `certificates`: verification of claims about the best loads and the fewest moves;
 * `optimality`: verification of a plan's certificate;
-* `loadbounds`: the same for plans by weight;
+* `loadbounds`: verification of the bounds of plans with weighted partitions;
 * `facts`, `ownership`: problem, entries and previous owners as arrays;
 * `replicas`, `replica_bounds`: plans of replicas on brokers.
 """

@@ -1,9 +1,9 @@
 """Verification of two claims: a plan has the most even loads, or the fewest moves.
 
-The judge need not know how a claim was found. A claim has a plan, so that the figure can be
-reached, and a few integers, from which a bound for every valid plan follows by the arguments
-below (linear programming duality). A claim whose figure equals its bound is proven; any other
-claim raises `CertificateError`.
+The judge need not know how a claim was found. A claim consists of a plan, which shows that the
+value can be reached, and a few integers (dual variables), from which a bound for every valid plan
+follows by the arguments below (linear programming duality). A claim whose value equals its bound is
+proven; any other claim raises `CertificateError`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ClaimedBest:
     """The claim that no plan has more even loads than this one.
 
     Attributes:
-        owner: int[P], a plan: position of the owner, -1 for none.
-        topic_level: int[T], the certificate, see `verify_load_certificate`.
+        owner: int[P], the plan: position of each partition's owner in the group, -1 for none.
+        topic_level: int[T], the certificate: one level per topic, see `verify_load_certificate`.
     """
 
     owner: NDArray[np.integer]
@@ -48,8 +48,8 @@ class ClaimedFewest:
     """The claim that no plan with loads at least as even as given ones has fewer moves.
 
     Attributes:
-        owner: int[P], a plan: position of the owner, -1 for none.
-        price: int[M], the certificate, see `verify_moves_certificate`.
+        owner: int[P], the plan: position of each partition's owner in the group, -1 for none.
+        price: int[M], the certificate: a dual price per member, see `verify_moves_certificate`.
     """
 
     owner: NDArray[np.integer]
@@ -57,7 +57,7 @@ class ClaimedFewest:
 
 
 def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
-    """Prove that the claimed plan's loads are least-majorised, and return them.
+    """Verify that no plan has more even loads than the claimed one; return its loads.
 
     For a number k let A be the topics of a level above k, and N the members who subscribe
     to one of them. The partitions of A can only go to N. So in every valid plan the sum of
@@ -110,7 +110,7 @@ def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int6
 def _above(
     value: NDArray[np.int64], weight: NDArray[np.int64], points: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return int64[len(points)], for each k the sum of the weights whose value is above k."""
+    """Return, for each point k, the sum of the weights whose value is above k (int64)."""
     order = np.argsort(value, kind="stable")
     upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight[order])])
     below = np.searchsorted(value[order], points, side="right")
@@ -121,7 +121,7 @@ def _above(
 def verify_moves_certificate(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer], claim: ClaimedFewest
 ) -> int:
-    """Prove that no valid plan with sorted loads majorised by ``loads`` has fewer moves.
+    """Verify that no plan with loads at least as even has fewer moves; return the moves.
 
     Let a partition cost 1 with a member where it would be a move, and 0 with others. The
     moves of a plan plus the prices of its owners, one by one, are at least the sum over
@@ -162,7 +162,7 @@ def verify_moves_certificate(
 def _cheapest(
     facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return int64, the least cost + price of each open partition."""
+    """Return the least cost + price of each existing partition with subscribers (int64)."""
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.subscriptions
     of_row = np.full(len(start) - 1, far)
@@ -180,14 +180,17 @@ def _cheapest(
 
 
 def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
-    """Return the number of owned partitions whose new owner is none of the previous ones."""
+    """Return the number of owned partitions whose new owner is not a previous owner."""
     given = np.flatnonzero(owner >= 0)
     given = given[old_owners.owned[given]]
     return int(np.count_nonzero(~old_owners.stays(given, owner[given])))
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
-    """Return whether the k largest loads sum to no more for every k, and to the same in all.
+    """Return whether loads are majorised by others, which means at least as even.
+
+    For every k the k largest loads must not sum to more than those of the others, and all loads
+    must sum to the same.
 
     >>> is_majorised(np.array([2, 2]), np.array([1, 3]))
     True
@@ -201,14 +204,14 @@ def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
 
 
 def _padded(loads: NDArray[np.integer], size: int) -> NDArray[np.int64]:
-    """Return the loads, filled with zeros to a size."""
+    """Return the loads as int64, padded with zeros to a length."""
     out = np.zeros(max(size, len(loads)), np.int64)
     out[: len(loads)] = loads
     return out
 
 
 def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.int64]:
-    """Return an array as int64, or raise if it does not have ``size`` integers."""
+    """Check that an array has ``size`` integers and return it as int64."""
     array = np.asarray(values)
     if array.shape != (size,) or not np.issubdtype(array.dtype, np.integer):
         raise CertificateError(f"{what} must be {size} integers")
@@ -216,7 +219,10 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
 
 
 def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the loads of a plan that assigns exactly the open partitions, each to a subscriber."""
+    """Check that a plan assigns exactly the subscribed partitions, to subscribers.
+
+    Return its loads.
+    """
     owner = _integers(claimed, len(facts.is_open), "owner")
     if not np.array_equal(owner >= 0, facts.is_open) or owner.max(initial=-1) >= facts.members:
         raise CertificateError("the claimed plan does not own exactly the subscribed partitions")

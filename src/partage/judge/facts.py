@@ -1,4 +1,4 @@
-"""Subscriptions and existing partitions of a problem, as arrays."""
+"""Subscriptions and existing partitions of a problem, as arrays for the judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Subscriptions and existing partitions; members and topics by their dense numbers.
+    """The subscriptions and the existing partitions of a problem, numbered as in its index.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"a": 2, "nobody": 1})
@@ -28,36 +28,39 @@ class Facts:
 
     @property
     def members(self) -> int:
-        """Number of members of the group."""
+        """Number of members in the group."""
         return len(self.problem.group)
 
     @cached_property
     def topic_of(self) -> NDArray[np.int64]:
-        """Topic of each partition, int64[P]."""
+        """Topic of each partition (int64[P])."""
         return self.problem.index.topic_of.astype(np.int64)
 
     @cached_property
     def partitions(self) -> NDArray[np.int64]:
-        """Number of existing partitions of each topic, int64[T]."""
+        """Number of existing partitions of each topic (int64[T])."""
         exists = self.problem.cluster.partition_exists
         topics = len(self.problem.index.topics)
         return np.bincount(self.topic_of[exists], minlength=topics).astype(np.int64)
 
     @property
     def subscription_of(self) -> NDArray[np.int64]:
-        """Number of each member's subscription, int64[M]; equal ones share one."""
+        """Number of each member's subscription (int64[M]).
+
+        Members with equal ones share a number.
+        """
         return self.problem.group.subscription_of.astype(np.int64)
 
     @cached_property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Topics with partitions of each subscription, once each (CSR: start, topic)."""
+        """The topics with partitions of each subscription (compressed rows, CSR: start, topic)."""
         filled = [t[self.partitions[t] > 0] for t in self.problem.subscription_topics]
         start = np.cumsum([0, *map(len, filled)], dtype=np.int64)
         return start, np.concatenate([*filled, np.zeros(0, np.int64)]).astype(np.int64)
 
     @cached_property
     def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Subscriptions that contain each topic, ascending (CSR: start, subscription)."""
+        """The subscriptions that contain each topic, ascending (CSR: start, subscription)."""
         start, topic = self.subscriptions
         subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
         order = np.argsort(topic, kind="stable")
@@ -66,13 +69,13 @@ class Facts:
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Mask of members that subscribe to at least one existing partition, bool[M]."""
+        """Mask of the members that subscribe to at least one existing partition (bool[M])."""
         part: NDArray[np.bool_] = (np.diff(self.subscriptions[0]) > 0)[self.subscription_of]
         return part
 
     @cached_property
     def is_open(self) -> NDArray[np.bool_]:
-        """Mask of existing partitions with a subscriber, bool[P]."""
+        """Mask of the existing partitions that have a subscriber (bool[P])."""
         wanted = np.zeros(len(self.partitions), bool)
         wanted[self.subscriptions[1]] = True
         is_open: NDArray[np.bool_] = self.problem.cluster.partition_exists & wanted[self.topic_of]
@@ -80,7 +83,7 @@ class Facts:
 
     @cached_property
     def _pairs(self) -> NDArray[np.int64]:
-        """Sorted keys topic * S + subscription."""
+        """The pairs of topic and subscription as sorted keys (topic * S + subscription)."""
         start, subscription = self.subscribers
         topic = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
         pairs: NDArray[np.int64] = topic * len(self.problem.group.subscriptions) + subscription
@@ -89,7 +92,10 @@ class Facts:
     def subscribes(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
-        """Return bool[n], whether each member subscribes to each (existing) partition's topic."""
+        """Return whether each member subscribes to the topic of each existing partition.
+
+        The result is bool[n].
+        """
         if len(self._pairs) == 0 or len(member) == 0:
             return np.zeros(len(member), bool)
         width = len(self.problem.group.subscriptions)

@@ -1,4 +1,4 @@
-"""Figures of plans by weight, and verification of the bounds of their loads."""
+"""Measurement of plans with weighted partitions, and verification of the bounds of their loads."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ __all__ = ["WeightedFigures", "proven_bound", "weigh_plan"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedFigures:
-    """Weights, loads and figures of a plan by weight.
+    """The measured loads of a plan with weighted partitions.
 
     Attributes:
-        weight: float64[P]; load: float64[M], sums of the partitions of each member.
-        speed: float64[M], member weights; counts: bool[M], members whose load counts: they
-            take part, and their weight is not zero.
+        weight: float64[P], weight of each partition; load: float64[M], sum over each member's
+            partitions.
+        speed: float64[M], member weights (shares of the load); counts: bool[M], members whose load
+            counts: they subscribe to something, and their weight is not zero.
         capacity: float64[M], in units of weight; 0 for members of weight 0.
-        overload: load beyond capacities.
+        overload: total load beyond capacities.
         misplaced: partitions with an owner of weight 0 although another member subscribes.
-        largest, spread: of the relative loads (per unit of weight) that count.
+        largest, spread: of the relative loads (load divided by member weight) that count.
     """
 
     weight: NDArray[np.float64]
@@ -42,7 +43,7 @@ class WeightedFigures:
 
 
 def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
-    """Return the weighted figures of the certificate's plan, which must be valid.
+    """Measure the weighted loads of the certificate's plan, which must be valid.
 
     Raises:
         CertificateError: the weights are malformed.
@@ -73,7 +74,7 @@ def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
 
 
 def _subscribed(facts: Facts, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return bool[T], the topics to which one of these members subscribes."""
+    """Return the topics to which one of these members subscribes (bool[T])."""
     start, topic = facts.subscriptions
     used = np.zeros(len(start) - 1, bool)
     used[facts.subscription_of[members]] = True
@@ -89,7 +90,9 @@ def proven_bound(
     of: WeightedFigures,
     name: str,
 ) -> float:
-    """Return the bound of a figure that the certificate's argument proves.
+    """Return the lower bound of a figure that the certificate's argument proves.
+
+    A figure is a measured value of the plan: "overload" or "largest".
 
     Raises:
         CertificateError: the argument is missing or malformed.
@@ -135,7 +138,7 @@ def proven_bound(
 
 
 def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return bool[M], the members that subscribe to one of these topics."""
+    """Return the members that subscribe to one of these topics (bool[M])."""
     start, topic = facts.subscriptions
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     wants = np.zeros(len(start) - 1, bool)
@@ -146,7 +149,10 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _items(
     facts: Facts, certificate: Certificate, of: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weights of these topics' items; partitions that must stay together are one."""
+    """Return the weights of the items of these topics.
+
+    Partitions that must have one owner form one item.
+    """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
     if family is None:
@@ -162,7 +168,7 @@ def _items(
 def _shed(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate, of: WeightedFigures
 ) -> float:
-    """Return the least largest load that the allowed moves can reach.
+    """Return a lower bound of the largest load that the allowed moves can reach.
 
     Take each member's load after it released its r heaviest partitions, for all r. Each move
     removes one of these figures. After ``moves`` of them the next largest figure remains.

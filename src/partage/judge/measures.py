@@ -1,6 +1,7 @@
-"""Figures of an assignment: loads, moves, racks, and the distance to the optimum.
+"""Measurement of an assignment: loads, moves, racks, and the distance to the optimum.
 
-Each figure is computed here only. `add_optimum` is the one place that computes avoidable moves.
+Each figure (measured value) is computed here only. `add_optimum` is the only place that computes
+avoidable moves.
 """
 
 from __future__ import annotations
@@ -27,34 +28,34 @@ __all__ = ["AssignmentCounts", "Measures", "add_optimum", "extremes", "figures",
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The figures of one assignment; None where a figure does not exist.
+    """The measured values of one assignment; None if a value does not exist.
 
-    Members that subscribe to at least one existing partition count; a load is the number of
-    partitions owned.
+    Only members that subscribe to at least one existing partition count. A load is the number of
+    partitions that a member owns.
 
     Attributes:
         partitions: existing partitions that have an owner.
         unowned: existing partitions with subscribers and without owner.
-        largest: load, None if no member counts.
-        smallest: load, likewise.
-        spread: largest minus smallest.
+        largest: the largest load, None if no member counts.
+        smallest: the smallest load, None if no member counts.
+        spread: largest minus smallest load.
         idle: members that own nothing.
         moved: partitions that had an owner and now have one that did not own them.
-        avoidable: moves that no valid plan with loads at least as even needs: moves
-            minus the fewest moves of any valid plan whose sorted loads are majorised by
-            this one's. None where the assignment breaks a rule or the answer is too large.
-        best_largest: largest load of the best plan there is; least-majorised, so that no
-            valid plan has a smaller largest, a larger smallest or a smaller sum of squares.
+        avoidable: moves that no valid plan with loads at least as even needs: moves minus the
+            fewest moves of any valid plan whose sorted loads are majorised by this one's. None if
+            the assignment breaks a rule or the problem is too large.
+        best_largest: largest load of the best plan there is; least-majorised, so that no valid plan
+            has a smaller largest, a larger smallest or a smaller sum of squares.
         best_smallest: smallest load of that plan.
         best_spread: its spread.
         fewest_moves_to_best: the fewest moves of a plan with the best loads.
-        load_spread: largest minus smallest sum of partition weights per unit of member
-            weight; None unless weights are given.
-        rack_mismatches: owned partitions, with replicas on known racks, none of which is
-            the rack of the owner; owners without rack do not count.
-        colocation: of topics with the same partition numbers and the same subscribers (two
-            or more), the share of numbers that are owned by one member in all of them.
-        refused: why the best, or the fewest moves, were not computed.
+        load_spread: largest minus smallest sum of partition weights per unit of member weight; None
+            unless weights are given.
+        rack_mismatches: owned partitions, with replicas on known racks, none of which is the rack
+            of the owner; owners without rack do not count.
+        colocation: of topics with the same partition numbers and the same subscribers (two or
+            more), the share of numbers that are owned by one member in all of them.
+        refused: why the best loads, or the fewest moves, were not computed.
     """
 
     partitions: int
@@ -75,20 +76,20 @@ class Measures:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, int | float | str | None]:
-        """Return names and figures, in the order above."""
+        """Return the values by name, in the order of the attributes."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentCounts:
-    """An assignment as counts, as far as it can be counted.
+    """An assignment as arrays of owners and loads, as far as it can be counted.
 
     Attributes:
-        partition, member: int64[n], the distinct pairs of owning.
-        owner: int64[P], -1 for nobody and -2 for several members.
-        loads: int64[M].
-        valid: whether each open partition has one owner, who subscribes, and no other
-            partition has any, not even one who is not in the group.
+        partition, member: int64[n], the distinct (partition, owner) pairs.
+        owner: int64[P], the owner of each partition, -1 for none and -2 for several.
+        loads: int64[M], number of partitions of each member.
+        valid: whether each existing partition with subscribers has one owner, which subscribes, and
+            no other partition has an owner, not even one that is not in the group.
     """
 
     partition: NDArray[np.int64]
@@ -99,7 +100,7 @@ class AssignmentCounts:
 
 
 def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
-    """Count owners and loads by the problem's numbers, without unknown members and partitions."""
+    """Count owners and loads of an assignment; unknown members and partitions are left out."""
     entries = entries_of(assignment, facts.problem)
     partition, member = entries.owned_pairs(facts.problem.cluster.partition_exists)
     owner = np.full(len(facts.is_open), NOBODY, np.int64)
@@ -128,7 +129,9 @@ def measure(
     fewest_to_best: ClaimedFewest | None = None,
     refused: str | None = None,
 ) -> Measures:
-    """Measure an assignment, a recorded and maybe invalid one included.
+    """Measure an assignment: loads, moves, racks, and its distance to the optimum.
+
+    Recorded and invalid assignments can be measured, too.
 
     Args:
         assignment: a plan, or a recorded assignment.
@@ -136,10 +139,10 @@ def measure(
         cluster: the partitions, racks included.
         previous: the previous assignment, if known; it replaces the claims.
         partition_weight: float[P], the load of each partition.
-        best: the claim of a plan with the best loads.
-        fewest: the claim of a plan with the fewest moves and loads as good as these.
-        fewest_to_best: the claim of a plan with the fewest moves to the best loads.
-        refused: why a claim is missing.
+        best: the claim that a plan has the best loads, with its certificate.
+        fewest: the claim that a plan has the fewest moves of all with loads at least as even.
+        fewest_to_best: the claim that a plan has the fewest moves of all with the best loads.
+        refused: why a claim is missing (for the result).
 
     Raises:
         CertificateError: a claim is not proven by its certificate.
@@ -171,13 +174,14 @@ def measure(
 def add_optimum(
     found: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
 ) -> Measures:
-    """Return the figures with their distance to the optimum: the best loads, avoidable moves.
+    """Return the measures with their distance to the optimum: the best loads and avoidable moves.
 
     Args:
-        found: the figures of a plan.
+        found: the measures of a plan.
         facts: the problem.
-        best_loads: int64[M], proven; None if not known.
-        fewest_moves: of any valid plan with loads at least as even, proven; None if not known.
+        best_loads: int64[M], the proven most even loads; None if not known.
+        fewest_moves: the proven fewest moves of any valid plan with loads at least as even; None if
+            not known.
     """
     smallest, largest, spread = extremes(facts, best_loads)
     return replace(
@@ -196,7 +200,7 @@ def figures(
     *,
     partition_weight: ArrayLike | None = None,
 ) -> Measures:
-    """Return the figures that need no optimum.
+    """Return the measures that need no optimum.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -220,17 +224,23 @@ def figures(
 def extremes(
     facts: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return smallest, largest and spread of the loads (int64[M]) of members that take part."""
+    """Return smallest and largest load and their spread, over members that take part.
+
+    All are None if no member does.
+    """
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
 
 
 def _moved_to_several(owned: NDArray[np.bool_], counted: AssignmentCounts) -> int:
-    """Return the number of partitions that moved to several owners: at least one of them is new."""
+    """Return the number of owned partitions that now have several owners.
+
+    At least one of them is new.
+    """
     return int(np.count_nonzero(owned & (counted.owner == SEVERAL)))
 
 
 def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return smallest, largest and spread of loads."""
+    """Return the smallest load, the largest load and their spread."""
     if len(loads) == 0:
         return None, None, None
     low, high = int(loads.min()), int(loads.max())
@@ -240,7 +250,7 @@ def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, No
 def _load_spread(
     facts: Facts, counted: AssignmentCounts, partition_weight: ArrayLike | None
 ) -> float | None:
-    """Return the spread of relative loads; members of weight 0 do not count."""
+    """Return the spread of weighted loads per member weight; members of weight 0 do not count."""
     share = np.array([m.weight for m in facts.problem.group], float)
     if partition_weight is None and (share == 1).all():
         return None
@@ -259,7 +269,7 @@ def _load_spread(
 
 
 def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
-    """Return the number of partitions without replica on their owner's rack."""
+    """Return the number of partitions that have no replica on their owner's rack."""
     problem = facts.problem
     start, rack = (array.astype(np.int64) for array in problem.cluster.partition_racks)
     mine = problem.member_rack.astype(np.int64)[counted.member]

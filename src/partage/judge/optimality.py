@@ -1,4 +1,4 @@
-"""Verification of a plan's certificate: true figures, and bounds that hold for every plan."""
+"""Verification of a plan's certificate: its values are true, and its bounds hold for every plan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HIGHEST_PRICE = 1 << 39
 
 
 def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[str, float]:
-    """Prove what a plan's certificate claims, from the problem alone.
+    """Verify a plan's certificate from the problem alone; return its proven figures.
 
     Counts are proven best (see `verify_load_certificate`). For rack cost and moves, let a
     partition cost ``rack_weight`` times its rack cost with a member, and 1 more if it would
@@ -101,7 +101,7 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
 
 
 def _equal(name: str, a: float, b: float) -> bool:
-    """Return whether two figures agree; sums of weights depend on the order in the last digits."""
+    """Return whether two values agree; sums of weights may differ in the last digits."""
     weighed = name in {"overload", "largest", "spread"}
     return a == b or (weighed and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9))
 
@@ -109,7 +109,7 @@ def _equal(name: str, a: float, b: float) -> bool:
 def _loads(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the figures of a plan by weight, and the bounds that its arguments prove."""
+    """Return the figures of a plan with weighted partitions, and the bounds that are proven."""
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
     moves = moves_of(old_owners, owner)
@@ -133,7 +133,7 @@ def _loads(
 
 
 def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
-    """Raise if partitions of one number, of topics of one family, have different owners."""
+    """Check that partitions of one number have one owner in all topics of a family."""
     number = facts.problem.index.number_of.astype(np.int64)
     rows = np.flatnonzero(facts.is_open & (family[facts.topic_of] >= 0))
     key = family[facts.topic_of[rows]] * (int(number.max(initial=0)) + 1) + number[rows]
@@ -144,7 +144,7 @@ def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.in
 
 
 def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) -> dict[str, float]:
-    """Return the figures of a plan by counts, proven best."""
+    """Prove that a plan by counts is optimal; return its figures."""
     if certificate.topic_level is None or certificate.price is None:
         raise CertificateError("a certificate of counts needs levels and prices")
     owner = np.asarray(certificate.owner, np.int64)
@@ -170,7 +170,10 @@ def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) 
 
 
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
-    """Return half the sum of squared counts by topic and member, less that of even counts."""
+    """Return how far topics are from the most even spread over their subscribers.
+
+    It is half of the sum of squared counts by topic and member, minus that of even counts.
+    """
     given = np.flatnonzero(owner >= 0)
     cells = facts.topic_of[given] * facts.members + owner[given]
     counts = np.unique(cells, return_counts=True)[1].astype(np.int64)
@@ -186,7 +189,7 @@ def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
 def _limited(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Prove the figures of a plan by counts within a limit of moves; return them and the bounds."""
+    """Verify a plan by counts within a limit of moves; return its figures and their bounds."""
     limit, move = certificate.details["max_moves"], certificate.details.get("move_weight")
     if not isinstance(limit, int) or not isinstance(move, int) or move < 0:
         raise CertificateError("a limit of moves and the weight of a move must be whole numbers")
@@ -220,7 +223,10 @@ def _prove_levels(
     loads: NDArray[np.int64],
     limit: int,
 ) -> None:
-    """Prove that no plan within the limit has fewer members at a level, from the top down."""
+    """Prove that no plan within the limit has fewer members at a level of load.
+
+    The levels are proven from the top down.
+    """
     given = certificate.details.get("levels")
     proofs = dict(given) if isinstance(given, tuple) else {}
     part = loads[facts.takes_part]
@@ -243,7 +249,7 @@ def _prove_levels(
 
 
 def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return prices as int64, or raise if they are malformed."""
+    """Check that dual prices are well-formed and return them as int64."""
     price = _integers(values, facts.members, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
@@ -251,14 +257,14 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def figures(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
-    """Return spread, moves and rack cost by name."""
+    """Return the spread, moves and rack cost of a plan by name."""
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
     return {"spread": spread, "rack cost": racks, "moves": moves}
 
 
 def _rack_table(facts: Facts, certificate: Certificate) -> RackTable | None:
-    """Return the rack costs of a certificate by partition and member, None without racks."""
+    """Return the certificate's rack costs by partition and member, None if racks do not matter."""
     costs = certificate.racks
     if costs is None:
         return None
@@ -270,7 +276,7 @@ def _rack_table(facts: Facts, certificate: Certificate) -> RackTable | None:
 
 
 def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
-    """Return the rack cost of an owner view."""
+    """Return the total rack cost of a plan, given the owner of each partition."""
     given = np.flatnonzero(owner >= 0)
     return int(table.cost[table.profile[given], table.row[owner[given]]].sum())
 
@@ -284,7 +290,10 @@ def _cheapest(
     *,
     move: int = 1,
 ) -> NDArray[np.int64]:
-    """Return int64, the least cost + price of each open partition; a move costs ``move``."""
+    """Return the least cost + price of each existing partition with subscribers (int64).
+
+    A move costs ``move``.
+    """
     if table is None:
         nowhere = np.zeros(len(facts.is_open), np.int64)
         table = RackTable(nowhere, np.zeros(len(price), np.int64), np.zeros((1, 1), np.int64))

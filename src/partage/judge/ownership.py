@@ -1,4 +1,4 @@
-"""Entries of an assignment by the problem's numbers, and the previous owners of partitions."""
+"""Entries of an assignment in a problem's numbers, and the previous owners of partitions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentEntries:
-    """The entries of an assignment in the numbers of a problem.
+    """The (member, partition) entries of an assignment, renumbered as in a problem.
 
     Attributes:
         member: int64[n], position in the group, -1 for an unknown member.
@@ -46,7 +46,7 @@ class AssignmentEntries:
     releasing: NDArray[np.bool_]
 
     def owned_pairs(self, exists: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the distinct (partition, member) of owned existing partitions, sorted."""
+        """Return the distinct (partition, member) pairs of owned existing partitions, sorted."""
         good = self.owning & (self.member >= 0) & (self.partition >= 0)
         good[good] = exists[self.partition[good]]
         return _distinct(self.partition[good], self.member[good])
@@ -61,7 +61,7 @@ def _distinct(
 
 
 def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
-    """Return the entries with members and partitions renumbered to those of the problem.
+    """Renumber an assignment's members and partitions as in the problem; return its entries.
 
     Raises:
         InvalidProblemError: it is no `Assignment`.
@@ -80,7 +80,10 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
 
 
 def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
-    """Return dense numbers in the problem's index, by topic id where both have it, else by name."""
+    """Return dense numbers in the problem's index.
+
+    Topics are matched by id if both indexes have it, else by name.
+    """
     theirs = assignment.index
     partition = assignment.partition.astype(np.int64)
     good = (partition >= 0) & (partition < theirs.partitions)
@@ -107,8 +110,9 @@ class PreviousOwners:
 
     Attributes:
         owned: bool[P], whether the partition had an owner.
-        start: int64[P + 1]; claimant: int64[n], members with which it may stay unmoved (CSR
-            by partition, ascending); none if the owner is no longer in the group.
+        start: int64[P + 1]; claimant: int64[n], the members with which each partition may stay
+            without a move (CSR by partition, ascending); none if the owner is no longer in the
+            group.
     """
 
     owned: NDArray[np.bool_]
@@ -116,13 +120,13 @@ class PreviousOwners:
     claimant: NDArray[np.int64]
 
     def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return bool[n], whether a partition with this owner has not moved."""
+        """Return whether each partition does not move if the given member owns it (bool[n])."""
         of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)
 
 
 def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
-    """Return the owners before a rebalance, by the members' claims or by a known assignment.
+    """Return the owners before a rebalance, from the members' claims or from a known assignment.
 
     Of claims that contradict each other, those of the highest generation count; of several
     members, the partition may stay with any of them. A newer claim of a member that no longer
@@ -162,7 +166,9 @@ def _before(
 
 
 def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return distinct (partition, claimant) of each partition's highest generation, sorted.
+    """Return the (partition, claimant) pairs of each partition's highest generation.
+
+    They are distinct and sorted.
 
     Claims of members that subscribe to the topic come before all others.
     """
@@ -183,7 +189,7 @@ def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _subscribes(
     problem: Problem, member: NDArray[np.int64], partition: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """bool[n]: whether members subscribe to the topics of partitions."""
+    """Return whether each member subscribes to the topic of the partition (bool[n])."""
     topics = len(problem.index.topics)
     pairs = [s * topics + t.astype(np.int64) for s, t in enumerate(problem.subscription_topics)]
     of = problem.group.subscription_of.astype(np.int64)[member] * topics

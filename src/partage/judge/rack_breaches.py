@@ -1,7 +1,8 @@
-"""Minimum breaches of the rack rule, and the fewest moves that reach them, by partition.
+"""Minimum breaches of the rack rule, and the fewest moves that reach them, for each partition.
 
-Both follow from three counts for each rack: replicas that must stay, replicas that may stay, and
-brokers that can receive one. Capacities are ignored; with them neither minimum is smaller.
+The rack rule spreads replicas evenly over racks. Both minima follow from three counts for each
+rack: replicas that must stay, replicas that may stay, and brokers that can receive one. Capacities
+are ignored; with them neither minimum is smaller.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ __all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 
 @dataclass(frozen=True, eq=False)
 class RackMinima:
-    """Lower limits of each partition, by the rack rule.
+    """For each partition, the fewest breaches of the rack rule and the fewest moves for that.
 
     Attributes:
-        breach: int64[P], the fewest replicas against the rack rule.
+        breach: int64[P], the fewest replicas that break the rack rule.
         newcomers: int64[P], the fewest replicas on new brokers in any plan with so few breaches.
     """
 
@@ -31,7 +32,7 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return the fewest breaches and newcomers of all partitions.
+    """Return the fewest rack rule breaches, and the fewest moved replicas, of all partitions.
 
     Racks without a replica of a partition count alike for all partitions of its factor. They are
     summed once for each factor; only racks with a replica are computed by partition.
@@ -86,16 +87,17 @@ class _OccupiedRacks:
         self.most = self.kept + takes[self.rack] - count(task.receives[cluster.replica])
 
     def of(self, table: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return int64[n], the entries of a table by factor and rack."""
+        """Look up a table by replication factor and rack, for each pair (int64[n])."""
         out: NDArray[np.int64] = table[self.task.factor[self.partition], self.rack]
         return out
 
     def summed(self, occupied: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return int64[P], the sum over all racks.
+        """Sum a value over all racks, for each partition (int64[P]).
 
         Args:
-            occupied: int64[n], of the occupied racks.
-            others: int64[F + 1, racks], of racks without a replica.
+            occupied: int64[n], the values of racks with replicas of the partition.
+            others: int64[F + 1, racks], the values of racks without replicas, by replication
+                factor.
         """
         out: NDArray[np.int64] = others.sum(axis=1)[self.task.factor]
         np.add.at(out, self.partition, occupied - self.of(others))
@@ -103,7 +105,7 @@ class _OccupiedRacks:
 
 
 def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return int64[P, racks] twice, the fewest and the most replicas that a rack may hold.
+    """Return the fewest and the most replicas of a partition on each rack (int64[P, racks] twice).
 
     Within them the rack rule is broken as little as possible. Where no such ranges exist they run
     from 0 to the factor. The arrays are wide: call it for few partitions.

@@ -1,16 +1,18 @@
 """Lower bounds of the figures of reassignments, by Lagrangian duality.
 
-A plan may claim any prices: one for each unit of each kind that a broker, rack or disk holds (a
-negative price is a reward). The bound follows in four steps.
+A *figure* is a measured value of a plan: bytes moved, or how far brokers, racks or disks are
+outside their bands (balanced ranges). A *price* is the dual variable of a band. A plan may claim
+any prices: one for each unit of each kind (replicas, bytes, load) on a broker, rack or disk; a
+negative price is a reward. The bound follows in four steps.
 
 1. A plan pays for its moves and these prices. It pays at least the sum over partitions of the
    cheapest choice of brokers and disks that the rules allow.
 2. Brokers and racks within their bands receive at most the price times the upper end of the band
-   (the lower end, if the price is negative). A disk's band follows what its broker holds. So the
-   price of a disk is a price of all disks of the broker, and only rounding to whole numbers is
+   (the lower end, if the price is negative). A disk's band depends on the load of its broker. So
+   the price of a disk is a price of all disks of the broker, and only rounding to integers is
    subtracted.
-3. The moves alone therefore cost at least the first sum less the second.
-4. If the plan is outside its bands by some amount, the dearest price times that amount is
+3. The moves alone therefore cost at least the first sum minus the second.
+4. If the plan is outside its bands by some amount, the highest price times that amount is
    subtracted too.
 
 For a figure of balance the same holds with free moves, with prices from -1 to 1 for its own kind,
@@ -57,15 +59,17 @@ def figure_bound(
     figures: Mapping[str, int],
     least: RackMinima | None,
 ) -> float:
-    """Return a lower bound of a figure, for plans that are as good in all figures before it.
+    """Return a lower bound of a figure that dual prices prove.
+
+    It holds for plans that are as good in all figures before it.
 
     Args:
         task: the reassignment.
-        plan: the plan that claims prices.
-        name: the figure; leaders have `lead_bound`.
+        plan: the plan, with the dual prices that it claims.
+        name: the figure, such as "moved" or "bytes"; leaders have `lead_bound`.
         figures: the plan's figures.
-        least: the fewest breaches of the rack rule, if the plan has no more; None leaves the rule
-            out of the bound.
+        least: the fewest breaches of the rack rule, if the plan has no more; None for a bound that
+            ignores the rule.
 
     Raises:
         CertificateError: the prices prove nothing, because of their shape, sign, size or kind.
@@ -100,7 +104,7 @@ def figure_bound(
 
 
 def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -> float:
-    """Return what the plan's figure ``of`` subtracts from the bound of ``name``.
+    """Return by how much the plan's own figure ``of`` lowers the bound of ``name``.
 
     Raises:
         CertificateError: ``of`` has no price in this bound.
@@ -126,7 +130,7 @@ def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Return float64[4, D], the price of a unit on each disk, and what rounding subtracts."""
+    """Return the price of a unit on each disk (float64[4, D]), and the loss by rounding."""
     shape = (2, len(KINDS), len(disks.part))
     if claimed.shape != shape or not np.isfinite(claimed).all() or (claimed < 0).any():
         raise CertificateError(f"prices of disks must be {shape} finite numbers from 0")
@@ -156,7 +160,7 @@ def _disk_unit_prices(
 
 
 class _Choices:
-    """The cheapest choice of each partition at given prices of brokers and disks."""
+    """The cheapest choice of brokers and disks for each partition, at given dual prices."""
 
     def __init__(
         self, task: ReplicaTask, prices: Floats, asked: Floats | None, least: RackMinima | None,
@@ -166,7 +170,7 @@ class _Choices:
         self.least, self.moves_cost = least, moves_cost
 
     def cheapest(self) -> float:
-        """Return the sum over all partitions."""
+        """Return the cost of the cheapest choices, summed over all partitions."""
         task = self.task
         size = max(1, _CELLS // max(len(task.alive), 1))
         parts: list[float] = []
@@ -180,7 +184,7 @@ class _Choices:
         return math.fsum(parts)
 
     def magnitude(self) -> float:
-        """Return the sum of the absolute values that the choices add up."""
+        """Return the sum of absolute values in the choices' costs. It bounds the rounding error."""
         task = self.task
         dearest = np.abs(self.prices).max(axis=1, initial=0.0)
         if self.asked is not None:
@@ -191,9 +195,9 @@ class _Choices:
     def _prices_of(
         self, part: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return what each broker costs each partition of a block, infinite where it must not go.
+        """Return the cost of each broker for a block of partitions, infinite if it is not allowed.
 
-        Also bool[n, B] twice: where a current replica may stay, and where it must.
+        The other results are bool[n, B]: where a current replica may stay, and where it must.
         """
         task, cluster = self.task, self.task.cluster
         weight = task.weight[:, part].T.astype(np.float64)
@@ -223,7 +227,7 @@ class _Choices:
         self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
         forced: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
-        """Return the costs of the cheapest choices of ``factor`` brokers that follow the rules."""
+        """Return the costs of the cheapest choices of ``factor`` brokers that obey the rules."""
         out = self._by_racks(price, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
         loose = forced.any(axis=1) | ~np.isfinite(out)
@@ -246,7 +250,7 @@ class _Choices:
         return list(out.tolist())
 
     def _by_racks(self, price: Floats, factor: int) -> Floats:
-        """Return float64[n], the cheapest choices within the rack rule."""
+        """Return the costs of the cheapest choices that obey the rack rule (float64[n])."""
         task = self.task
         low, high = task.rack_low[factor], task.rack_high[factor]
         if not low.any() and high.max(initial=0) <= 1:
@@ -264,7 +268,10 @@ class _Choices:
         return out
 
     def _of_racks(self, price: Floats) -> Floats:
-        """Return float64[n, racks], the cheapest broker of each rack that has brokers."""
+        """Return the cost of the cheapest broker of each rack that has brokers.
+
+        The result is float64[n, racks].
+        """
         order, first = self.by_rack
         if len(first) == price.shape[1]:
             return price
@@ -273,7 +280,7 @@ class _Choices:
 
     @cached_property
     def by_rack(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Brokers by rack, and where each rack begins."""
+        """The brokers sorted by rack, and the index at which each rack begins."""
         order = np.argsort(self.task.cluster.rack, kind="stable")
         return order, np.flatnonzero(np.diff(self.task.cluster.rack[order], prepend=-1))
 
@@ -281,7 +288,7 @@ class _Choices:
 def _cheapest_of(
     price: Floats, forced: NDArray[np.bool_] | None, wanted: NDArray[np.int64]
 ) -> Floats:
-    """Return float64[n], the cost of forced brokers and of ``wanted`` cheapest others."""
+    """Return the cost of the forced brokers plus the ``wanted`` cheapest others (float64[n])."""
     kept = np.zeros(len(price))
     if forced is not None:
         kept = np.where(forced, price, 0.0).sum(axis=1)
@@ -294,7 +301,7 @@ def _cheapest_of(
 
 
 def _smallest(price: Floats, many: int) -> Floats:
-    """Return float64[n, many], the smallest of each row, ascending; fewer if there are no more."""
+    """Return the ``many`` smallest values of each row, ascending; fewer if a row is shorter."""
     if 0 < many < price.shape[1]:
         price = np.partition(price, many - 1, axis=1)
     out: Floats = np.sort(price[:, : max(many, 0)], axis=1)
@@ -302,7 +309,7 @@ def _smallest(price: Floats, many: int) -> Floats:
 
 
 def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[str, int]) -> float:
-    """Return a lower bound of how far leaders are outside their bands.
+    """Return a lower bound of how far leader counts are outside their bands, from dual prices.
 
     It sums, over partitions, the cheapest broker that may lead the partition.
     """

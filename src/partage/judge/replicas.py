@@ -1,6 +1,7 @@
 """Verdicts on reassignments: which rules a plan breaks, its figures, and their lower bounds.
 
-`replica_bounds` computes the bounds from the prices that a plan claims.
+A figure is a measured value, such as the bytes moved. `replica_bounds` computes the bounds from the
+dual prices that a plan claims.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _MOST_BREACHES = 100
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """The judge's verdict on a plan.
+    """The judge's verdict on a reassignment plan: broken rules, figures and their lower bounds.
 
     Attributes:
-        breaches: messages about broken rules; empty when the plan is valid.
-        figures: by name, in order of importance: "racks" (replicas against the rack rule), how far
-            brokers, racks and disks are outside their bands, summed (`RANKS`; racks and disks
-            where they are known), where disks are known "between brokers": bytes (replicas, where
-            sizes are unknown) copied over the network, and "moved": all copies.
-        bounds: the same names, each with a lower bound for all valid plans that are as good in
-            the figures before it.
+        breaches: messages about broken rules; empty if the plan is valid.
+        figures: measured values by name, in order of importance: "racks" (replicas that break the
+            rack rule); how far brokers, racks and disks are outside their bands, summed (`RANKS`;
+            racks and disks only if they are known); if disks are known "between brokers", the bytes
+            (or replicas, if sizes are unknown) copied over the network; and "moved", all copies.
+        bounds: for each figure a lower bound that holds for all valid plans that are as good in the
+            figures before it.
     """
 
     breaches: tuple[str, ...]
@@ -46,7 +47,7 @@ class ReplicaVerdict:
 
     @property
     def gap(self) -> float:
-        """The part of what is moved that is not proven necessary, as a fraction of what is moved.
+        """The fraction of the bytes moved that is not proven necessary.
 
         >>> ReplicaVerdict((), {"moved": 5}, {"moved": 4}).gap
         0.2
@@ -56,7 +57,7 @@ class ReplicaVerdict:
 
     @property
     def sequential_loss(self) -> dict[str, int]:
-        """The most that a joint choice of sets, leaders and disks could gain, by figure.
+        """By figure, the most that choosing replicas, leaders and disks jointly could gain.
 
         Bounds hold for every valid plan, also for one that chooses all three jointly. Figures at
         their bounds are left out.
@@ -70,12 +71,12 @@ class ReplicaVerdict:
 
     @property
     def optimal(self) -> bool:
-        """True if every figure is at its bound."""
+        """Whether every figure equals its lower bound."""
         return all(self.figures[name] == bound for name, bound in self.bounds.items())
 
 
 def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
-    """Check a plan's rules, measure it, and verify the bounds that it claims by its prices.
+    """Check a plan's rules, measure it, and verify the bounds that its dual prices prove.
 
     Raises:
         CertificateError: the arrays are no plan of this task, or a bound exceeds what was reached.
@@ -113,7 +114,7 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
 
 
 def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
-    """Raise CertificateError if the arrays are not those of a plan of this task."""
+    """Check that the arrays are those of a plan of this task; else raise CertificateError."""
     brokers = len(task.cluster.brokers)
     if plan.replica.shape != (int(task.start[-1]),):
         raise CertificateError(f"the plan has {plan.replica.shape} replicas, not {task.start[-1]}")
@@ -133,17 +134,17 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _whole(bound: float, divisor: int) -> int:
-    """Return a bound rounded up to a multiple of the divisor, at least 0."""
+    """Round a bound up to a multiple of the divisor; the result is at least 0."""
     return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor
 
 
 class _MeasuredPlan:
-    """A plan beside the current replicas.
+    """Measurement of a plan against the current replicas.
 
     Attributes:
         key, old_key: int64, partition and broker of each new and each current replica as one
             number.
-        is_new: bool[S], the replica's broker has none of its partition now.
+        is_new: bool[S], whether the replica's broker has no replica of its partition now.
     """
 
     def __init__(self, task: ReplicaTask, plan: NewReplicas) -> None:
@@ -155,12 +156,12 @@ class _MeasuredPlan:
 
     @cached_property
     def least(self) -> RackMinima:
-        """The fewest breaches of the rack rule and the fewest newcomers."""
+        """The fewest breaches of the rack rule, and the fewest moves for that, by partition."""
         return rack_minima(self.task)
 
     @cached_property
     def shifted(self) -> NDArray[np.bool_]:
-        """bool[S]: the replica stays on its broker and moves to another disk."""
+        """Mask of the replicas that stay on their broker and move to another disk (bool[S])."""
         disks = self.task.disks
         if disks is None or self.disk is None:
             return np.zeros(len(self.key), bool)
@@ -177,7 +178,10 @@ class _MeasuredPlan:
 
     @cached_property
     def outside(self) -> NDArray[np.int64]:
-        """int64[4, B + Z]: how far brokers and racks are outside their bands."""
+        """The amount by which brokers and racks are outside their bands, by kind.
+
+        The result is int64[4, B + Z].
+        """
         task = self.task
         held = np.zeros(task.low.shape, np.int64)
         for k, row in enumerate(task.weight):
@@ -188,7 +192,10 @@ class _MeasuredPlan:
         return out
 
     def _leaders_outside(self) -> NDArray[np.int64]:
-        """Return int64[B + Z], how far the numbers of leaders are outside their bands."""
+        """Return how far the leader counts of brokers and racks are outside their bands.
+
+        The result is int64[B + Z].
+        """
         task = self.task
         counted = (task.factor > 0) & task.counted
         led = np.zeros(len(task.lead_low), np.int64)
@@ -203,7 +210,7 @@ class _MeasuredPlan:
         return out
 
     def _disks_outside(self) -> dict[str, int]:
-        """Return the figures of disks, empty where none are known."""
+        """Return how far disks are outside their bands, by figure; empty if no disks are known."""
         disks = self.task.disks
         if disks is None or self.disk is None:
             return {}
@@ -223,7 +230,7 @@ class _MeasuredPlan:
         return out
 
     def figures(self) -> dict[str, int]:
-        """Return all figures; see `ReplicaVerdict`."""
+        """Return all figures of the plan; see `ReplicaVerdict`."""
         task, led = self.task, self._leaders_outside()
         found = {"leaders": int(led[: self.brokers].sum()), **self._disks_outside()}
         for k, kind in enumerate(KINDS):
@@ -243,7 +250,7 @@ class _MeasuredPlan:
         }
 
     def _rack_breach(self) -> int:
-        """Return the replicas against the rack rule, of all partitions."""
+        """Return the number of replicas that break the rack rule, over all partitions."""
         task, racks = self.task, self.task.rack_low.shape[1]
         key = np.sort(task.owner * racks + task.cluster.rack[self.replica])
         at = np.flatnonzero(np.diff(key, prepend=-1))
@@ -255,7 +262,7 @@ class _MeasuredPlan:
         return wanted + int((np.maximum(count - high, 0) + np.maximum(low - count, 0) - low).sum())
 
     def breaches(self) -> list[str]:
-        """Return a message for each broken rule and partition, broker or disk."""
+        """Return a message for each broken rule, with its partition, broker or disk."""
         task, cluster = self.task, self.task.cluster
         found: list[str] = []
 
@@ -279,7 +286,7 @@ class _MeasuredPlan:
         return found + self._disk_breaches()
 
     def is_settled(self) -> bool:
-        """Return whether no plan of this task can move a replica."""
+        """Return whether no valid plan of this task moves a replica."""
         task = self.task
         stays = np.ones(len(task.factor), bool)
         stays[task.old_owner[task.fate != STAY]] = False
@@ -289,7 +296,10 @@ class _MeasuredPlan:
         return bool((kept & (task.factor == task.cluster.factor)).all())
 
     def _needless(self) -> NDArray[np.int64]:
-        """Return the closed partitions of which more replicas move than must."""
+        """Return the closed partitions that move more replicas than necessary.
+
+        A closed partition moves only what must move.
+        """
         task = self.task
         if not task.closed.any():
             return np.zeros(0, np.int64)
@@ -297,7 +307,7 @@ class _MeasuredPlan:
         return np.flatnonzero(task.closed & (new > self.least.newcomers))
 
     def _disk_breaches(self) -> list[str]:
-        """Return a message for each broken rule of disks."""
+        """Return a message for each broken rule of disk placement."""
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:
             return []
@@ -319,7 +329,7 @@ class _MeasuredPlan:
         return found
 
     def _lost_leaders(self) -> NDArray[np.int64]:
-        """Return the partitions whose leadership was to stay, could have, and did not."""
+        """Return the partitions that lost their leader although it had to and could stay."""
         task, cluster = self.task, self.task.cluster
         bound = np.flatnonzero((task.factor > 0) & (cluster.factor > 0) & ~task.lead_free)
         old = cluster.start[bound]

@@ -1,4 +1,4 @@
-"""Rules of a valid assignment; each breach is a value."""
+"""The rules of a valid assignment, and a check that returns every breach of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Breach", "BreachKind", "check"]
 
 
 class BreachKind(Enum):
-    """Kinds of breaches; the values are stable and stored in tables."""
+    """The kinds of rule breaches; the values are stable and stored in tables."""
 
     UNKNOWN_MEMBER = "unknown member"
     MISSING_MEMBER = "missing member"
@@ -47,13 +47,14 @@ _TEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """One broken rule.
+    """One breach of a rule of a valid assignment.
 
     Attributes:
-        kind: which rule.
-        member: the member id concerned; for two owners, each but the first in the assignment.
-        topic: the topic's name, None where the rule is about members only.
-        partition: the partition number, None likewise.
+        kind: the rule that is broken.
+        member: the id of the member concerned; for two owners, each one but the first in the
+            assignment.
+        topic: the topic's name, None if the rule is about members only.
+        partition: the partition number, None if the rule is about members only.
 
     >>> str(Breach(BreachKind.NO_OWNER, topic="orders", partition=3))
     'orders-3 has subscribers but no owner'
@@ -84,7 +85,7 @@ def check(
     longer subscribe to it.
 
     Args:
-        assignment: any, what a log recorded included.
+        assignment: any assignment, including recorded ones.
         group: the members as they subscribed.
         cluster: the partitions that existed.
         several_owners: allow a partition to be with several members (share groups, KIP-932).
@@ -111,7 +112,7 @@ def check(
 
 
 def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
-    """Yield members without entry, with several entries, or outside the group."""
+    """Yield a breach for members without entry, with several entries, or outside the group."""
     seen: set[str] = set()
     for name in assignment.members:
         if name in seen:
@@ -125,7 +126,7 @@ def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
 
 
 def _unresolved(assignment: Assignment, cluster: Cluster) -> Iterator[Breach]:
-    """Yield entries whose topic or partition no index contains."""
+    """Yield a breach for each entry whose topic or partition the index does not contain."""
     for one in assignment.unresolved:
         known = cluster.topic(one.topic) >= 0
         kind = BreachKind.UNKNOWN_PARTITION if known else BreachKind.UNKNOWN_TOPIC
@@ -135,7 +136,7 @@ def _unresolved(assignment: Assignment, cluster: Cluster) -> Iterator[Breach]:
 def _gone(
     assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], cluster: Cluster
 ) -> Iterator[Breach]:
-    """Yield entries whose partition is in an index, but not (or no longer) in the cluster."""
+    """Yield a breach for each entry whose partition the index has, but the cluster no longer."""
     for i in np.flatnonzero(~there).tolist():
         member = assignment.members[entries.name[i]]
         dense = int(assignment.partition[i])
@@ -156,7 +157,7 @@ def _gone(
 def _unsubscribed(
     assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts
 ) -> Iterator[Breach]:
-    """Yield owners that do not subscribe to the topic."""
+    """Yield a breach for each owner that does not subscribe to the topic."""
     mine = np.flatnonzero(there & (entries.member >= 0) & ~entries.releasing)
     mine = mine[~facts.subscribes(entries.member[mine], entries.partition[mine])]
     for i in mine.tolist():
@@ -171,7 +172,7 @@ def _repeated(
     *,
     several_owners: bool,
 ) -> Iterator[Breach]:
-    """Yield the second and later entries of a partition: of one member, or of several."""
+    """Yield a breach for each repeated entry of a partition, of one member or of several."""
     mine = np.flatnonzero(there)
     mine = mine[_again((entries.partition[mine] << 32) | entries.name[mine])]
     for i in mine.tolist():
@@ -186,7 +187,7 @@ def _repeated(
 
 
 def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the positions of repeated keys, without the first of each, ascending."""
+    """Return the indices of repeated keys, ascending, without the first occurrence of each."""
     first = np.unique(keys, return_index=True)[1]
     again = np.ones(len(keys), bool)
     again[first] = False
@@ -196,7 +197,7 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _given_up(
     assignment: Assignment, entries: AssignmentEntries, facts: Facts
 ) -> NDArray[np.int64]:
-    """Return partitions that may lack an owner for now: withheld, and claimed by another member."""
+    """Return withheld partitions that may lack an owner, since another member still claims them."""
     withheld = getattr(assignment, "withheld", ())
     if not len(withheld) or assignment.index is not facts.problem.index:
         return np.zeros(0, np.int64)
@@ -211,7 +212,7 @@ def _given_up(
 def _unowned(
     entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts, given_up: NDArray[np.int64]
 ) -> Iterator[Breach]:
-    """Yield open partitions without owner."""
+    """Yield a breach for each existing partition with subscribers but without owner."""
     missing = facts.is_open.copy()
     missing[entries.partition[there & entries.owning]] = False
     missing[given_up] = False
@@ -223,6 +224,6 @@ def _unowned(
 def _named(
     kind: BreachKind, assignment: Assignment, entries: AssignmentEntries, i: int, facts: Facts
 ) -> Breach:
-    """Return the breach of an entry."""
+    """Return the breach of entry i, with the names of its member, topic and partition."""
     topic, number = facts.problem.index.name(int(entries.partition[i]))
     return Breach(kind, assignment.members[entries.name[i]], topic, number)
