@@ -1,10 +1,10 @@
-"""The model: names at the edges, dense int32 arrays inside.
+"""The data model: groups, clusters, problems and assignments as dense int32 arrays.
 
-`index` numbers topics and partitions, `cluster` has the existing ones and their replicas,
-`group` the members as they joined, `problem` a group on a cluster in numbers, `assignment` the
-result. `racks` has the costs of consuming across racks, `replicas` the input and result of a
-reassignment and the spread of replicas over racks, `certificate` the claims about a plan.
-`validation` checks names and JSON; `repeated_state` detects endless loops.
+Names occur only at the interfaces. `index` numbers topics and partitions, `cluster` has the
+existing ones and their replicas, `group` the members as they joined, `problem` a group on a cluster
+in numbers, `assignment` the result. `racks` has the costs of consuming across racks, `replicas` the
+input and result of a reassignment and the spread of replicas over racks, `certificate` the claims
+about a plan. `validation` checks names and JSON; `repeated_state` detects endless loops.
 """
 
 from __future__ import annotations

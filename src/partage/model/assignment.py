@@ -1,4 +1,4 @@
-"""Partitions by member: as a relation (Assignment), and with at most one owner (Plan)."""
+"""Assignments of partitions to members: any relation (`Assignment`), or one owner each (`Plan`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Assignment", "Plan", "Role", "Unresolved", "format_runs"]
 
 
 class Role(IntEnum):
-    """The role in which a member has a partition or task."""
+    """The role in which a member has a partition or a task (Kafka Streams)."""
 
     OWNER = 0
     RELEASING = 1
@@ -40,11 +40,11 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """An assigned partition that the index does not have.
+    """An assigned partition that the index of the assignment does not contain.
 
     Attributes:
-        member, topic, partition: the member and its partition.
-        place: position in the member's list, counted from 0; -1 for the end.
+        member, topic, partition: the member and the name of its partition.
+        place: position in the member's list, from 0; -1 for the end.
     """
 
     member: str
@@ -55,16 +55,18 @@ class Unresolved:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Assignment:
-    """A relation of members and partitions, CSR by member, in the strategy's own order.
+    """The partitions of each member, in the order of the strategy.
 
-    What a log records is an Assignment, and may be wrong: `judge.check` takes one.
+    A partition may have several owners.
+
+    Recorded assignments are of this class. They may break rules; `judge.check` reports that.
 
     Attributes:
         index: the numbering of partitions.
-        members: member ids; a member without partitions has its (empty) entry.
-        start: int32[M + 1].
-        partition: int32[n], dense numbers.
-        role: int8[n], see `Role`.
+        members: member ids; a member without partitions has an empty entry.
+        start: int32[M + 1], offsets of each member's partitions (compressed rows, CSR).
+        partition: int32[n], dense numbers of the partitions.
+        role: int8[n], role of the member for each entry, see `Role`.
         unresolved: assigned partitions that the index does not have.
         warnings: messages for the operator.
 
@@ -86,7 +88,7 @@ class Assignment:
         return f"<{type(self).__name__}: {', '.join(self._counts())}>"
 
     def __str__(self) -> str:
-        """Return a line a member with its partitions, the rest left out where there are many."""
+        """Return a line for each member with its partitions; long assignments are shortened."""
         numbers = self.to_dict() if len(self.members) <= MOST_ROWS else self._head().to_dict()
         lines = [f"{type(self).__name__}: {', '.join(self._counts())}"]
         for member, topics in numbers.items():
@@ -116,7 +118,7 @@ class Assignment:
         return html_table(title, ("member", "partitions", "by topic", "assigned"), rows, notes)
 
     def _counts(self) -> list[str]:
-        """Return the sizes of this assignment, as text."""
+        """Return the numbers of members, partitions and warnings, as text."""
         counts = [_count(len(self.members), "member"), _count(len(self.partition), "partition")]
         return [*counts, _count(len(self.warnings), "warning")] if self.warnings else counts
 
@@ -129,12 +131,12 @@ class Assignment:
         return [*missing, *(f"  warning: {one}" for one in self.warnings)]
 
     def with_warnings(self, warnings: Sequence[str]) -> Self:
-        """Return this assignment with more warnings in front of its own, each once."""
+        """Return this assignment with more warnings before its own; duplicates are dropped."""
         every = tuple(dict.fromkeys((*warnings, *self.warnings)))
         return self if every == self.warnings else replace(self, warnings=every)
 
     def _head(self) -> Assignment:
-        """Return the part of the first members."""
+        """Return the assignment of the first members only, for printing."""
         first = range(MOST_ROWS)
         lists = [self.partitions_of(member) for member in first]
         part: Assignment = Assignment.from_lists(self.index, self.members[:MOST_ROWS], lists)
@@ -148,7 +150,7 @@ class Assignment:
         topic_number: Mapping[str, int] | None = None,
         **more: Any,
     ) -> Any:
-        """Return an assignment of names: member -> (topic, partition) pairs, or topic -> numbers.
+        """Build an assignment from names: member -> (topic, partition) pairs, or topic -> numbers.
 
         ``topic_number`` maps names to topics where the index has several topics of a name
         (see `Cluster.topic`); by default a name means the newest one.
@@ -183,7 +185,7 @@ class Assignment:
         lists: Sequence[Int32Array] | Sequence[list[int]],
         **more: Any,
     ) -> Any:
-        """Return an assignment from one list of dense partitions per member, with role owner.
+        """Build an assignment from one list of dense partitions per member, all with role owner.
 
         Raises:
             InvalidProblemError: ``members`` is a string.
@@ -201,11 +203,11 @@ class Assignment:
 
     @cached_property
     def member_of(self) -> Int32Array:
-        """int32[n]: the position of each entry's member."""
+        """Position of each entry's member in ``members`` (int32[n])."""
         return np.repeat(np.arange(len(self.members), dtype=np.int32), np.diff(self.start))
 
     def partitions_of(self, member: int) -> Int32Array:
-        """Return int32: a member's dense partitions, in order."""
+        """Return a member's dense partitions, in order (int32)."""
         return self.partition[self.start[member] : self.start[member + 1]]
 
     def to_pairs(self) -> dict[str, list[tuple[str, int]]]:
@@ -237,7 +239,7 @@ class Assignment:
         return out
 
     def to_json(self) -> dict[str, list[list[object]]]:
-        """Return member -> [[topic, partition], ...] in order, as in the test vectors."""
+        """Return member -> [[topic, partition], ...] in order, the format of the test vectors."""
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
 
 
@@ -246,7 +248,7 @@ _MOST_RUNS = 24
 
 
 def _count(number: int, noun: str) -> str:
-    """Return a number with its noun.
+    """Format a number with its noun in singular or plural.
 
     >>> _count(1, "member"), _count(0, "member")
     ('1 member', '0 members')
@@ -255,11 +257,11 @@ def _count(number: int, noun: str) -> str:
 
 
 def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
-    """Return partition numbers in their order as text, with runs shortened.
+    """Format partition numbers in their order, with runs of consecutive numbers shortened.
 
     Args:
         numbers: the partition numbers.
-        most: how many runs are shown; None for all.
+        most: how many runs are included; None for all.
 
     >>> format_runs([0, 1, 2, 5, 4])
     '0-2 5 4'
@@ -275,7 +277,7 @@ def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
 
 
 def _cut(values: Int32Array, at: NDArray[np.intp]) -> list[list[int]]:
-    """Return the values as lists, cut at the given places."""
+    """Split the values into lists at the given positions."""
     sizes = np.diff(at)
     if len(sizes) and int(sizes.min()) == int(sizes.max()):
         equal: list[list[int]] = values.reshape(-1, int(sizes[0])).tolist()
@@ -300,7 +302,7 @@ def _garbage_collection_off() -> Iterator[None]:
 
 
 def _merged(names: list[str], lists: list[list[int]]) -> dict[str, list[int]]:
-    """Return topic -> numbers where a topic has several runs."""
+    """Return topic -> partition numbers, where a topic may occur in several runs."""
     out: dict[str, list[int]] = {}
     for name, numbers in zip(names, lists, strict=True):
         out.setdefault(name, []).extend(numbers)
@@ -313,16 +315,16 @@ def _none() -> Int32Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Assignment):
-    """An Assignment in which no partition has two owners.
+    """The result of a strategy: an assignment in which no partition has two owners.
 
     Attributes:
-        memory: the strategy's state for the next round (opaque, may be None).
+        memory: the strategy's state for the next rebalance (opaque, may be None).
         user_data: bytes by member that the leader sends with the assignment.
-        withheld: int32[k], partitions that their owner must revoke first (KIP-429): they have
-            no owner in this plan, a follow-up rebalance assigns them.
-        destined: int32[k], the member that gets each of these in the follow-up.
+        withheld: int32[k], partitions that their owner must revoke first (KIP-429): they have no
+            owner in this plan, a follow-up rebalance assigns them.
+        destined: int32[k], the member that gets each withheld partition in the follow-up.
         certificate: the strategy's claim about the settled plan (`model.Certificate`) or None.
-        loop: the endless loop in which the named class never returns on this problem, or None;
+        loop: the endless loop in which the imitated class never returns on this problem, or None;
             the plan is then the best one that the loop reached.
 
     Raises:
@@ -366,7 +368,7 @@ class Plan(Assignment):
 
     @cached_property
     def owner(self) -> Int32Array:
-        """int32[P]: the position of each partition's owner, -1 for none."""
+        """Position of each partition's owner in ``members``, -1 for none (int32[P])."""
         owner = np.full(self.index.partitions, -1, np.int32)
         owner[self.partition] = self.member_of
         return owner
@@ -395,7 +397,7 @@ class Plan(Assignment):
         )
 
     def assign_revoked(self, revoked: AbstractSet[tuple[str, int]]) -> Plan:
-        """Return the plan in which withheld partitions that were revoked have their new owner.
+        """Return the plan with those withheld partitions assigned that their owner already revoked.
 
         A cooperative strategy withholds a partition that moves, because its owner still consumes
         it. An owner that joined under the EAGER protocol has already revoked it.
@@ -419,7 +421,7 @@ class Plan(Assignment):
     def from_owner(
         cls, index: Index, members: Sequence[str], owner: Int32Array, **more: Any
     ) -> Plan:
-        """Return a plan from the owner of each partition; each member's list is in dense order."""
+        """Build a plan from the owner of each partition; each member's list is in dense order."""
         given = np.flatnonzero(owner >= 0).astype(np.int32)
         order = given[np.argsort(owner[given], kind="stable")]
         start = np.searchsorted(owner[order], np.arange(len(members) + 1)).astype(np.int32)

@@ -1,4 +1,4 @@
-"""A claim about a plan's quality, with the arguments that prove it."""
+"""A certificate of a plan's quality: its claimed values, bounds, and the data that prove them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ TOPIC_EXCESS = "topic excess"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """The claimed figures of a plan, with bounds that no valid plan can beat.
+    """The claimed values of a plan's criteria, with bounds that no valid plan can beat.
 
-    ``partage.judge.verify_certificate`` verifies it from the problem alone.
+    A figure is the value of one criterion, such as "spread" or "moves".
+    ``partage.judge.verify_certificate`` verifies the certificate from the problem alone.
 
     Attributes:
         owner: int32[P], the settled plan: position of each owner, -1 for none.
-        balance: "counts" (as few partitions more than others as possible) or "loads".
+        balance: "counts" (the number of partitions is balanced) or "loads" (their weight is).
         figures: the plan's figures: "spread", "moves", "rack cost", "largest", ...
-        bounds: lower bounds of some figures, for every valid plan that is as good in all
-            figures before it.
+        bounds: lower bounds of some figures, for every valid plan that is as good in all figures
+            before it.
         why: an explanation of the bounds.
-        details: "max_moves" and "levels" of counts within a limit of moves; the arguments of
-            bounds by load.
+        details: "max_moves" and "levels" of counts within a limit of moves; the arguments of bounds
+            by load.
         topic_level: int64[T], for counts: proves the loads (`verify_load_certificate`).
-        price: int64[M], for counts: proves rack cost and moves (`verify_certificate`).
+        price: int64[M], for counts: dual prices of members, which prove rack cost and moves
+            (`verify_certificate`).
         racks: costs of consuming across racks, None if racks have no effect.
         rack_weight: number of moves that one unit of rack cost outweighs (more than possible).
     """
@@ -50,7 +52,7 @@ class Certificate:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """The largest possible distance of each figure from the best: figure minus bound.
+        """The largest possible distance of each figure from the optimum: figure minus bound.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
         {'moves': 0}
@@ -59,7 +61,7 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """True if every gap is 0 (for floating-point figures: within rounding).
+        """Whether every gap is 0 (for floating-point figures: within rounding).
 
         The last criterion does not count: topics have no better bound than each one's own.
         """
@@ -76,11 +78,11 @@ def cost_bounds(
     max_moves: int,
     racks: bool,  # noqa: FBT001 - the last of five, named where it is called
 ) -> dict[str, int]:
-    """Return bounds of rack cost and moves that follow from a bound of their weighted sum.
+    """Return the bounds of rack cost and moves that follow from a bound of their weighted sum.
 
     Args:
         least: lower bound of rack weight * rack cost + move weight * moves.
-        weights: these weights.
+        weights: the rack weight and the move weight.
         figures: the plan's rack cost and moves.
         max_moves: limit of moves.
         racks: whether racks matter.

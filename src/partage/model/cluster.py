@@ -1,4 +1,4 @@
-"""The cluster at one moment: its existing partitions and their replicas."""
+"""The cluster at one moment: its existing partitions, their replicas, and its brokers."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _TOPIC_COLUMNS = ("topic", "partitions", "replicas", "racks")
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker: its node id, and its rack if it has one.
+    """A broker of the cluster: its node id, and its rack if it has one.
 
     Attributes:
-        fenced: registered with the controller, but fenced, so it leads no partition.
+        fenced: whether it is registered with the controller, but fenced, so it leads no partition.
         directories: ids of its log directories, as KRaft registers them (KIP-858).
 
     >>> Broker(1, rack="a")
@@ -48,12 +48,14 @@ class Broker:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cluster:
-    """A mask over an `Index`, with replicas, leaders and racks.
+    """The existing topics and partitions of a cluster, with replicas, leaders and racks.
+
+    It refers to an `Index`, which may contain more topics and partitions than exist.
 
     Attributes:
-        index: the numbering.
-        topic_exists: bool[T].
-        partition_exists: bool[P]; partition numbers of a topic may have holes.
+        index: the numbering of topics and partitions.
+        topic_exists: bool[T], whether each topic of the index exists.
+        partition_exists: bool[P], whether each partition does; a topic's numbers may have holes.
         leader: int32[P], position in ``brokers``, -1 for none or unknown.
         replica_start: int32[P + 1]; replica: int32[R], positions in ``brokers`` (CSR).
         brokers: all brokers that are mentioned.
@@ -127,7 +129,7 @@ class Cluster:
 
     @classmethod
     def from_topics(cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]) -> Cluster:
-        """Return a cluster of topics by name.
+        """Build a cluster from topic names with partition counts, or with the racks of replicas.
 
         Args:
             topics: for each topic its number of partitions, or the racks of each partition's
@@ -143,7 +145,7 @@ class Cluster:
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Cluster:
-        """Read the ``topics`` of a problem from JSON text, parsed JSON, or a path to a file.
+        """Parse the ``topics`` of a problem from JSON text, parsed JSON, or the path of a file.
 
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
@@ -157,13 +159,10 @@ class Cluster:
         brokers: Sequence[Mapping[str, Any]],
         index: Index | None = None,
     ) -> Cluster:
-        """Return the cluster of a line of a capture's ``cluster.jsonl``.
+        """Build the cluster that a line of a capture's ``cluster.jsonl`` describes.
 
-        With ``index`` (the numbering of a whole history) the cluster is a mask over it; the
-        index must have every topic (by id) and partition of the line.
-
-        Raises:
-            InvalidProblemError: a field is wrong; the error has its path and value.
+        With ``index`` (the numbering of a whole history) the cluster is a subset of it; the index
+        must have every topic (by id) and partition of the line.
         """
         return _cluster_from_metadata(topics, brokers, index)
 
@@ -173,7 +172,7 @@ class Cluster:
         topics: Mapping[str, Mapping[int, Sequence[int]]],
         racks: Mapping[int, str | None],
     ) -> Cluster:
-        """Return the cluster of a client's metadata, without leaders.
+        """Build a cluster from a client's metadata, without leaders.
 
         Args:
             topics: topic -> partition number -> node ids of its replicas.
@@ -193,7 +192,7 @@ class Cluster:
 
     @cached_property
     def _by_topic(self) -> tuple[Int32Array, Int32Array]:
-        """Existing partitions sorted by (topic, number), and the begin of each topic (CSR)."""
+        """Existing partitions sorted by (topic, number), and the offset of each topic (CSR)."""
         alive = np.flatnonzero(self.partition_exists).astype(np.int32)
         topic, number = self.index.topic_of[alive], self.index.number_of[alive]
         if not np.array_equal(self.index.extent_topic, np.arange(len(self.index.extent_topic))):
@@ -206,12 +205,12 @@ class Cluster:
         return self._live.get(name, -1)
 
     def topic_all(self, names: Sequence[str]) -> list[int]:
-        """Return the numbers of many topics, -1 where there is none."""
+        """Return the numbers of several existing topics, -1 for each that does not exist."""
         number = self._live.get
         return [number(name, -1) for name in names]
 
     def partitions_of(self, topic: str | int) -> Int32Array:
-        """Return int32[n]: a topic's existing partitions, by partition number."""
+        """Return the existing partitions of a topic, sorted by partition number (int32[n])."""
         t = self.topic(topic) if isinstance(topic, str) else topic
         if t < 0 or not self.topic_exists[t]:
             return np.zeros(0, np.int32)
@@ -220,7 +219,7 @@ class Cluster:
 
     @cached_property
     def rack_names(self) -> tuple[str, ...]:
-        """Racks of the brokers, sorted.
+        """The distinct racks of the brokers, sorted.
 
         A broker may have the empty rack, but no member is ever on it: Kafka drops the empty
         rack of members only. The comparison of partitions' racks depends on it.
@@ -229,7 +228,7 @@ class Cluster:
 
     @cached_property
     def partition_racks(self) -> tuple[Int32Array, Int32Array]:
-        """CSR by partition of the distinct racks (positions in ``rack_names``) of its replicas."""
+        """The distinct racks of each partition's replicas, as positions in ``rack_names`` (CSR)."""
         number: dict[str | None, int] = {rack: i for i, rack in enumerate(self.rack_names)}
         of_broker = np.array([number.get(b.rack, -1) for b in self.brokers], np.int32)
         count = len(self.partition_exists)
@@ -251,13 +250,13 @@ class Cluster:
         return start, (keys % width).astype(np.int32)
 
     def racks_of(self, partition: int) -> tuple[str, ...]:
-        """Return the names of the distinct racks that hold a replica of a partition."""
+        """Return the names of the distinct racks that have a replica of a partition."""
         start, rack = self.partition_racks
         return tuple(self.rack_names[r] for r in rack[start[partition] : start[partition + 1]])
 
 
 def _cluster_from_topics(topics: object) -> Cluster:
-    """Return a cluster; see `Cluster.from_topics`."""
+    """Check the topics of a problem and build the cluster; see `Cluster.from_topics`."""
     if not isinstance(topics, Mapping):
         what = "must be an object: name -> partition count or replica racks"
         raise InvalidProblemError(what, path="topics", value=topics)
@@ -273,7 +272,7 @@ def _cluster_from_topics(topics: object) -> Cluster:
 
 
 def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
-    """Return the replica racks of each partition, or None for a valid count of partitions."""
+    """Check a topic's value; return the replica racks of each partition, None for a plain count."""
     path = f"topics.{name}"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if not 0 <= value <= MOST_PARTITIONS:
@@ -293,7 +292,7 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
 
 
 def _with_racks(index: Index, placed: Sequence[list[list[str | None]] | None]) -> Cluster:
-    """Return a cluster with one broker per rack and replica position, and one without rack."""
+    """Build a cluster with an invented broker for each rack and replica position."""
     brokers: dict[tuple[str | None, int], int] = {}
     sizes: list[Int32Array] = []
     replicas: list[Int32Array] = []
@@ -340,7 +339,7 @@ def _stand_ins(
 
 
 class _TopicRows(NamedTuple):
-    """The partitions of a topic in a metadata response, by the column.
+    """The partitions of a topic in a metadata response, as parallel lists.
 
     Attributes:
         id: the topic id, None if unknown.
@@ -360,7 +359,7 @@ def _cluster_from_metadata(
     brokers: Sequence[Mapping[str, Any]],
     index: Index | None,
 ) -> Cluster:
-    """Return a cluster; see `Cluster.from_metadata`."""
+    """Check metadata and build the cluster; see `Cluster.from_metadata`."""
     known = tuple(
         _broker(b, f"brokers[{i}]") for i, b in enumerate(expect_list(brokers, "brokers", "a list"))
     )
@@ -372,7 +371,7 @@ def _cluster_from_metadata(
 def _cluster_from_replicas(
     topics: Mapping[str, Mapping[int, Sequence[int]]], racks: Mapping[int, str | None]
 ) -> Cluster:
-    """Return a cluster; see `Cluster.from_replicas`."""
+    """Check metadata and build the cluster; see `Cluster.from_replicas`."""
     brokers = [{"id": node, "rack": rack} for node, rack in racks.items()]
     columns = {}
     for name, partitions in topics.items():
@@ -396,7 +395,7 @@ def _cluster_from_replicas(
 
 
 def _is_plain(rows: _TopicRows) -> bool:
-    """Return whether all numbers are ints within bounds, so that no single check is needed."""
+    """Return whether all numbers are ints within bounds, so that single checks are superfluous."""
     number = rows.number
     return (
         set(map(type, chain(number, chain.from_iterable(rows.replicas)))) <= {int}
@@ -444,7 +443,10 @@ def _partitions(name: str, value: object) -> _TopicRows:
 def _placed(
     topics: Mapping[str, _TopicRows], known: tuple[Broker, ...], index: Index | None
 ) -> Cluster:
-    """Return the cluster; a broker that is down is not in the metadata, so its rack is unknown."""
+    """Build the cluster from checked topics and brokers.
+
+    A broker that is down is not in the metadata, so its rack is unknown.
+    """
     if index is None:
         rows = topics.items()
         index = Index.of([(name, one.id, max(one.number, default=-1) + 1) for name, one in rows])
@@ -485,7 +487,7 @@ def _placed(
 def _located(
     topics: Mapping[str, _TopicRows], index: Index
 ) -> tuple[NDArray[np.bool_], Int32Array]:
-    """Return which topics exist, and the dense number of each row."""
+    """Return which topics exist, and the dense number of each partition in the metadata."""
     exists = np.zeros(len(index.topics), bool)
     parts = [np.zeros(0, np.int32)]
     for name, one in topics.items():

@@ -1,4 +1,4 @@
-"""Members as they joined, the partitions that they claim to own, and their group."""
+"""Members as they joined, the partitions that they claim to own, and the group of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def is_int32(value: object) -> bool:
-    """Return whether a value is an int32, of Python or NumPy.
+    """Return whether a value is an int (of Python or NumPy) in the range of an int32.
 
     ``numpy.int64(3) in range(n)`` compares item by item, so the value is converted first.
     """
@@ -50,10 +50,10 @@ class Claims:
     """The partitions that a member claims to own, as sent, with order and duplicates.
 
     Attributes:
-        topics: the distinct names, in order of first appearance.
-        topic_ix: int32[n], position in ``topics``.
+        topics: the distinct topic names, in order of first appearance.
+        topic_ix: int32[n], topic of each claim, as a position in ``topics``.
         partition: int32[n], partition numbers.
-        shared: whether ``topics`` are those of several members, which were decoded together.
+        shared: whether ``topics`` also has names of other members, decoded together with this one.
 
     >>> list(Claims.of({"orders": [1, 0]}))
     [('orders', 1), ('orders', 0)]
@@ -66,7 +66,7 @@ class Claims:
 
     @classmethod
     def of(cls, owned: object, path: str = "owned") -> Claims:
-        """Return the claims of a mapping topic -> numbers, or of (topic, number) pairs.
+        """Build claims from a mapping topic -> numbers, or from (topic, number) pairs.
 
         Raises:
             InvalidProblemError: a name is not a string, or a number not an int32.
@@ -94,7 +94,7 @@ class Claims:
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
     def with_own_names(self) -> Claims:
-        """Return the same claims without the names of other members' claims.
+        """Return equal claims whose ``topics`` has no names of other members' claims.
 
         >>> one = np.ones(1, np.int32)
         >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
@@ -126,7 +126,7 @@ _NONE = Claims((), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
 def _rows(owned: Mapping[object, object], path: str) -> Iterator[tuple[str, Int32Array]]:
-    """Yield topics with their numbers; topics without numbers are skipped unchecked."""
+    """Yield each topic with its numbers; topics without numbers are skipped unchecked."""
     for topic, numbers in owned.items():
         if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
             what = f"numbers of {topic!r} must be a list"
@@ -137,7 +137,7 @@ def _rows(owned: Mapping[object, object], path: str) -> Iterator[tuple[str, Int3
 
 
 def _int32s(topic: object, numbers: list[object] | NDArray[np.generic], path: str) -> Int32Array:
-    """Return the numbers as int32; they are checked one by one only if a quick check fails."""
+    """Check that all numbers are int32 and return them as an array."""
     if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype == np.int32:
         return np.array(numbers, np.int32)  # a copy: the caller may change its array
     some = list(numbers)
@@ -198,7 +198,7 @@ class ClaimRows:
 
     @classmethod
     def of(cls, owned: Sequence[Claims]) -> ClaimRows:
-        """Return the claims of members in sequence."""
+        """Concatenate the claims of members, in the given order."""
         if all(one is _NONE for one in owned):
             nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
             return cls(nowhere, [], nowhere, none, none)
@@ -215,7 +215,7 @@ class ClaimRows:
 
 
 def _starts(lists: Sequence[Sized]) -> NDArray[np.int64]:
-    """Return int64: the begin of each list in their concatenation (CSR)."""
+    """Return the offset of each list in their concatenation (int64, compressed rows)."""
     start = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(list(map(len, lists)), out=start[1:])
     return start
@@ -241,20 +241,21 @@ _SECRET = re.compile(r"secret|password|token|jaas|access[.]?key|[.]key$", re.IGN
 
 
 class Member:
-    """One member of a group, with what it sent when it joined.
+    """One member of a consumer group, with the data that it sent when it joined.
 
     Args:
         id: the member id that the coordinator gave.
-        topics: subscription, in the order sent; a name may repeat.
+        topics: the subscribed topic names, in the order sent; a name may repeat.
         rack: ``client.rack``; the empty string counts as none where Kafka says so.
         instance_id: ``group.instance.id`` of a static member.
-        owned: claimed partitions: a mapping, (topic, partition) pairs in order, or arrays.
-        generation: of the claim; any negative number is "none sent".
-        user_data: the subscription's user data, raw; None and empty differ.
-        weight: relative share of the load that it should get (1.0 = an ordinary member).
+        owned: partitions that it claims to own: a mapping, (topic, partition) pairs in order, or
+            arrays.
+        generation: generation of these claims; any negative number means none was sent.
+        user_data: the subscription's user data as raw bytes; None and empty differ.
+        weight: share of the load that it should get, relative to other members (1.0 by default).
         capacity: the most load it can take, in the unit of the partitions' weights.
         strategies: protocol names or class names that it supports, preferred one first
-            (``partition.assignment.strategy``); a text is a list with commas, as in Kafka.
+            (``partition.assignment.strategy``); a text is split at commas, as in Kafka.
         config: its own settings of strategies, such as ``assignment.consumer.priority``.
 
     Raises:
@@ -369,7 +370,7 @@ _MOST_SHOWN = 12
 
 
 def _shortened(values: Sequence[object]) -> str:
-    """Return a list as text, its tail left out where it is long.
+    """Format a list as text; the end of a long list is left out.
 
     >>> _shortened(range(20))
     '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 8 more]'
@@ -380,7 +381,7 @@ def _shortened(values: Sequence[object]) -> str:
 
 
 def _owned_by_topic(owned: Claims) -> str:
-    """Return claims as the text of a mapping from topic to partition numbers."""
+    """Format claims as a mapping from topic to partition numbers."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in owned:
         by_topic.setdefault(topic, []).append(number)
@@ -388,7 +389,7 @@ def _owned_by_topic(owned: Claims) -> str:
 
 
 def _expect_config(value: object, path: str) -> Mapping[str, object]:
-    """Return a copy of a member's settings.
+    """Check that a member's settings are a mapping with text keys, and return a copy.
 
     Raises:
         InvalidProblemError: it is no mapping with text as keys.
@@ -436,13 +437,13 @@ def _member_row(member: Member) -> tuple[str, str, str, str, int]:
 
 
 class Group:
-    """Members in join order, which matters to Kafka; equal subscriptions are one object.
+    """The members of a consumer group in join order, which matters to Kafka.
 
     Attributes:
-        members: the members; their ``topics`` tuples are shared where equal.
+        members: the members; members with equal subscriptions share one ``topics`` tuple.
         ids: member ids in join order.
         subscriptions: the distinct subscriptions (tuples of names as sent).
-        subscription_of: int32[M], position in ``subscriptions`` for each member.
+        subscription_of: int32[M], each member's subscription, as a position in ``subscriptions``.
 
     >>> group = Group([Member("c2", topics=["a"]), Member("c1", topics=["a"])])
     >>> [m.id for m in group], len(group.subscriptions)
@@ -476,7 +477,7 @@ class Group:
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Group:
-        """Read the ``members`` of a problem from JSON text, parsed JSON, or a path to a file.
+        """Parse the ``members`` of a problem from JSON text, parsed JSON, or the path of a file.
 
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
@@ -534,7 +535,7 @@ class Group:
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Position of each member by its id."""
+        """Position of each member, by member id."""
         return {member_id: i for i, member_id in enumerate(self.ids)}
 
     @cached_property
@@ -544,12 +545,12 @@ class Group:
 
     @cached_property
     def claimed(self) -> ClaimRows:
-        """All that members say they own, flat."""
+        """The partitions that all members claim to own, as flat arrays."""
         return ClaimRows.of([m.owned for m in self.members])
 
     @cached_property
     def member_rank(self) -> Int32Array:
-        """int32[M]: rank of each member id in Java's string order."""
+        """Rank of each member id in Java's string order (int32[M])."""
         return java_rank(self.ids)
 
 
@@ -569,7 +570,7 @@ def _refuse_twice(ids: tuple[str, ...]) -> None:
 
 
 def _group_from_members(members: object) -> Group:
-    """Return a group; see `Group.from_json`."""
+    """Check the members of a problem and build the group; see `Group.from_json`."""
     return Group(
         _member(value, f"members[{i}]")
         for i, value in enumerate(expect_list(members, "members", "a list of members"))

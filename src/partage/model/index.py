@@ -1,4 +1,4 @@
-"""Dense numbers for topics and partitions that never change."""
+"""Dense numbers for topics and partitions, which stay valid when topics are added or grow."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def java_rank(names: Sequence[str]) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Topics and partitions of a problem, or of a whole history, numbered once.
+    """The numbering of the topics and partitions of a problem, or of a whole history.
 
-    A topic's partitions are numbered in *extents*: runs of consecutive numbers. A topic
-    starts with one extent; when it grows, another one is appended, so that existing
-    numbers stay valid. Where no topic has grown, extent ``e`` is topic ``e`` and
-    ``first_partition`` is the plain CSR offset array of the topics.
+    A topic's partitions are numbered in *extents*: runs of consecutive numbers. A topic starts with
+    one extent; when it grows, another one is appended, so that existing numbers stay valid. If no
+    topic has grown, extent ``e`` is topic ``e`` and ``first_partition`` is the offset array of the
+    topics.
 
     Attributes:
         topics: names by topic; a deleted and recreated topic has another entry.
-        ids: topic ids (Kafka's URL-safe base64), None where unknown.
+        ids: topic ids (Kafka's URL-safe base64), None if unknown.
         extent_topic: int32[E], topic of each extent.
         extent_number: int32[E], first partition number of each extent.
-        first_partition: int32[E + 1], first dense number of each extent (CSR).
+        first_partition: int32[E + 1], first dense number of each extent (compressed rows, CSR).
 
     >>> index = Index.of({"orders": 6, "clicks": 3})
     >>> int(index.locate("clicks", 2)), index.partitions
@@ -69,7 +69,7 @@ class Index:
 
     @classmethod
     def of(cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]) -> Index:
-        """Return an index of topics in order: a mapping name -> count, or (name, id, count)."""
+        """Number topics in the given order: a mapping name -> count, or (name, id, count) rows."""
         rows = (
             [(name, None, n) for name, n in counts.items()]
             if isinstance(counts, dict)
@@ -86,19 +86,19 @@ class Index:
 
     @cached_property
     def topic_of(self) -> Int32Array:
-        """int32[P]: topic of each partition."""
+        """Topic of each partition (int32[P])."""
         return np.repeat(self.extent_topic, np.diff(self.first_partition))
 
     @cached_property
     def number_of(self) -> Int32Array:
-        """int32[P]: partition number within its topic."""
+        """Partition number within its topic, for each partition (int32[P])."""
         sizes = np.diff(self.first_partition)
         shift = self.extent_number - self.first_partition[:-1]
         return np.arange(self.partitions, dtype=np.int32) + np.repeat(shift, sizes)
 
     @cached_property
     def topic_rank(self) -> Int32Array:
-        """int32[T]: rank of each topic in Java's string order of names."""
+        """Rank of each topic in Java's string order of names (int32[T])."""
         return java_rank(self.topics)
 
     @cached_property
@@ -111,7 +111,7 @@ class Index:
 
     @cached_property
     def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Extents sorted by (topic, first number), for searches."""
+        """The extents' (topic, first number) keys, sorted for binary searches, and their order."""
         keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)
         order = np.argsort(keys, kind="stable")
         return keys[order], order
@@ -132,7 +132,7 @@ class Index:
 
     @cached_property
     def counts(self) -> Int32Array:
-        """int32[T]: partitions of each topic in the index."""
+        """Number of partitions of each topic in the index (int32[T])."""
         out = np.zeros(len(self.topics), np.int32)
         np.add.at(out, self.extent_topic, np.diff(self.first_partition))
         return out
@@ -147,7 +147,7 @@ class Index:
         return int(self.locate_all(np.array([t], np.int32), np.array([number], np.int32))[0])
 
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
-        """Return the dense numbers of many partitions; -1 for those that are not in the index."""
+        """Return the dense numbers of many partitions; -1 for each that is not in the index."""
         if self._one_extent_each and int(topic.max(initial=-1)) < len(self.topics):
             good = (topic >= 0) & (number >= 0) & (number < self.counts[topic])
             return np.where(good, self.first_partition[topic] + number, -1).astype(np.int32)
@@ -167,11 +167,11 @@ class Index:
         return np.where(good, dense, -1).astype(np.int32)
 
     def name(self, partition: int) -> tuple[str, int]:
-        """Return the topic name and partition number of a dense number."""
+        """Return the topic name and the partition number of a dense partition."""
         return self.topics[self.topic_of[partition]], int(self.number_of[partition])
 
     def extended(self, rows: Iterable[tuple[str, str | None, int]]) -> Index:
-        """Return the index with topics added or grown (name, id, count); numbers stay valid.
+        """Return the index with topics added or grown; existing numbers stay valid.
 
         A row whose id is known (or, without id, whose name is) grows that topic if its
         count is larger; any other row is a new topic.

@@ -1,4 +1,4 @@
-"""A group on a cluster, in numbers: the input of strategies and the judge."""
+"""A group on a cluster, with names resolved to numbers: the input of strategies and the judge."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Problem"]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A group and a cluster with all names resolved to dense int32 arrays.
+    """The input of an assignment: a group and a cluster, with names resolved to int32 arrays.
 
     Members are numbered in join order, topics and partitions by the cluster's index.
 
     Attributes:
-        group, cluster: the inputs.
+        group, cluster: the members and the partitions.
         sent_claims: the claims in each member's user data and their generation (None for none),
             if they are decoded already; strategies that read user data otherwise decode them.
 
@@ -43,7 +43,7 @@ class Problem:
 
     @property
     def index(self) -> Index:
-        """The cluster's numbering."""
+        """The cluster's numbering of topics and partitions."""
         return self.cluster.index
 
     @cached_property
@@ -57,12 +57,12 @@ class Problem:
         return tuple(out)
 
     def topics_of(self, member: int) -> Int32Array:
-        """Return int32: the existing topics to which a member subscribes, in the order sent."""
+        """Return the existing topics to which a member subscribes, in the order sent (int32)."""
         return self.subscription_topics[int(self.group.subscription_of[member])]
 
     @cached_property
     def _subscribers(self) -> tuple[Int32Array, Int32Array]:
-        """CSR by topic of the subscribed members, in join order."""
+        """The members that subscribe to each topic, in join order (CSR by topic)."""
         topics_of = self.subscription_topics
         sizes = np.array([len(x) for x in topics_of], np.int64)
         subscription = self.group.subscription_of
@@ -76,21 +76,22 @@ class Problem:
         return start.astype(np.int32), member[order]
 
     def members_of(self, topic: int) -> Int32Array:
-        """Return int32: the members that subscribe to a topic, in join order."""
+        """Return the members that subscribe to a topic, in join order (int32)."""
         start, member = self._subscribers
         return member[start[topic] : start[topic + 1]]
 
     @cached_property
     def subscribed_topics(self) -> Int32Array:
-        """int32: existing topics with at least one subscriber, in index order."""
+        """The existing topics with at least one subscriber, in index order (int32)."""
         start, _ = self._subscribers
         return np.flatnonzero(np.diff(start) > 0).astype(np.int32)
 
     @cached_property
     def member_rack(self) -> Int32Array:
-        """int32[M]: position in ``cluster.rack_names``; -1 without rack, -2 without a broker on it.
+        """The rack of each member, as a position in ``cluster.rack_names`` (int32[M]).
 
-        The empty rack of a member counts as no rack.
+        It is -1 for a member without rack and -2 for a rack without brokers. The empty rack of a
+        member counts as no rack.
         """
         number = {rack: i for i, rack in enumerate(self.cluster.rack_names)}
         racks = [number.get(m.rack, -2) if m.rack else -1 for m in self.group]
@@ -98,7 +99,10 @@ class Problem:
 
     @cached_property
     def claims(self) -> tuple[Int32Array, Int32Array]:
-        """CSR by member of claimed partitions, as sent; -1 for partitions that do not exist."""
+        """The partitions that each member claims, as sent (CSR by member).
+
+        A claim of a partition that does not exist is -1.
+        """
         start = np.zeros(len(self.group) + 1, np.int32)
         parts: list[Int32Array] = []
         for i, member in enumerate(self.group):

@@ -1,4 +1,4 @@
-"""The cost of consuming across racks: mismatches, or money."""
+"""The cost of consuming across racks: the number of mismatches, or money."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """The costs by profile of a partition and rack of a member.
+    """The cost for each member to consume each partition, stored by classes of both.
 
     Attributes:
-        profile: int64[P]; partitions of one profile have equal costs with every member.
+        profile: int64[P], class of each partition; those of a class have equal costs with each
+            member.
         row: int64[M], the member's column in ``cost``; -1 (the last one) without a rack.
-        cost: int64[K, R + 1], in units; the last column is zero.
+        cost: int64[K, R + 1], cost in integer units by profile and column; the last column is zero.
     """
 
     profile: NDArray[np.int64]
@@ -33,7 +34,7 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """The cost for a member to consume a partition, by their racks, in whole units.
+    """The rule for the cost of a member that consumes a partition, by their racks.
 
     Without ``prices`` the cost is 1 if the partition has no replica on the member's rack. With
     them it is the price per GB from the cheapest replica to the member, times the partition's
@@ -44,7 +45,7 @@ class RackCosts:
         prices: (rack of the member, rack of the replica) -> price per GB; a missing pair
             costs 0 within a rack, and the highest price otherwise.
         traffic: float[P], GB of each partition in the period; None for 1 each.
-        unit: price of one unit.
+        unit: the price that is one unit of cost.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("x", ["t"], rack="a"), Member("y", ["t"])])
@@ -58,7 +59,7 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Return the costs of a problem's partitions with its members."""
+        """Compute the costs of a problem's partitions with each of its members."""
         names = sorted({m.rack for m in problem.group if m.rack})
         number = {name: i for i, name in enumerate(names)}
         row = np.array([number[m.rack] if m.rack else -1 for m in problem.group], np.int64)
@@ -85,7 +86,7 @@ class RackCosts:
 
 
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
-    """Return the number of each partition's set of racks, and these sets."""
+    """Return the number of each partition's set of replica racks, and these sets."""
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1
     of = np.repeat(np.arange(count, dtype=np.int64), np.diff(start))
@@ -107,7 +108,7 @@ def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
 
 
 def _rank_of_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return each value's position among the distinct values."""
+    """Return each value's index among the distinct values, ascending."""
     high = int(values.max(initial=0))
     if high < 1 << 22:
         present = np.zeros(high + 1, bool)

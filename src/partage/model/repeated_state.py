@@ -12,7 +12,7 @@ _MOST_NAMED: Final = 5
 
 
 class RepeatedState:
-    """Cycle detection by Brent's algorithm over the states at the ends of passes.
+    """Detector of endless loops by Brent's cycle detection, over the states after each pass.
 
     A deterministic run over finitely many states ends, or returns to a state that it had. One
     state is stored, after passes 1, 2, 4, 8 and so on, and each later one is compared with it.
@@ -40,10 +40,12 @@ class RepeatedState:
         self._store_after = 1
 
     def matches(self, state: object) -> bool:
-        """Return whether the state equals the stored one; else store it if it is its turn.
+        """Return whether a state equals the stored one, so that the run never ends.
+
+        Otherwise the state is stored, if its turn has come.
 
         Args:
-            state: everything that decides how the run goes on, as a value with exact equality.
+            state: everything that decides how the run continues, as a value with exact equality.
         """
         self.passes += 1
         self.length += 1
@@ -57,12 +59,12 @@ class RepeatedState:
 
 @dataclass(frozen=True, slots=True)
 class EndlessLoop:
-    """A loop in which the named algorithm never returns.
+    """The description of a loop in which an algorithm never returns.
 
     Attributes:
         passes: passes until the state repeated.
         length: passes from a state to its repetition.
-        moving: what moves in the loop, by name, in a fixed order.
+        moving: the names of the partitions (or tasks) that move in the loop, in a fixed order.
     """
 
     passes: int
@@ -70,7 +72,7 @@ class EndlessLoop:
     moving: tuple[str, ...]
 
     def warning(self, algorithm: str) -> str:
-        """Return the plan warning that names the loop.
+        """Return the warning for a plan whose algorithm never returns; it describes the loop.
 
         >>> EndlessLoop(9, 2, ("t-0", "t-3")).warning("The assignor")[:76]
         'The assignor never returns on this problem: it moves t-0, t-3 in a loop of 2'
@@ -85,10 +87,10 @@ class EndlessLoop:
 
 
 def loop_attributes(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
-    """Return the attributes ``loop`` and ``warnings`` of a plan; none where there is no loop.
+    """Return the attributes ``loop`` and ``warnings`` for a plan; empty without a loop.
 
     Args:
-        loop: the endless loop of the named algorithm, None where it returns.
-        algorithm: its name, as the warning begins.
+        loop: the endless loop of the algorithm, None if it returns.
+        algorithm: its name, with which the warning begins.
     """
     return {} if loop is None else {"loop": loop, "warnings": (loop.warning(algorithm),)}

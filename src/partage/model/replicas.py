@@ -1,4 +1,7 @@
-"""Input and result of a reassignment: a cluster with its replicas, a task, new replicas."""
+"""Input and result of a reassignment: a cluster with its replicas, the task, new replicas.
+
+A band is the range of a load (replicas, bytes, ...) in which a broker counts as balanced.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ FREE, STAY, LEAVE = 0, 1, 2
 
 
 def among(values: Int64Array, those: Int64Array) -> NDArray[np.bool_]:
-    """Return bool[n]: whether values are among others; ten times faster than `numpy.isin`.
+    """Return which values occur among ``those`` (bool[n]); ten times faster than `numpy.isin`.
 
     >>> among(np.array([3, 1, 2]), np.array([2, 3, 3])).tolist()
     [True, False, True]
@@ -56,19 +59,20 @@ def among(values: Int64Array, those: Int64Array) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaCluster:
-    """The replicas of a cluster with their sizes and loads.
+    """The replicas of a cluster with their sizes, loads, brokers and log directories.
 
     Attributes:
         topics: names; topic: int32[P], number: int32[P]: partition i is number[i] of topic[i].
-        start: int64[P + 1], replica: int32[R] (CSR): positions in ``brokers``, the preferred
-            leader first.
-        leader: int32[P], position in ``brokers``, -1 for none.
+        start: int64[P + 1], replica: int32[R], the replicas of each partition as positions in
+            ``brokers``, the preferred leader first (compressed rows, CSR).
+        leader: int32[P], current leader as a position in ``brokers``, -1 for none.
         size: int64[P], bytes of one replica; None if unknown.
         load: int64[P], bytes written a second; None if unknown.
         brokers: all brokers that hold replicas or may hold them.
         capacity: int64[B], bytes of disk capacity, -1 if unknown.
         directories: the log directories of each broker (path, capacity or -1), if known.
-        directory: int32[R], place in ``directories`` of the broker, -1 if unknown.
+        directory: int32[R], position of the replica's disk in the broker's ``directories``, -1 if
+            unknown.
         missing: bool[B], brokers that hold replicas but are not in the metadata.
     """
 
@@ -93,9 +97,9 @@ class ReplicaCluster:
 
     @cached_property
     def led(self) -> Int32Array:
-        """int32[R]: the replicas with the present leader first.
+        """The replicas of each partition with the current leader first (int32[R]).
 
-        It is swapped with the preferred leader.
+        The current leader is swapped with the preferred leader.
         """
         out: Int32Array = self.replica.copy()
         first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
@@ -113,7 +117,7 @@ class ReplicaCluster:
 
     @cached_property
     def factor(self) -> Int64Array:
-        """int64[P]: replicas of each partition."""
+        """The replication factor of each partition (int64[P])."""
         return np.diff(self.start)
 
     @cached_property
@@ -124,7 +128,9 @@ class ReplicaCluster:
 
     @cached_property
     def rack(self) -> Int32Array:
-        """int32[B]: position in ``racks``; if no broker has a rack, each is on its own.
+        """The rack of each broker, as a position in ``racks`` (int32[B]).
+
+        If no broker has a rack, each is on its own.
 
         Otherwise brokers without a rack share one, as in the controller's placement.
         """
@@ -135,7 +141,7 @@ class ReplicaCluster:
 
     @cached_property
     def position(self) -> dict[int, int]:
-        """Broker id -> position."""
+        """Position of each broker in ``brokers``, by broker id."""
         return {b.id: i for i, b in enumerate(self.brokers)}
 
     def name(self, partition: int) -> str:
@@ -143,23 +149,24 @@ class ReplicaCluster:
         return f"{self.topics[self.topic[partition]]}-{self.number[partition]}"
 
     def ids(self, positions: Int32Array) -> list[int]:
-        """Return the broker ids of positions."""
+        """Return the ids of the brokers at some positions."""
         return [self.brokers[b].id for b in positions.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class Disks:
-    """The log directories of brokers with several of them and known replicas in each.
+    """The disks (log directories) of brokers that have several, and the replicas on each disk.
 
     Disks are numbered consecutively (D in all), by broker. A disk is balanced if it holds its
     share of its broker's load.
 
     Attributes:
-        start: int64[B + 1], disks of each broker (CSR); none if a replica's disk is unknown.
+        start: int64[B + 1], offset of each broker's disks (CSR); a broker has none if a replica's
+            disk is unknown.
         part: float64[D], share of the broker's load; shares of a broker add up to 1.
         tolerance: float64[4], allowed relative deviation for each of `KINDS`.
         room: int64[D], capacity in bytes, -1 if unknown: a hard limit.
-        old: int32[R], the disk of each old replica, -1 if its broker has none.
+        old: int32[R], the disk of each current replica, -1 if its broker has none.
         free: bool[R], whether the replica may move between disks of its broker.
     """
 
@@ -172,12 +179,14 @@ class Disks:
 
     @cached_property
     def broker(self) -> Int32Array:
-        """int32[D]: the broker of each disk."""
+        """The broker of each disk (int32[D])."""
         brokers = np.arange(len(self.start) - 1, dtype=np.int32)
         return np.repeat(brokers, np.diff(self.start))
 
     def band(self, k: int, held: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the lower and upper limit (int64[D]) of balanced disks for given broker loads.
+        """Return the lower and upper limit of each balanced disk, given the brokers' loads.
+
+        The result is int64[D].
 
         >>> disks = Disks(np.array([0, 2]), np.array([.5, .5]), np.array([0, .1, .1, .1]),
         ...               np.array([-1, -1]), np.zeros(0, np.int32), np.zeros(0, bool))
@@ -191,19 +200,21 @@ class Disks:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaTask:
-    """The constraints and aims of a reassignment (docs/replicas.md defines balance).
+    """The constraints and aims of a reassignment; docs/replicas.md defines balance.
 
     Attributes:
-        cluster: the present cluster.
+        cluster: the current cluster.
         factor: int64[P], new replication factor of each partition.
-        fate: int8[R], of each replica: FREE, STAY (pinned or excluded), LEAVE.
+        fate: int8[R], what may happen to each current replica: FREE (may move), STAY (pinned or
+            excluded), LEAVE.
         receives: bool[B], brokers to which replicas may move; others may keep theirs.
         closed: bool[P], partitions that only move as far as the rack rule or LEAVE requires.
         cost: int64[P], bytes of a move between brokers or disks; 1 if sizes are unknown.
         weight: int64[4, P], load of a replica in each of `KINDS`; 0 if it does not count.
-        low, high: int64[4, B + Z], limits of balanced brokers, then of the Z racks (the sum of
-            their brokers); Z is 0 with one rack or unknown racks.
-        lead_low, lead_high: int64[B + Z], the same for leaders.
+        low, high: int64[4, B + Z], limits (bands) of the loads of balanced brokers, then of the Z
+            racks (the sum of their brokers); Z is 0 with one rack or unknown racks.
+        lead_low, lead_high: int64[B + Z], limits of the number of leaders of brokers, then of
+            racks.
         lead_free: bool[P], whether leadership may change although the leader stays.
         counted: bool[P], partitions that count for balance (topics that are not excluded).
         rack_low, rack_high: int64[F + 1, racks], limits of replicas of a partition on each
@@ -232,7 +243,7 @@ class ReplicaTask:
 
     @cached_property
     def start(self) -> Int64Array:
-        """int64[P + 1]: begin of each partition's new replicas."""
+        """Offset of each partition's new replicas (int64[P + 1])."""
         out = np.zeros(len(self.factor) + 1, np.int64)
         np.cumsum(self.factor, out=out[1:])
         return out
@@ -244,28 +255,29 @@ class ReplicaTask:
 
     @cached_property
     def old_owner(self) -> Int64Array:
-        """int64[R]: the partition of each old replica."""
+        """The partition of each current replica (int64[R])."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.cluster.factor)
 
     @cached_property
     def owner(self) -> Int64Array:
-        """int64[sum of factors]: the partition of each new replica."""
+        """The partition of each new replica (int64[sum of factors])."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.factor)
 
 
 @dataclass(frozen=True, eq=False)
 class NewReplicas:
-    """The result of a `ReplicaTask`, with the arguments for its bounds.
+    """The new replicas of a `ReplicaTask`, with the dual prices that prove bounds for them.
 
     Attributes:
-        replica: int32[sum of factors], brokers' positions by ``task.start``, leaders first.
+        replica: int32[sum of factors], positions of brokers by ``task.start``, leaders first.
         prices: figure -> float64[4, B + Z], dual prices that prove a bound (`partage.judge`).
         lead_prices: figure ("leaders", "rack leaders") -> float64[B + Z], the same for leaders.
         disk: int32, disk of each replica by `Disks`, -1 if its broker has none; None if the task
             has no disks.
         disk_prices: figure -> float64[2, 4, D], nonnegative dual prices of a unit above and
             below a disk's limits.
-        solver: the algorithm that found it; ``solver_bound`` its own bound of the bytes, if any.
+        solver: the algorithm that found the plan; ``solver_bound`` is its own bound of the bytes,
+            if any.
     """
 
     replica: Int32Array
@@ -284,15 +296,15 @@ _ROUNDS = 200
 def rack_limits(
     factor: int, sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the least and the largest number of ``factor`` replicas on each rack.
+    """Return the fewest and the most of ``factor`` replicas that each rack may have.
 
     This is the rack rule: replicas are spread as evenly over the racks as the racks' sizes allow.
     With fewer replicas than racks no rack has two; with more, every rack has one before one has
     two.
 
     Args:
-        factor: replicas, at most the number of brokers.
-        sizes: int64[racks], brokers of each rack.
+        factor: replication factor, at most the number of brokers.
+        sizes: int64[racks], number of brokers of each rack.
 
     >>> low, high = rack_limits(4, np.array([3, 3, 1]))
     >>> low.tolist(), high.tolist()
@@ -307,7 +319,9 @@ def rack_limits(
 def even_shares(
     factors: NDArray[np.int64], weights: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return float64[racks]: the share of one broker of each rack.
+    """Return the share of the load that one broker of each rack gets when balanced.
+
+    The result is float64[racks].
 
     A share is the broker's part of the most even placement that follows the rack rule, if every
     partition were free to move. In a small rack that must hold a replica of each partition,
@@ -316,7 +330,7 @@ def even_shares(
     Args:
         factors: int64[n], distinct replication factors.
         weights: float64[n], partitions (or bytes, or load) of each factor.
-        sizes: int64[racks], brokers of each rack.
+        sizes: int64[racks], number of brokers of each rack.
 
     >>> even_shares(np.array([2]), np.array([100.0]), np.array([1, 3, 3])).round(2).tolist()
     [28.57, 28.57, 28.57]
@@ -345,7 +359,7 @@ def _level(
     sizes: NDArray[np.int64],
     total: float,
 ) -> NDArray[np.float64]:
-    """Return each rack's part of ``total`` that equalises brokers within the limits (bisection)."""
+    """Return each rack's part of ``total`` that makes brokers even within limits, by bisection."""
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0
     for _ in range(100):
         middle = (bottom + top) / 2
