@@ -69,8 +69,8 @@ def assign(
         strategy: a name of `strategies`, a class name, ``package.module:Class``, or a strategy.
         group: the members.
         cluster: the partitions.
-        memory: state of the leader, ``plan.memory`` of the previous rebalance.
-        config: settings of the leader; each member's own are its ``config``.
+        memory: the leader's state: ``plan.memory`` of the previous rebalance.
+        config: settings of the leader; each member's own settings are in its ``config``.
 
     Returns:
         A `Plan`; for ``server:simple``, where a partition may have several owners, an
@@ -87,7 +87,7 @@ def assign(
 
 
 class Decided(NamedTuple):
-    """A plan with messages for the operator.
+    """The result of `decide`: a plan, and warnings for the operator.
 
     Attributes:
         plan: the plan, with these warnings.
@@ -108,14 +108,17 @@ def decide(
     sender: str | None = None,
     compared: bool = False,
 ) -> Decided:
-    """Return the plan of a strategy, for `assign`, `compare` and the command line alike.
+    """Return the plan of a strategy, with warnings.
+
+    `assign`, `compare` and the command line use it.
 
     Args:
         strategy: the strategy.
         group: the members.
         cluster: the partitions.
-        memory: state of the leader.
-        config: settings of the leader. With ``compared`` the caller checks that they have effect.
+        memory: the leader's state from the previous rebalance.
+        config: settings of the leader. With ``compared`` the caller checks that they have an
+            effect.
         sender: the strategy whose members sent the user data, if known.
         compared: whether several strategies are compared on this problem.
 
@@ -139,14 +142,14 @@ def decide(
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One strategy's result in a `Comparison`.
+    """The result of one strategy in a `Comparison`.
 
     Attributes:
         strategy: name of the strategy.
         plan: its plan, None if it is not applicable; for share groups an Assignment.
-        measures: the judge's figures of the plan, None without a plan.
+        measures: the judge's measures of the plan, None without a plan.
         breaches: rules that the plan breaks; empty if it is valid.
-        refused: the reason why there is no plan.
+        refused: the reason why there is no plan, None if there is one.
         warnings: messages for the operator about the plan and its problem.
     """
 
@@ -159,7 +162,7 @@ class Compared:
 
     @property
     def valid(self) -> bool:
-        """True if there is a plan and it breaks no rule."""
+        """Whether there is a plan and it breaks no rule."""
         return self.plan is not None and not self.breaches
 
     def loads(self) -> list[int]:
@@ -170,7 +173,7 @@ class Compared:
         return sorted((len(end.partitions_of(i)) for i in range(len(end.members))), reverse=True)
 
     def figures(self) -> tuple[str, ...]:
-        """Return the figures of `Comparison.COLUMNS` as text, with a dash for missing ones."""
+        """Return the values of `Comparison.COLUMNS` as text, with a dash for missing ones."""
         m = self.measures
         if m is None:
             return ("refused", *("-" for _ in Comparison.COLUMNS[1:]))
@@ -181,9 +184,10 @@ class Compared:
 
 
 class Comparison(Sequence[Compared]):
-    """Several strategies on one problem: a row each, by position or by strategy name.
+    """The results of several strategies on one problem, one row each.
 
-    `measures` is by name, without strategies that are not applicable.
+    Rows are found by position or by strategy name. `measures` is by name, without strategies that
+    are not applicable.
     """
 
     COLUMNS = ("valid", "spread", "idle", "moved", "avoidable", "rack mismatches", "co-location")
@@ -207,12 +211,12 @@ class Comparison(Sequence[Compared]):
 
     @property
     def measures(self) -> dict[str, judge.Measures]:
-        """The figures by strategy name."""
+        """The judge's measures by strategy name, without strategies that have no plan."""
         return {row.strategy: row.measures for row in self.rows if row.measures is not None}
 
     @property
     def best(self) -> judge.Measures | None:
-        """The figures of any row: the best loads and fewest moves are equal in all."""
+        """The measures of any row; the best loads and fewest moves are equal in all rows."""
         return next(iter(self.measures.values()), None)
 
     def __repr__(self) -> str:
@@ -245,7 +249,7 @@ def compare(
     optimum: bool = True,
     sender: str | None = None,
 ) -> Comparison:
-    """Return the plans of several strategies for the same problem, with the judge's figures.
+    """Return the plans of several strategies for the same problem, with the judge's measures.
 
     All strategies start from the same ownership: each gets the user data that its own members
     would send (`partage.groups.subscriptions`), and user data of another strategy's format is
@@ -256,11 +260,10 @@ def compare(
         cluster: the partitions.
         strategies: names or strategies; None for all of the registry except dialects and
             strategies of share groups.
-        previous: the assignment before, if known more exactly than by the claims.
-        config: settings for all strategies; each takes its own.
-        optimum: also find the best plan and the avoidable moves, as `measure` does.
-        sender: the strategy whose members sent the user data; None to recognise it by its
-            bytes.
+        previous: the previous assignment, if it is known more exactly than by the claims.
+        config: settings for all strategies; each uses its own ones.
+        optimum: whether to find the best plan and the avoidable moves, as `measure` does.
+        sender: the strategy whose members sent the user data; None to detect it from the bytes.
 
     Raises:
         UnknownStrategyError: a name does not exist.
@@ -319,7 +322,7 @@ def compare(
 def _candidates(
     strategies: Sequence[str | Strategy],
 ) -> list[tuple[str, Strategy | PartageError]]:
-    """Return each strategy with its name, or a broken plug-in's error.
+    """Load the strategies; return each with its name, or with the error of a broken plug-in.
 
     Raises:
         UnknownStrategyError: a name does not exist.

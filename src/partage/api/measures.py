@@ -1,4 +1,4 @@
-"""The public verb `measure`: the solver's best plans, handed to the judge with their proofs.
+"""The public function `measure`: the solver's optima, verified by the judge.
 
 The judge does not import the solver and the solver does not know the model; they meet here.
 """
@@ -30,16 +30,16 @@ def measure(
     partition_weight: ArrayLike | None = None,
     optimum: bool = True,
 ) -> judge.Measures:
-    """Return the figures of a plan: loads, moves, racks, and the distance to the optimum.
+    """Measure a plan: loads, moves, racks, and the distance to the optimum.
 
     Args:
-        plan: the plan of a strategy, or any assignment, such as what a log recorded.
+        plan: the plan of a strategy, or any other assignment, such as a recorded one.
         group: the members; moves are counted against their claims.
         cluster: the partitions.
-        previous: the assignment before, if known; then claims do not count. It also has the
+        previous: the previous assignment, if known; then claims do not count. It also has the
             partitions of members that left.
         partition_weight: float[P], the load of each partition, for ``load_spread``.
-        optimum: also find the best plan and the fewest moves, and verify their proofs. If
+        optimum: whether to find the best plan and the fewest moves, and verify their proofs. If
             this would take more than some seconds, ``refused`` has the reason.
 
     Raises:
@@ -67,7 +67,10 @@ def measure(
 
 @dataclass(slots=True)
 class _Claims:
-    """The solver's claims, as far as it found them."""
+    """The optima that the solver claims, with certificates for the judge; None if not found.
+
+    ``refused`` is the reason if the problem is too large.
+    """
 
     best: judge.ClaimedBest | None = None
     fewest: judge.ClaimedFewest | None = None
@@ -78,13 +81,13 @@ class _Claims:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Question:
-    """A problem as the solver wants it: existing partitions only, topic after topic.
+    """A problem in the solver's form: existing partitions only, topic after topic.
 
     Attributes:
         alive: int64[n], dense numbers of these partitions.
         size: number of all partitions of the index.
-        eligibility: who may own what.
-        ownership: who owned what, by position in ``alive``.
+        eligibility: the topics that each member may own.
+        ownership: the previous owners, by position in ``alive``.
     """
 
     alive: NDArray[np.int64]
@@ -111,7 +114,7 @@ class _Question:
         return cls(alive, len(at), eligibility, ownership)
 
     def owner(self, of_alive: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the owner of each partition of the index."""
+        """Convert the owners of existing partitions to owners of all partitions of the index."""
         owner = np.full(self.size, -1, np.int64)
         owner[self.alive] = of_alive
         return owner
@@ -122,7 +125,7 @@ class _Question:
 
 
 class Alike:
-    """`measure` for several plans of one problem, for which the optimum is found once.
+    """Measures several plans of one problem like `measure`, but finds the optimum only once.
 
     Every figure equals that of `measure`; the judge verifies the proofs with each plan.
 
@@ -143,7 +146,7 @@ class Alike:
         self._found: dict[tuple[bool, bytes], _Claims] = {}
 
     def measure(self, plan: Assignment) -> judge.Measures:
-        """Return the figures of one plan, with those of the optimum."""
+        """Measure one plan, including its distance to the optimum."""
         counted = tally(plan, self._facts)
         # The solver only uses the loads of the plan, and only if the plan is valid.
         loads = np.sort(counted.loads).tobytes() if counted.valid else b""
@@ -166,7 +169,10 @@ class Alike:
 def _claims(
     question: _Question, counted: AssignmentCounts, known: _Claims | None = None
 ) -> _Claims:
-    """Return the solver's claims for a plan; ``known`` are those for another plan."""
+    """Find the optima for a plan and return them as claims.
+
+    ``known`` are those for another plan.
+    """
     claims = _Claims()
     try:
         if known is not None and known.best is not None and known.fewest_to_best is not None:
@@ -196,7 +202,7 @@ _FEW = 16
 
 
 class _Asked:
-    """The facts and previous owners of one group on one cluster."""
+    """The facts and the previous owners of one group on one cluster."""
 
     def __init__(self, group: Group, cluster: Cluster) -> None:
         self.facts = judge.Facts(Problem(group, cluster))
@@ -209,11 +215,11 @@ class _Asked:
 
 @dataclass(slots=True)
 class Shared:
-    """`measure` for many plans of few problems: each optimum is solved and proven once.
+    """Measures many plans of few problems like `measure`, but solves and proves each optimum once.
 
-    The best loads depend on subscriptions and partitions only, and the fewest moves on who
-    owned what and on the loads, so compared policies share most optima. The caches only hold
-    numbers that the judge has verified; the order of plans has no effect.
+    The best loads depend only on subscriptions and partitions, and the fewest moves on the previous
+    owners and on the loads, so compared policies share most optima. The caches only hold numbers
+    that the judge has verified; the order of plans has no effect.
 
     >>> import partage as pg
     >>> cluster = pg.Cluster.from_topics({"t": 4})
@@ -237,7 +243,7 @@ class Shared:
         *,
         partition_weight: ArrayLike | None = None,
     ) -> judge.Measures:
-        """Return the figures of `measure`, without the fewest moves to the best loads.
+        """Measure a plan like `measure`, but without the fewest moves to the best loads.
 
         Raises:
             InvalidProblemError: the weights are malformed.
@@ -263,7 +269,7 @@ class Shared:
         return self._asked[key]
 
     def _best_loads(self, problem: object, asked: _Asked) -> NDArray[np.int64] | None:
-        """Return the proven best loads (int64[M]), None if it takes too long."""
+        """Return the proven most even loads (int64[M]), None if that takes too long."""
         # A cluster is held on to, so that its id means it as long as the answer is kept.
         if problem not in self._best:
             _forget(self._best)
@@ -280,7 +286,7 @@ class Shared:
     def _fewest_moves(
         self, problem: object, asked: _Asked, counted: AssignmentCounts
     ) -> int | None:
-        """Return the proven fewest moves to loads as good as these, None if it takes too long."""
+        """Return the proven fewest moves to loads at least as even, None if that takes too long."""
         facts, old_owners = asked.facts, asked.old_owners
         loads = np.sort(counted.loads)
         digest = blake2b(digest_size=16)

@@ -1,7 +1,9 @@
-"""Plans of reassignments: solver, replicas and judge meet here.
+"""The public function `reassign`: solver, replicas and judge meet here.
 
-`reassign` makes a plan by local search, balances leaders and disks, looks for bounds, and improves
-the plan with HiGHS where it is installed. The judge checks and measures every plan on the way.
+`reassign` makes a plan by local search, balances leaders and disks, searches for lower bounds, and
+improves the plan with HiGHS if it is installed. The judge checks and measures every plan on the
+way. A *figure* is a value that the judge measures, such as the bytes moved; *prices* are dual
+prices that prove a lower bound of a figure.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ _MARGIN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Reassignment:
-    """A plan, the judge's verdict, and the figures of the cluster before.
+    """The result of `reassign`: a plan, the judge's verdict, and measures of the cluster before.
 
     Attributes:
         task: the reassignment.
@@ -84,16 +86,17 @@ class Reassignment:
 
     @property
     def moves(self) -> ReplicaMoves:
-        """Return the copies that the plan makes."""
+        """The copies between brokers and disks that the plan makes."""
         return ReplicaMoves(self.task, self.plan.replica, self.plan.disk)
 
 
 def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
-    """Return a plan: the rack rule first, then balance, then the fewest bytes moved.
+    """Plan a reassignment: the rack rule first, then balance, then the fewest bytes moved.
 
     Args:
-        task: of `partage.replicas.tasks`.
-        proof: look for bounds and improve the plan; without, bounds are 0 or what is obvious.
+        task: the reassignment, as `partage.replicas.tasks` builds it.
+        proof: whether to search for lower bounds and improve the plan; without it, bounds are 0 or
+            obvious ones.
 
     Raises:
         NoFeasiblePlanError: names the constraint that no plan meets.
@@ -113,7 +116,7 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
 
 
 def _valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return the local search's plan with leaders and disks, repaired where room is missing."""
+    """Return the local search's plan with leaders and disks, repaired if it exceeds a capacity."""
     plan = _complete(task, place_replicas(task))
     verdict = judge_replicas(task, plan)
     if verdict.figures["capacity"]:
@@ -128,35 +131,38 @@ def _valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
 
 
 def _pairs(task: ReplicaTask) -> int:
-    """Return the pairs of partition and broker that a solver decides on."""
+    """Return the number of (partition, broker) pairs that a solver decides on."""
     return int(task.receives.sum()) * len(task.cost)
 
 
 def _is_for_solver(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether HiGHS could find a better plan or bound of this task."""
+    """Return whether HiGHS could find a better plan or bound for this task."""
     if verdict.optimal or not 0 < _pairs(task) <= MOST_DUAL_PAIRS:
         return False
     return _pairs(task) <= 2 * MOST_BINARIES or not task.closed.all()
 
 
 def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether the dual would be solved if the cluster were smaller."""
+    """Return whether the task is too large for the dual, which would otherwise be solved."""
     return not verdict.optimal and _pairs(task) > MOST_DUAL_PAIRS and not task.closed.all()
 
 
 def _rack_limits(task: ReplicaTask, newcomers: NDArray[np.int64] | None = None) -> RackLimits:
-    """Return the rack rule of the integer programme; ``newcomers`` if they are known."""
+    """Return the rack rule for the integer programme; ``newcomers`` are computed if not given."""
     known = rack_minima(task).newcomers if newcomers is None else newcomers
     return RackLimits(known, *rack_ranges(task))
 
 
 def _moves_figure(figures: dict[str, int]) -> str:
-    """Return the figure of copies that brokers decide on: disks are chosen afterwards."""
+    """Return the name of the figure of moves that the choice of brokers decides.
+
+    Disks are chosen afterwards, so it is "between brokers" if disks are known.
+    """
     return "between brokers" if "between brokers" in figures else "moved"
 
 
 def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
-    """Return any plan that keeps to all brokers' capacities, by an integer programme.
+    """Find any plan that respects all brokers' capacities, by an integer programme.
 
     Raises:
         NoFeasiblePlanError: the programme finds none, or the cluster is too large for it.
@@ -171,7 +177,7 @@ def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
 
 
 def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> NewReplicas:
-    """Return a plan in which brokers with overfull disks receive nothing.
+    """Find a plan in which brokers with overfull disks receive nothing.
 
     Raises:
         NoFeasiblePlanError: no plan was found; the message begins with ``breach``.
@@ -195,7 +201,7 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
 
 
 def _complete(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
-    """Return a plan of sets of brokers, with leaders and disks and without prices."""
+    """Add leaders and disks to a choice of brokers; the plan has no prices for bounds yet."""
     ordered, lead_prices = balance_leaders(task, replica)
     return NewReplicas(ordered, {}, lead_prices, place_on_disks(task, ordered))
 
@@ -205,8 +211,8 @@ def _improve_small(
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Improve the plan of a small task by an integer programme and by neighbours, in turn.
 
-    HiGHS's bound holds for the figures that it was given: where a neighbour is better in one of
-    these, HiGHS solves the task again.
+    HiGHS's bound holds for the figures that it was given: if a neighbour is better in one of these,
+    HiGHS solves the task again.
     """
     for _ in range(_MOST_TURNS):
         plan, verdict = _improve_exactly(task, plan, verdict)
@@ -220,7 +226,7 @@ def _improve_small(
 def _improve_exactly(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return the plan of the integer programme, if it is small enough and worse in no figure."""
+    """Use the integer programme's plan, if the task is small enough and no figure gets worse."""
     if not 0 < _pairs(task) <= 2 * MOST_BINARIES:
         return plan, verdict
     limits, bound = _rack_limits(task), None
@@ -243,9 +249,9 @@ def _improve_exactly(
 def _improve_by_neighbours(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a tiny task by plans with one or two replicas elsewhere.
+    """Improve the plan of a tiny task by trying plans that differ in one or two replicas.
 
-    Sets, leaders and disks are otherwise chosen one after another; a neighbour may be better in
+    Brokers, leaders and disks are otherwise chosen one after another; a neighbour may be better in
     all three together. A better plan has no solver's bound.
     """
     left = _MOST_NEIGHBOURS if len(task.owner) * len(task.alive) <= _NEIGHBOUR_CELLS else 0
@@ -269,7 +275,7 @@ def _improve_by_neighbours(
 def _with_relaxed_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return the plan with prices of the linear relaxation, if it is small and they prove more."""
+    """Add the dual prices of the linear relaxation, if the task is small and they prove more."""
     if verdict.optimal or not 0 < _pairs(task) <= 2 * MOST_BINARIES:
         return plan, verdict
     prices = relaxed_prices(task, verdict.figures, _rack_limits(task))
@@ -288,7 +294,7 @@ def _improve_by_dual(
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Improve the plan of a larger task by the dual's rounded optimum and by repair.
 
-    Prices go into the plan only where the judge finds that they prove more.
+    Dual prices are added to the plan only if the judge finds that they prove more.
     """
     is_size_right = 2 * MOST_BINARIES < _pairs(task) <= MOST_DUAL_PAIRS
     if verdict.optimal or not is_size_right or task.closed.all():
@@ -344,7 +350,7 @@ def _repair(
 def _if_better(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, replica: NDArray[np.int32]
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return the plan of other sets with the same prices, if it is valid and better."""
+    """Use other brokers with the same prices, if that plan is valid and better."""
     bare = _complete(task, replica)
     reached = judge_replicas(task, bare)
     if reached.breaches or list(reached.figures.values()) >= list(verdict.figures.values()):
@@ -357,7 +363,7 @@ def _with_better_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict,
     prices: dict[str, NDArray[np.float64]],
 ) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
-    """Return the plan with each of these prices that proves more than its own."""
+    """Add each of these dual prices that proves a higher bound than the plan's own."""
     for name, claimed in prices.items():
         if name == "moved" and name in plan.disk_prices:
             continue
@@ -369,7 +375,7 @@ def _with_better_prices(
 
 
 def _with_prices(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> NewReplicas:
-    """Return the plan with prices for each figure above 0."""
+    """Add dual prices that prove a lower bound, for each figure above 0."""
     pairs = len(task.cost) * len(task.cluster.brokers)
     rounds = _BOUND_ROUNDS if pairs < _MANY_PAIRS else _BOUND_ROUNDS_OF_MANY
     figures = reached.figures
@@ -398,7 +404,7 @@ def _with_best_disk_prices(
     figures: dict[str, int],
     tried: list[NDArray[np.float64]],
 ) -> NewReplicas:
-    """Return the plan with those prices of disks that prove most of a figure, or with none."""
+    """Add the dual prices of disks that prove the highest bound of a figure, if any help."""
     found = rack_minima(task)
     least = found if figures["racks"] <= int(found.breach.sum()) else None
     best, most = plan, figure_bound(task, plan, name, figures, least)
@@ -411,7 +417,7 @@ def _with_best_disk_prices(
 
 
 def _before(task: ReplicaTask) -> dict[str, int]:
-    """Return the figures of the cluster as it is, with its present leaders.
+    """Return the measures of the current cluster, with its current leaders.
 
     Empty where replication factors change: the figures cannot be compared then.
     """
@@ -429,7 +435,7 @@ def _before(task: ReplicaTask) -> dict[str, int]:
 
 
 def _overfull_broker(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
-    """Return which broker is overfull, and whether all brokers together have too little room."""
+    """Explain which broker is overfull, or that all brokers together have too little capacity."""
     cluster = task.cluster
     held = held_by_places(task, task.owner, replica)
     b = int(outside_bands(task, held)[0].argmax())
