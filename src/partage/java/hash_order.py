@@ -1,4 +1,4 @@
-"""Iteration order of Java's hash collections, where a plan or its bytes depend on it.
+"""Iteration order of Java's hash collections, for plans or bytes that depend on it.
 
 Kafka's assignors iterate ``HashMap`` and ``HashSet`` in places where the order decides which
 member keeps a partition. The rules are those of OpenJDK 17, measured with Kafka 4.3.1:
@@ -70,7 +70,9 @@ def topic_partition_hash(topic: str, partition: int) -> int:
 
 
 def table_for_capacity(capacity: int) -> int:
-    """Return the table length for a capacity: the least power of two that is not smaller.
+    """Return the table length of a ``HashMap`` with this capacity.
+
+    It is the least power of two that is not smaller than the capacity.
 
     >>> [table_for_capacity(c) for c in (0, 1, 3, 16, 17)]
     [1, 1, 4, 16, 32]
@@ -81,7 +83,9 @@ def table_for_capacity(capacity: int) -> int:
 
 
 def copied_hash_set_table(size: int) -> int:
-    """Return the table length of ``new HashSet<>(collection)`` on JDK 18 or older.
+    """Return the table length of ``new HashSet<>(collection)`` for a collection of this size.
+
+    The rule is that of JDK 18 and older.
 
     JDK 19 changed the rule; the two differ at sizes 12, 24, 48, ....
 
@@ -99,7 +103,7 @@ def hash_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the positions of ``hashes`` in the iteration order of a ``HashMap``.
+    """Return the indices of ``hashes`` in the iteration order of a ``HashMap`` with these keys.
 
     Args:
         hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
@@ -139,7 +143,7 @@ def hash_order(
 
 
 def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
-    """Return the positions of ``hashes`` in the iteration order of a ``TimelineHashMap``.
+    """Return the indices of ``hashes`` in the iteration order of a ``TimelineHashMap``.
 
     Kafka's coordinator keeps members in it. The slot is the highest bits of a product; a slot
     is iterated from the newest key to the oldest.
@@ -157,7 +161,7 @@ def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
 
 
 def timeline_slots(size: int, slots: int = 2) -> int:
-    """Return the table length of a ``TimelineHashMap`` after ``size`` keys were put again.
+    """Return the table length of a ``TimelineHashMap`` after its ``size`` keys were put again.
 
     >>> [timeline_slots(size) for size in (1, 2, 4, 5)]
     [2, 4, 4, 8]
@@ -174,7 +178,7 @@ def hash_set_order(
     table: int = DEFAULT_TABLE,
     compute_if_absent: bool = False,
 ) -> list[Key]:
-    """Return distinct ``keys`` in the iteration order of a hash collection filled in this order.
+    """Return the distinct ``keys`` in the iteration order of a hash collection filled with them.
 
     ``keys`` may repeat: each is one call of ``put`` (``add``) or ``computeIfAbsent``.
 
@@ -198,7 +202,7 @@ def hash_set_order(
 
 
 def _table_after_put(spread: list[int], table: int) -> int:
-    """Return the table length after ``put`` of all keys."""
+    """Return the table length of a ``HashMap`` after all keys were inserted by ``put``."""
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
         if n >= _MIN_TREE_TABLE:
@@ -213,7 +217,10 @@ def _table_after_put(spread: list[int], table: int) -> int:
 
 
 def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
-    """Return the table length after ``computeIfAbsent`` of all keys; it checks the load first."""
+    """Return the table length after all keys were inserted by ``computeIfAbsent``.
+
+    It checks the load before the insertion.
+    """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
         if n >= _MIN_TREE_TABLE:
@@ -249,7 +256,7 @@ def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
 
 
 def names_in_map_order(names: Sequence[str]) -> list[int]:
-    """Return the positions of distinct names in the order of a ``HashMap`` filled in this order.
+    """Return the indices of distinct names in the order of a ``HashMap`` filled with them.
 
     >>> names_in_map_order(["consumer1", "consumer2", "consumer3"])
     [2, 1, 0]
@@ -260,7 +267,9 @@ def names_in_map_order(names: Sequence[str]) -> list[int]:
 def copied_order(
     hashes: Sequence[int], size: int, rank: Callable[[], Sequence[int]] | None = None
 ) -> list[int]:
-    """Return the order of keys in ``new HashSet<>(collection)``; ``collection.size()`` is ``size``.
+    """Return the indices of keys in the iteration order of ``new HashSet<>(collection)``.
+
+    ``size`` is ``collection.size()``.
 
     >>> copied_order([17, 1, 2], 3)
     [0, 1, 2]
@@ -269,15 +278,17 @@ def copied_order(
 
 
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the positions of keys, map by map, in the order of a ``HashMap`` filled by ``put``.
+    """Return the iteration order of many ``HashMap`` at once, map by map, as indices of the keys.
 
-    ``group`` is the map of each key, ascending; keys are in order of insertion.
+    ``group`` is the map of each key, ascending; keys are in order of insertion by ``put``.
     """
     return _walk(group, hashes, copied=False)
 
 
 def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the same for every ``HashSet`` made by the copy constructor, JDK 18 or older.
+    """Return the iteration order of many copied ``HashSet`` at once, as indices of the keys.
+
+    Each set is made by the copy constructor, JDK 18 or older. Arguments are those of `walk_maps`.
 
     >>> walk_copied_sets(np.array([0, 0, 1]), np.array([5, 3, 9], np.uint32)).tolist()
     [1, 0, 2]
@@ -319,7 +330,9 @@ def _walk_large_buckets(
     *,
     copied: bool,
 ) -> None:
-    """Walk collections with nine or more keys in a bucket one by one: these may have grown.
+    """Compute the order of collections with crowded buckets one by one, in ``order``.
+
+    Nine or more keys in a bucket may have made the table grow.
 
     A map that grew beyond 64 slots may have had such a bucket before.
     """
@@ -334,14 +347,14 @@ def _walk_large_buckets(
 
 @dataclass(frozen=True)
 class StringMap:
-    """An immutable ``HashMap`` with string keys; each change returns a new one.
+    """A Java ``HashMap`` with string keys as an immutable value; each change returns a new map.
 
     The order of a map that only grows follows from its keys (`names_in_map_order`). Removals leave
     traces: the table never shrinks, and a bucket that was a tree keeps the tree's order.
 
     Attributes:
         slots: table length.
-        spread: by key, in order of insertion, the mixed hash that selects the bucket.
+        spread: key -> mixed hash that selects the bucket, in order of insertion.
         tree_bins: the buckets that are, or have been, trees.
 
     >>> StringMap().with_key("consumer1").with_key("consumer2").order()
@@ -353,7 +366,7 @@ class StringMap:
     tree_bins: Mapping[int, Bucket[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def with_key(self, key: str) -> StringMap:
-        """Return the map with a new key."""
+        """Return the map with a new key inserted by ``put``."""
         spread = {**self.spread, key: _spread(key)}
         grown = replace(self, spread=spread)
         slot = grown.slot_of(key)
@@ -379,7 +392,7 @@ class StringMap:
         return StringMap(self.slots, spread, tree_bins)
 
     def order(self) -> list[str]:
-        """Return the keys in iteration order."""
+        """Return the keys in Java's iteration order."""
         if not self.tree_bins:
             return sorted(self.spread, key=self.slot_of)
         chains: dict[int, list[str]] = {}
@@ -397,16 +410,19 @@ class StringMap:
         return replace(grown, tree_bins=tree_bins)
 
     def slot_of(self, key: str) -> int:
-        """Return the bucket of a key."""
+        """Return the number of the bucket of a key."""
         return self.spread[key] & (self.slots - 1)
 
 
 def _spread(name: str) -> int:
-    """Return the hash as ``HashMap`` mixes it."""
+    """Return a name's hash code as ``HashMap`` mixes it (upper 16 bits xor-ed into the lower)."""
     value = string_hash(name) & 0xFFFFFFFF
     return value ^ value >> 16
 
 
 def _rank(name: str) -> tuple[int, bytes]:
-    """Return the sort key of trees: the mixed hash as a signed number, then the name."""
+    """Return the sort key of a name in a tree bucket.
+
+    It is the mixed hash as a signed number, then the name.
+    """
     return (_spread(name) ^ 0x80000000) - 0x80000000, string_order_key(name)

@@ -1,9 +1,9 @@
-"""``List.sort`` of Java 17 under a comparator that contradicts itself.
+"""``List.sort`` of Java 17 (TimSort), for comparators that contradict themselves.
 
-Where the comparator is an order, every stable sort gives the same list. Where it is not, the
-result depends on the steps of the sort, so these are the steps of ``java.util.TimSort``: existing
-runs, short ones extended by binary insertion, merges that gallop. Python's sort is of the same
-family, but has other run lengths and merges in another order.
+If the comparator is a total order, every stable sort gives the same list. If it is not, the result
+depends on the steps of the sort, so these are the steps of ``java.util.TimSort``: existing runs,
+short ones extended by binary insertion, merges that gallop. Python's sort is of the same family,
+but has other run lengths and merges in another order.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MIN_GALLOP = 7
 
 
 class ComparatorError(Exception):
-    """The comparison method violates its general contract (``IllegalArgumentException``)."""
+    """Raised if a comparator violates its contract (Java's ``IllegalArgumentException``)."""
 
 
 def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
-    """Return the sorted list.
+    """Return the items sorted by the comparator, exactly as Java sorts them.
 
     Raises:
         ComparatorError: a merge detected that the comparator contradicts itself.
@@ -44,7 +44,10 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
 
 
 def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Return the end of the run at ``begin``; a strictly descending run is reversed."""
+    """Return the end of the sorted run at ``begin``.
+
+    A strictly descending run is reversed in place.
+    """
     at = begin + 1
     if at >= end:
         return end
@@ -59,7 +62,7 @@ def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
 
 
 def _insert(a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]) -> None:
-    """Insert each item from ``sorted_to`` behind the last not greater one (binary search)."""
+    """Insert each item from ``sorted_to`` on into the sorted part, behind items not greater."""
     for at in range(sorted_to, end):
         one = a[at]
         low, high = begin, at
@@ -74,17 +77,17 @@ def _insert(a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T
 
 
 def _less_than(key: T, compare: Compare[T]) -> Callable[[T], bool]:
-    """Return the predicate "less than key"."""
+    """Return a predicate that is true for items less than the key."""
     return lambda one: compare(key, one) > 0
 
 
 def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
-    """Return the predicate "at most key"."""
+    """Return a predicate that is true for items that are not greater than the key."""
     return lambda one: compare(key, one) >= 0
 
 
 def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return how many items of ``a`` precede a key: exponential, then binary search."""
+    """Return how many items of ``a`` precede a key, by exponential and then binary search."""
     before, step = 0, 1
     if precedes(a[hint]):
         most = len(a) - hint
@@ -106,7 +109,7 @@ def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
 
 
 class _TimSort(Generic[T]):
-    """The sort of a list of 32 items or more: a stack of runs that are merged."""
+    """The sort of a list of 32 items or more, with a stack of sorted runs that are merged."""
 
     def __init__(self, items: list[T], compare: Compare[T]) -> None:
         self._items, self._compare = items, compare
@@ -134,7 +137,7 @@ class _TimSort(Generic[T]):
         return self._runs[0]
 
     def _collapse(self) -> None:
-        """Merge until each run is longer than the next one and than the next two together."""
+        """Merge runs until each is longer than the next one, and than the next two together."""
         while len(self._runs) > 1:
             size = [len(run) for run in self._runs]
             n = len(size) - 2
@@ -146,7 +149,7 @@ class _TimSort(Generic[T]):
             self._merge(n)
 
     def _middle(self, n: int) -> int:
-        """Return the shorter of the runs next to the middle one; it is merged first."""
+        """Return the index of the shorter neighbour of the middle run, which is merged first."""
         return n - 1 if n > 0 and len(self._runs[n - 1]) < len(self._runs[n + 1]) else n
 
     def _merge(self, n: int) -> None:
@@ -163,7 +166,9 @@ class _TimSort(Generic[T]):
 
 
 class _Merge(Generic[T]):
-    """The merge of two overlapping runs, from the front if the left one is not longer.
+    """The merge of two overlapping sorted runs.
+
+    It begins at the front if the left one is not longer.
 
     The shorter run is copied to a buffer; its last item needs no more comparisons.
     """
@@ -202,7 +207,7 @@ class _Merge(Generic[T]):
             del side[at:]
 
     def _merge_one_by_one(self) -> None:
-        """Merge one by one until one run has been taken often enough in sequence."""
+        """Merge single items until one run has won often enough in a row to gallop."""
         winner, wins = self._left, 0
         while not self._is_over() and wins < self.min_gallop:
             smaller = self._compare(self._right[self._head], self._left[self._head]) < 0
@@ -212,7 +217,7 @@ class _Merge(Generic[T]):
             self._take(side, 1)
 
     def _merge_galloping(self) -> None:
-        """Merge by galloping while it finds long sequences."""
+        """Merge by galloping (searching for long sequences) while that finds long sequences."""
         from_left = from_right = _MIN_GALLOP
         while max(from_left, from_right) >= _MIN_GALLOP:
             key = self._right[self._head]

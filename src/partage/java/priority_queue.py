@@ -1,4 +1,4 @@
-"""``java.util.PriorityQueue``: a binary heap whose mechanics order equal keys."""
+"""``java.util.PriorityQueue``: a binary heap whose steps decide the order of equal keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["PriorityQueue", "poll_order"]
 
 
 class PriorityQueue:
-    """Entries ordered by a key that may tie, exactly as in OpenJDK's priority queue.
+    """A priority queue that returns entries with equal keys in the same order as OpenJDK's.
 
     An entry is a tuple; its first field is the key, which is compared by ``<`` only.
 
@@ -23,7 +23,7 @@ class PriorityQueue:
     __slots__ = ("items",)
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
-        """Copy a collection and heapify it, from the middle to the front."""
+        """Copy a collection and heapify it, from the middle to the front as Java does."""
         self.items: list[Any] = list(items)
         for place in range(len(self.items) // 2 - 1, -1, -1):
             self._sift_down(place, self.items[place])
@@ -32,7 +32,7 @@ class PriorityQueue:
         return len(self.items)
 
     def add(self, entry: Any) -> None:
-        """Add an entry at the end and sift it up."""
+        """Add an entry at the end of the heap and sift it up."""
         self.items.append(entry)
         self._sift_up(len(self.items) - 1, entry)
 
@@ -51,7 +51,7 @@ class PriorityQueue:
         return first
 
     def remove(self, entry: Any) -> None:
-        """Remove the first entry that is equal; the last one takes its place.
+        """Remove the first entry that is equal; the last entry of the heap takes its place.
 
         Raises:
             ValueError: no entry is equal.
@@ -92,7 +92,7 @@ class PriorityQueue:
 
 
 def poll_order(keys: Sequence[Any]) -> list[int]:
-    """Return the positions of keys in the order in which the queue polls them.
+    """Return the indices of keys in the order in which the queue returns them.
 
     >>> poll_order([5, 3, 5])
     [1, 2, 0]

@@ -14,7 +14,7 @@ _MASK_48 = (1 << 48) - 1
 
 @dataclass(frozen=True, slots=True)
 class JavaRandom:
-    """The 48-bit linear congruential generator that Java's documentation prescribes.
+    """``java.util.Random`` as an immutable value: a 48-bit linear congruential generator.
 
     >>> first, after = JavaRandom.of(42).next_int()
     >>> first, after.next_int()[0]
@@ -25,17 +25,17 @@ class JavaRandom:
 
     @classmethod
     def of(cls, seed: int) -> JavaRandom:
-        """Return the generator of ``new Random(seed)``."""
+        """Return the generator that ``new Random(seed)`` creates."""
         return cls((seed ^ _MULTIPLIER) & _MASK_48)
 
     def next_int(self) -> tuple[int, JavaRandom]:
-        """Return ``nextInt()``, a signed int32, and the generator after it."""
+        """Return the result of ``nextInt()``, a signed int32, and the generator's next state."""
         state = (self.state * _MULTIPLIER + 0xB) & _MASK_48
         bits = state >> 16
         return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
 
     def next_below(self, bound: int) -> tuple[int, JavaRandom]:
-        """Return ``nextInt(bound)`` for a bound of at least 1, and the generator after it.
+        """Return the result of ``nextInt(bound)`` for a bound of at least 1, and the next state.
 
         >>> JavaRandom.of(0).next_below(100)[0], JavaRandom.of(42).next_below(10)[0]
         (60, 0)
@@ -52,7 +52,7 @@ class JavaRandom:
 
 
 def shuffle(items: MutableSequence[Any], random: JavaRandom) -> JavaRandom:
-    """Shuffle as ``Collections.shuffle(items, random)``; return the generator after it.
+    """Shuffle a list in place like ``Collections.shuffle(items, random)``; return the next state.
 
     >>> items = [0, 1, 2, 3]
     >>> after = shuffle(items, JavaRandom.of(7)); items

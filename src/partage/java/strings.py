@@ -1,4 +1,4 @@
-"""Java's strings: hash codes, order, and decoding as Java does it.
+"""Java's strings: hash codes, sort order, and UTF-8 as Java encodes and decodes it.
 
 Java replaces malformed UTF-8 by U+FFFD, as Python does, but counts differently in one case: an
 encoded surrogate (``ED A0..BF xx``) is one malformed character to Java and three to Python.
@@ -59,7 +59,7 @@ def string_order_key(text: str) -> bytes:
 
 
 def string_ranks(names: Sequence[str]) -> list[int]:
-    """Return each name's position in the order of ``String.compareTo``.
+    """Return the rank of each name in the order of ``String.compareTo``.
 
     >>> string_ranks(["b", "a"])
     [1, 0]
@@ -98,7 +98,7 @@ def string_hashes(names: Sequence[str]) -> list[int]:
 def _utf16_units(
     names: Sequence[str],
 ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-    """Return the concatenated UTF-16 units of names, and the number of units of each."""
+    """Return the concatenated UTF-16 units of names, and the number of units of each name."""
     text = "".join(names)
     if text.isascii():
         raw = text.encode("ascii")
@@ -109,7 +109,7 @@ def _utf16_units(
 
 
 def _java_replacement(error: UnicodeError) -> tuple[str, int]:
-    """Replace a malformed character by one U+FFFD, by Java's count of characters."""
+    """Replace a malformed character by one U+FFFD, with Java's rule of what one character is."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     data, start, end = error.object, error.start, error.end
@@ -142,7 +142,9 @@ def encode_utf8(text: str) -> bytes:
 
 
 def decode_modified_utf8(data: bytes) -> str:
-    r"""Decode what ``DataOutput.writeUTF`` writes after the length; lone surrogates stay.
+    r"""Decode modified UTF-8, which ``DataOutput.writeUTF`` writes after the length.
+
+    Lone surrogates are kept.
 
     Each UTF-16 unit has one to three bytes of its own, and U+0000 has two.
 
@@ -171,7 +173,7 @@ def decode_modified_utf8(data: bytes) -> str:
 
 
 def encode_modified_utf8(text: str) -> bytes:
-    r"""Encode a string as ``DataOutput.writeUTF`` does, without the length.
+    r"""Encode a string as modified UTF-8 like ``DataOutput.writeUTF``, without the length.
 
     >>> encode_modified_utf8("é\0")
     b'\xc3\xa9\xc0\x80'

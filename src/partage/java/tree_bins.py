@@ -35,7 +35,7 @@ _LEFT, _RIGHT = 0, 1
 
 
 def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> bool:
-    """Return whether a table of 64 slots or more may ever have had eight keys in a bucket.
+    """Return whether a table of 64 slots or more may ever have had eight keys in one bucket.
 
     >>> may_have_trees([64 * i for i in range(8)], 16), may_have_trees(range(1000), 16)
     (True, False)
@@ -60,7 +60,9 @@ def iteration_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the positions of ``hashes`` in iteration order; arguments as in `hash_order`.
+    """Return the indices of ``hashes`` in the iteration order of a ``HashMap`` with tree buckets.
+
+    Arguments are those of `hash_order`.
 
     ``rank`` is the keys' position by ``compareTo``, which orders keys of equal hash. Without
     it they are ordered by insertion, where Java uses the identity hash, which differs from
@@ -81,14 +83,14 @@ def iteration_order(
 
 
 def _largest_bucket(spread: Sequence[int] | NDArray[np.int64], slots: int) -> int:
-    """Return the number of keys in the largest bucket."""
+    """Return the number of keys in the largest bucket of a table with ``slots`` buckets."""
     if len(spread) < _MIN_KEYS_FOR_NUMPY:
         return max(Counter([h & (slots - 1) for h in spread]).values())
     return int(np.bincount(np.asarray(spread, np.int64) & (slots - 1)).max())
 
 
 class HashTable:
-    """A ``HashMap`` whose keys are positions in a list of hashes.
+    """A Java ``HashMap`` with tree buckets, whose keys are indices of a list of hashes.
 
     Args:
         hashes: int32, signed or not, of all keys that are ever inserted.
@@ -115,11 +117,11 @@ class HashTable:
         self.buckets: dict[int, Bucket[int]] = {}
 
     def order(self) -> list[int]:
-        """Return the keys in iteration order."""
+        """Return the keys in Java's iteration order."""
         return [key for slot in sorted(self.buckets) for key in self.buckets[slot].chain]
 
     def put(self, key: int) -> None:
-        """Insert a new key by ``put``."""
+        """Insert a new key as Java's ``put`` does."""
         bucket = self._bucket(key)
         if bucket.add(key):
             self._grow_or_treeify(bucket)
@@ -127,16 +129,16 @@ class HashTable:
         self.grow_if_full()
 
     def remove(self, key: int) -> None:
-        """Remove a key; the table never shrinks."""
+        """Remove a key; the table does not shrink."""
         self._bucket(key).remove(key)
         self.size -= 1
 
     def clear(self) -> None:
-        """Remove all keys; the table never shrinks."""
+        """Remove all keys; the table does not shrink."""
         self.buckets, self.size = {}, 0
 
     def compute(self, key: int) -> None:
-        """Insert a new key by ``computeIfAbsent``."""
+        """Insert a new key as Java's ``computeIfAbsent`` does."""
         self.grow_if_full()
         bucket = self._bucket(key)
         if bucket.root is not None:
@@ -163,7 +165,7 @@ class HashTable:
             bucket.treeify()
 
     def _grow(self) -> None:
-        """Double the table: each bucket splits in two, in the order of its chain."""
+        """Double the table; each bucket splits in two, in the order of its chain."""
         self.slots *= 2
         old, self.buckets = self.buckets, {}
         for bucket in old.values():
@@ -171,7 +173,7 @@ class HashTable:
 
 
 class Bucket(Generic[Key]):
-    """A chain of keys and, from nine keys, a red-black tree of the same keys.
+    """One bucket of a ``HashMap``: a chain of keys, and from nine keys on a red-black tree.
 
     Args:
         rank: returns (spread hash as a signed number, position among equal hashes) of a key.
@@ -216,7 +218,7 @@ class Bucket(Generic[Key]):
         self._root_to_front()
 
     def split(self, slot_of: Callable[[Key], int]) -> dict[int, Bucket[Key]]:
-        """Return the buckets, by slot, into which this one splits when the table grows."""
+        """Split the bucket for a grown table; return the resulting buckets by slot."""
         chains: dict[int, list[Key]] = {}
         for key in self.chain:
             chains.setdefault(slot_of(key), []).append(key)
@@ -229,7 +231,7 @@ class Bucket(Generic[Key]):
         return made
 
     def treeify(self) -> None:
-        """Build the tree; in the chain only its root moves."""
+        """Convert the chain to a red-black tree; in the chain only the tree's root moves."""
         self._parent, self._child, self._red = {}, {}, {}
         for key in self.chain:
             self._insert(key)
@@ -285,7 +287,10 @@ class Bucket(Generic[Key]):
             self._red[key] = False
 
     def _delete(self, key: Key) -> None:
-        """Delete a key from the tree, after swapping it down to where it has at most one child."""
+        """Delete a key from the tree.
+
+        It is first swapped down to where it has at most one child.
+        """
         left, right = self._child[key]
         if left is not None and right is not None:
             self._swap_with_successor(key, left, right)
@@ -304,7 +309,7 @@ class Bucket(Generic[Key]):
         del self._parent[key], self._child[key], self._red[key]
 
     def _swap_with_successor(self, key: Key, left: Key, right: Key) -> None:
-        """Swap a key with two children with the next larger key, colours included."""
+        """Swap a key that has two children with the next larger key, including their colours."""
         following = right
         while (lower := self._child[following][_LEFT]) is not None:
             following = lower
@@ -322,7 +327,7 @@ class Bucket(Generic[Key]):
             self._parent[inner] = key
 
     def _replace(self, key: Key, old: Key) -> None:
-        """Put a key into the position of another one."""
+        """Put a key into the tree position of another one."""
         above = self._parent[key] = self._parent[old]
         if above is None:
             self.root = key
