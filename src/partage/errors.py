@@ -71,7 +71,7 @@ def _shown(value: object) -> str:
 
 
 class PartageError(Exception):
-    """The base of all errors of Partage; they can be pickled, for errors of Spark workers."""
+    """Base class of all errors of Partage; instances can be pickled, also by Spark workers."""
 
     def __reduce__(self) -> tuple[object, ...]:
         # Python's own way calls the class with ``args``, which are not what ours take.
@@ -92,7 +92,7 @@ def _revived(
 
 
 class InvalidProblemError(PartageError):
-    """A cluster or a group is malformed; the error has the path and the value.
+    """Raised for a malformed cluster or group; ``path`` and ``value`` are those of the wrong field.
 
     >>> str(InvalidProblemError("must be an int >= 0", path="topics.orders", value=-1))
     'topics.orders: must be an int >= 0, got -1'
@@ -109,7 +109,7 @@ class InvalidProblemError(PartageError):
 
 
 class UnknownStrategyError(PartageError):
-    """The registry has no strategy of that name.
+    """Raised if the registry has no strategy of that name; ``close`` lists similar names.
 
     >>> str(UnknownStrategyError("rnage", known=["range", "fair"], close=["range"]))
     "no strategy named 'rnage'; did you mean range? known: range, fair"
@@ -131,7 +131,7 @@ class UnknownStrategyError(PartageError):
 
 
 class UnknownPartitionerError(PartageError):
-    """The registry has no partitioner of that name.
+    """Raised if the registry has no partitioner of that name; ``close`` lists similar names.
 
     >>> str(UnknownPartitionerError("mumur2", known=["murmur2", "java"], close=["murmur2"]))
     "no partitioner named 'mumur2'; did you mean murmur2? known: murmur2, java"
@@ -146,7 +146,7 @@ class UnknownPartitionerError(PartageError):
 
 
 class InvalidKeysError(PartageError):
-    """Keys that no partitioner accepts.
+    """Raised for record keys that no partitioner accepts, for example unserialised objects.
 
     >>> str(InvalidKeysError("is an int: serialise it", where="keys[3]", value=7))
     'keys[3] is an int: serialise it, got 7'
@@ -161,11 +161,11 @@ class InvalidKeysError(PartageError):
 
 
 class UnsupportedProblemError(PartageError):
-    """The problem is valid, but the strategy is not applicable; its Kafka class throws."""
+    """Raised if a strategy is not applicable to a valid problem; its Kafka class throws, too."""
 
 
 class PluginFailedError(PartageError):
-    """A plug-in strategy raised an exception or returned no assignment.
+    """Raised if a plug-in strategy raised an exception or returned no assignment.
 
     >>> str(PluginFailedError("acme:best", "ValueError: boom"))
     'acme:best: the plug-in failed (ValueError: boom)'
@@ -178,7 +178,7 @@ class PluginFailedError(PartageError):
 
 
 class InvalidPlacementError(PartageError):
-    """Replicas cannot be placed as requested; ``java_exception`` is what Kafka throws.
+    """Raised if replicas cannot be placed as requested; ``java_exception`` is what Kafka throws.
 
     >>> InvalidPlacementError("too few", java_exception="InvalidPartitionsException").java_exception
     'InvalidPartitionsException'
@@ -190,7 +190,7 @@ class InvalidPlacementError(PartageError):
 
 
 class NoFeasiblePlanError(PartageError):
-    """No plan satisfies all constraints; ``constraint`` names the one that prevents it.
+    """Raised if no plan satisfies all constraints; ``constraint`` names one that prevents it.
 
     >>> str(NoFeasiblePlanError("capacity", "9 bytes are to be held, brokers have room for 8"))
     'no feasible plan (capacity): 9 bytes are to be held, brokers have room for 8'
@@ -203,7 +203,7 @@ class NoFeasiblePlanError(PartageError):
 
 
 class InvalidTopologyError(PartageError):
-    """A Streams topology does not fit its topics.
+    """Raised if a Kafka Streams topology does not fit its topics.
 
     ``topics`` are the affected topics; ``java_exception`` is what Kafka Streams throws, and
     ``code`` the assignment error that its leader sends to all members (1: a source topic is
@@ -230,7 +230,7 @@ class InvalidTopologyError(PartageError):
 
 
 class InvalidConfigError(PartageError):
-    """A setting has a wrong type or value.
+    """Raised if a setting has a wrong type or value.
 
     >>> str(InvalidConfigError("priority", "must be an int32", "high"))
     "setting priority: must be an int32, got 'high'"
@@ -246,11 +246,11 @@ class InvalidConfigError(PartageError):
 
 
 class InconsistentGroupProtocolError(PartageError):
-    """The joining member is rejected; the group is unchanged (Kafka error 23)."""
+    """Raised if a member that joins is rejected; the group is unchanged (Kafka error 23)."""
 
 
 class WireFormatError(PartageError):
-    """Bytes are not a valid message of the expected type.
+    """Raised if bytes are not a valid message of the expected type.
 
     ``offset`` counts bytes from the start of the payload; ``field`` is the dotted
     path of the field being read; ``version`` the schema version, -1 if not known yet.
@@ -278,11 +278,11 @@ class WireFormatError(PartageError):
 
 
 class InvalidCaptureError(PartageError):
-    """A capture or run cannot be read; the message names the file and column."""
+    """Raised if a capture or run cannot be read; the message names the file and column."""
 
 
 class ClusterUnreachableError(PartageError):
-    """No broker answers, or it rejects the client.
+    """Raised if no broker answers, or if it rejects the client.
 
     >>> str(ClusterUnreachableError("h:1", "refused", "look at host and port"))
     'no cluster at h:1 (refused): look at host and port'
@@ -295,7 +295,7 @@ class ClusterUnreachableError(PartageError):
 
 
 class NotAuthorizedError(PartageError):
-    """The account lacks a permission; the message names it.
+    """Raised if the account lacks a permission, which the message names.
 
     >>> str(NotAuthorizedError("topic __consumer_offsets", "READ and DESCRIBE"))
     'not authorized for topic __consumer_offsets: the account needs READ and DESCRIBE'
@@ -308,7 +308,7 @@ class NotAuthorizedError(PartageError):
 
 
 class PlanInvariantError(PartageError):
-    """A plan breaks rules of the judge, which ``breaches`` lists."""
+    """Raised if a plan breaks rules of the judge, which ``breaches`` lists."""
 
     def __init__(self, breaches: Sequence[object]) -> None:
         shown = "; ".join(str(b) for b in breaches[:5])
@@ -318,15 +318,15 @@ class PlanInvariantError(PartageError):
 
 
 class CertificateError(PartageError):
-    """A certificate does not prove its claim."""
+    """Raised if a plan's certificate does not prove what it claims."""
 
 
 class ProblemTooLargeError(PartageError):
-    """The exact result would take too long."""
+    """Raised if an exact result would take too long."""
 
 
 class MissingExtraError(PartageError):
-    """An optional library is not installed.
+    """Raised if an optional library is not installed; the message has the command to install it.
 
     >>> str(MissingExtraError("pyspark", extra="spark"))
     "pyspark is not installed: pip install 'partage[spark]'"
@@ -339,15 +339,15 @@ class MissingExtraError(PartageError):
 
 
 class MissingJavaError(PartageError):
-    """Spark needs Java, which is missing, too old or cannot be started."""
+    """Raised if Spark has no usable Java: it is missing, too old or cannot be started."""
 
 
 class SparkFailedError(PartageError):
-    """Spark's Java process or one of its workers ended during a run."""
+    """Raised if Spark's Java process or one of its workers ended during a run."""
 
 
 class AssignorFailedError(PartageError):
-    """A strategy raised an exception in the leader of a live group.
+    """Raised if a strategy raised an exception in the leader of a live group.
 
     >>> str(AssignorFailedError("sticky", "billing", 7, ValueError("no")))
     'strategy sticky failed in group billing, generation 7: ValueError: no'
@@ -364,4 +364,7 @@ class AssignorFailedError(PartageError):
 
 
 class AccountingError(PartageError):
-    """Records read are not records decoded plus bad ones; the run is not published."""
+    """Raised if a run lost or duplicated records, so that it is not published.
+
+    The number of records read must equal the number of decoded plus malformed ones.
+    """
