@@ -1,10 +1,10 @@
-"""Compiled kernels: the only module that uses Numba.
+"""Compiled kernels (inner loops): the only module that uses Numba.
 
-A kernel is a plain Python function over arrays with an explicit signature. Two forms of the
-same source can run: compiled by Numba (the extra ``fast``), or interpreted over memoryviews
-of the same arrays. Each call chooses the form by the estimated work, cold start included:
-importing Numba takes 0.6 to 0.9 s and loading a kernel from its cache 0.1 to 0.4 s more, which
-a small problem never saves.
+A kernel is a plain Python function over arrays with an explicit signature. Two forms of the same
+source can run: compiled by Numba (the extra ``fast``), or interpreted over memoryviews of the same
+arrays. Each call chooses the form by the estimated work, including the start: importing Numba takes
+0.6 to 0.9 s and loading a kernel from its cache 0.1 to 0.4 s more, which a small problem never
+saves.
 
 Rules for a kernel:
 
@@ -18,8 +18,8 @@ Rules for a kernel:
 * it only calls functions that are declared as a `piece`.
 
 Live clients must not compile on a poll thread or an event loop, because compilation blocks
-heartbeats for seconds: inside `never_compiling` a kernel that is not compiled runs interpreted,
-and `warm_up` compiles it in the background.
+heartbeats for seconds: inside `never_compiling` a kernel that is not compiled runs interpreted, and
+`warm_up` compiles it in the background.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _FIELD_TYPES = {
 
 
 class Kernel:
-    """A function in two forms; call it with its arrays and an estimate of its steps.
+    """A function over arrays that runs compiled or interpreted, as the estimated work suggests.
 
     >>> @kernel("int64(int64[::1])")
     ... def total(values):
@@ -145,7 +145,7 @@ class Kernel:
         self._impossible = False
 
     def __call__(self, *arguments: Any, work: int) -> Any:
-        """Run the form that takes less time for about ``work`` steps."""
+        """Call the function, in the form that is faster for about ``work`` interpreted steps."""
         compiled = self._form_for(work)
         if compiled is not None:
             return compiled(*arguments)
@@ -153,15 +153,18 @@ class Kernel:
 
     @property
     def ready(self) -> bool:
-        """True if the kernel is compiled."""
+        """Whether the kernel is compiled already."""
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:
-        """Return whether about ``work`` steps would run compiled; other code may be faster."""
+        """Return whether a call with about ``work`` steps would run compiled.
+
+        Callers may have faster code than the interpreted form.
+        """
         return self._form_for(work) is not None
 
     def compile(self) -> Callable[..., Any] | None:
-        """Return the compiled form, compiled now if necessary; None if Numba is not installed."""
+        """Compile the function if necessary and return it; None if Numba is not installed."""
         with self._lock:
             if self._compiled is None and not self._impossible:
                 self._compiled = _compiled(self.interpreted, self.signature, self._records)
@@ -185,7 +188,9 @@ class Kernel:
 
 
 def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel with Numba's signature of it, e.g. ``"void(int32[::1], int64)"``.
+    """Declare a function as a kernel, with its Numba signature.
+
+    An example is ``"void(int32[::1], int64)"``.
 
     Args:
         signature: types of the result and of the arguments; a record is named by its class.
@@ -211,7 +216,7 @@ def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Ker
 
 
 def piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a function that kernels may call.
+    """Declare a function as a piece: a helper that kernels may call.
 
     In the compiled form of a kernel, `_compiled` replaces it by its own compiled form. A kernel in
     another module imports it by name; see `_stamp`.
@@ -221,7 +226,7 @@ def piece(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a piece that is compiled into each of its callers.
+    """Declare a piece (a helper of kernels) that is compiled into each of its callers.
 
     It pays for a piece that takes a record: a call copies seven words for each array of the record.
     """
@@ -231,7 +236,7 @@ def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @piece
 def prefetch(array: Any, at: int) -> None:
-    """Load the cache line of an array item in the background.
+    """Load the cache line of an array item in the background, ahead of its use.
 
     A load that waits for memory blocks hundreds of instructions behind it; a prefetch does not.
     The interpreted form does nothing.
@@ -239,7 +244,7 @@ def prefetch(array: Any, at: int) -> None:
 
 
 def _prefetching() -> Any:
-    """Return LLVM's prefetch instruction as a Numba intrinsic."""
+    """Return LLVM's prefetch instruction as a Numba intrinsic function."""
     from llvmlite import ir  # type: ignore[import-untyped]  # it has none
     from numba import types
     from numba.extending import intrinsic
@@ -264,7 +269,7 @@ def _prefetching() -> Any:
 
 
 def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
-    """Return the function with every piece that it may call replaced by the compiled piece.
+    """Return the function with every piece (helper) that it calls replaced by the compiled one.
 
     A piece is compiled once for all kernels, which saves a quarter of the first compilation.
     """
@@ -318,7 +323,7 @@ def _widest(types: Any, one: Any) -> Any:
 
 
 def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
-    """Return the modules of a function and of all pieces that it may call."""
+    """Return the names of the modules of a function and of all pieces that it may call."""
     seen.add(function.__module__)
     names = function.__globals__
     for name in function.__code__.co_names:
@@ -329,7 +334,9 @@ def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
 
 
 def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
-    """Return a suffix that differs when pieces elsewhere or records differ, or an empty string.
+    """Return a suffix for the kernel's name, which changes with pieces elsewhere and with records.
+
+    It is empty without these.
 
     Numba's cache only checks the file of the kernel; changed pieces elsewhere need another name.
     So do records: Numba imports their classes from the index of its cache before that check, and
@@ -342,7 +349,7 @@ def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
 
 
 def _typed(signature: str, records: dict[str, type]) -> Any:
-    """Return Numba's signature object of a text that may name records."""
+    """Parse a signature that may name records; return Numba's signature object."""
     import numba.core.sigutils as numba_signatures
     from numba import types
 
@@ -426,7 +433,7 @@ def _listener(report: Callable[[str], None], name: str) -> AbstractContextManage
 
 
 class _Unaligned:
-    """A view of unaligned words for the interpreted form; a memoryview cannot have them."""
+    """A view of unaligned words for the interpreted form, because a memoryview cannot have them."""
 
     def __init__(self, words: np.ndarray) -> None:
         self._words = words
@@ -442,7 +449,7 @@ class _Unaligned:
 
 
 def _as_memoryview(argument: Any) -> Any:
-    """Return an array as a memoryview: its items are Python numbers, four times faster."""
+    """Convert an array to a memoryview, whose items are Python numbers and four times faster."""
     if isinstance(argument, np.ndarray):
         if not argument.flags.aligned:
             return _Unaligned(argument)
@@ -454,7 +461,7 @@ def _as_memoryview(argument: Any) -> Any:
 
 @contextmanager
 def form(chosen: Form) -> Iterator[None]:
-    """Force one of the two forms inside a with block, for tests and benchmarks."""
+    """Force the compiled or the interpreted form inside a with block, for tests and benchmarks."""
     token = _form.set(chosen)
     try:
         yield
@@ -464,7 +471,10 @@ def form(chosen: Form) -> Iterator[None]:
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """Run kernels that are not compiled as interpreted code, for poll threads and event loops."""
+    """Prevent compilation inside a with block: kernels not yet compiled run interpreted.
+
+    Poll threads and event loops use it.
+    """
     token = _may_compile.set(False)
     try:
         yield
