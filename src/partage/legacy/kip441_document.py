@@ -1,4 +1,4 @@
-"""The task assignor that KIP-441's document proposed before its implementation."""
+"""The Kafka Streams task assignor that KIP-441's document proposed before its implementation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
 
 @dataclass(frozen=True)
 class Movement:
-    """A proposed move of an active task between two clients, by their numbers."""
+    """A proposed move of an active task from one client to another, by their numbers."""
 
     task: int
     source: int
@@ -87,7 +87,7 @@ class Kip441Document:
         self.balance_factor = balance_factor
 
     def with_balance_factor(self, balance_factor: int) -> Kip441Document:
-        """Return the assignor with another ``balance_factor``.
+        """Return the assignor with another ``balance_factor``, the allowed difference of loads.
 
         Raises:
             InvalidConfigError: it is below 1.
@@ -97,11 +97,11 @@ class Kip441Document:
     # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether a rebalance follows.
+        """Return whether the document's rule causes a rebalance, because a movement is available.
 
         Args:
-            problem: with the current lags.
-            active: the client that runs each task of ``problem.stateful``, in that order.
+            problem: the tasks and the clients, with the current lags.
+            active: the current client of each task in ``problem.stateful``, in that order.
 
         Raises:
             InvalidProblemError: not one client for each stateful task.
@@ -109,7 +109,7 @@ class Kip441Document:
         return bool(self.available(problem, active))
 
     def available(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the proposed movements whose destination has rank 0; see `check`."""
+        """Return the proposed movements whose destination is caught up (rank 0); see `check`."""
         ranks = self.rank(problem)
         return [
             one
@@ -118,7 +118,10 @@ class Kip441Document:
         ]
 
     def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the differences between current owners and the proposal, by task; see `check`."""
+        """Return the differences between the current owners and the proposal, by task.
+
+        See `check`.
+        """
         if len(active) != len(problem.stateful):
             raise InvalidProblemError(
                 "must have one client for each stateful task", path="active", value=len(active)
@@ -131,7 +134,10 @@ class Kip441Document:
         ]
 
     def rank(self, problem: TaskProblem) -> NDArray[np.int64]:
-        """Return int64[clients, tasks]: lower ranks are better; ignore stateless tasks."""
+        """Return the rank of each client for each task, lower is better (int64[clients, tasks]).
+
+        The ranks of stateless tasks have no meaning.
+        """
         lags = problem.lags
         ranks: NDArray[np.int64] = lags.copy()
         ranks[(lags >= 0) & (lags <= problem.settings.acceptable_recovery_lag)] = _CAUGHT_UP
@@ -140,7 +146,7 @@ class Kip441Document:
         return ranks
 
     def propose(self, problem: TaskProblem) -> list[int]:
-        """Return the client of each stateful task in the balanced proposal, without ranks."""
+        """Return the client of each stateful task in the balanced proposal, which ignores ranks."""
         clients = len(problem.clients)
         owned: list[list[int]] = [[] for _ in range(clients)]
         for place, task in enumerate(problem.stateful):
@@ -159,7 +165,7 @@ class Kip441Document:
     # --- left out of the document ---
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the whole plan, with a warning if the document would rebalance for ever.
+        """Return the complete plan, with a warning if the document would rebalance endlessly.
 
         Raises:
             InvalidProblemError: a client does not report a stateful task's lag.
@@ -200,7 +206,7 @@ class Kip441Document:
         )
 
     def _loop(self, problem: TaskProblem, movements: Sequence[Movement]) -> str:
-        """Return the warning that names the loop."""
+        """Return the warning that describes the endless loop of rebalances."""
         first = movements[0]
         more = f" and {len(movements) - 1} more" if len(movements) > 1 else ""
         source, destination = (
@@ -214,7 +220,7 @@ class Kip441Document:
         )
 
     def _reused(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int] | None:
-        """Return the previous owners if all are caught up and balanced, else None."""
+        """Return the previous owners if all are caught up and loads are balanced, else None."""
         owners: dict[int, list[int]] = {task: [] for task in problem.stateful}
         for number, client in enumerate(problem.clients):
             for name in client.previous_active:
@@ -233,7 +239,7 @@ class Kip441Document:
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
     def _constrained(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
-        """Return the owners among the best-ranked clients, balanced as far as ranks allow."""
+        """Choose owners among the best-ranked clients, balanced as far as ranks allow."""
         owned: list[list[int]] = [[] for _ in problem.clients]
         before = [
             {problem.number_of.get(task) for task in client.previous_active}
@@ -272,7 +278,7 @@ class Kip441Document:
     def _place_standbys(
         problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]
     ) -> None:
-        """Assign standbys to the best-ranked clients without a copy."""
+        """Assign standby tasks to the best-ranked clients without a copy of the task."""
         for task in problem.stateful:
             for _ in range(problem.settings.num_standby_replicas):
                 free = [one for one in range(len(draft.count)) if not draft.holds(one, task)]

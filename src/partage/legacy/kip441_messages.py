@@ -55,9 +55,10 @@ class StoreLags:
     """The lag of a client on each store that it hosts, as arrays, in the order sent.
 
     Attributes:
-        store: int32[n], indexes into ``names``.
-        partition: int32[n].
-        lag: int32[n], offsets. Decoded lags may be negative; `task_lags_of_stores` rejects them.
+        store: int32[n], name of each store, as an index into ``names``.
+        partition: int32[n], partition number of each store.
+        lag: int32[n], lag in offsets. Decoded lags may be negative; `task_lags_of_stores` rejects
+            them.
         names: the distinct names of stores.
 
     >>> list(StoreLags.of({("counts", 0): 7}))
@@ -71,7 +72,7 @@ class StoreLags:
 
     @classmethod
     def of(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
-        """Return the lags of a mapping, in its order.
+        """Build store lags from a mapping of (store, partition) -> lag, in its order.
 
         Raises:
             EncodingError: a store id is no pair, or a number no int32.
@@ -95,7 +96,7 @@ class StoreLags:
     def from_columns(
         cls, stores: array[int], partitions: array[int], lags: array[int], names: Iterable[str]
     ) -> StoreLags:
-        """Return the lags of decoded columns."""
+        """Build store lags from decoded columns."""
         store, partition, lag = (np.array(one, np.int32) for one in (stores, partitions, lags))
         return cls(store, partition, lag, tuple(names))
 
@@ -123,7 +124,7 @@ class StoreLags:
 
 @dataclass(frozen=True)
 class SubscriptionDraft5:
-    """The proposed SubscriptionInfo of version 5, which has store lags instead of tasks.
+    """The SubscriptionInfo version 5 that KIP-441 proposed, which has store lags instead of tasks.
 
     Attributes:
         latest_version: the latest version that the client supports, at least 5.
@@ -148,7 +149,7 @@ class SubscriptionDraft5:
         endpoint: str | None = None,
         latest_version: int = 5,
     ) -> SubscriptionDraft5:
-        """Return the message of plain values.
+        """Build the message from plain values.
 
         Raises:
             EncodingError: a lag is no int32, or a store id is no pair.
@@ -158,12 +159,12 @@ class SubscriptionDraft5:
 
     @property
     def endpoint(self) -> str | None:
-        """The end point as text, None if the member has none."""
+        """The client's end point as text, None if it has none."""
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
 
 def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
-    r"""Return the bytes of the draft.
+    r"""Encode the proposed SubscriptionInfo of version 5.
 
     Raises:
         EncodingError: a value does not fit.
@@ -197,7 +198,9 @@ def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
 
 
 def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
-    """Decode the draft; ``trailing`` counts the bytes that follow it.
+    """Decode the proposed SubscriptionInfo of version 5.
+
+    ``trailing`` counts the bytes that follow it.
 
     Raises:
         WireFormatError: the bytes are no such message.
@@ -230,7 +233,7 @@ def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
 
 
 def _read_lags(reader: Reader) -> StoreLags:
-    """Read the map of store lags."""
+    """Decode the map of store lags."""
     stores, partitions, lags = array("i"), array("i"), array("i")
     names: dict[str, int] = {}
     for _ in range(reader.count(reader.not_null(reader.int32()))):
@@ -244,7 +247,7 @@ def _read_lags(reader: Reader) -> StoreLags:
 
 
 def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]) -> TaskValues:
-    """Return the lag of each task that has a store: the sum over its stores, int64.
+    """Return the lag of each task that has a store: the sum of its stores' lags (int64).
 
     Args:
         lags: the lags that one client reported. If a store occurs twice, its last lag counts, as
@@ -291,7 +294,7 @@ def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]
 
 
 def _last_of_each(lags: StoreLags) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Return the row of each store's last lag."""
+    """Return the index of the last lag of each store."""
     store = lags.store.astype(np.int64) << 32 | lags.partition.astype(np.int64) & 0xFFFFFFFF
     _, from_end = np.unique(store[::-1], return_index=True)
     found: np.ndarray[tuple[int], np.dtype[np.intp]] = len(store) - 1 - from_end

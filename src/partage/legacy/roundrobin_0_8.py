@@ -1,4 +1,4 @@
-"""The round robin of Kafka 0.8's high-level consumer, for equal subscriptions only."""
+"""The round-robin assignor of Kafka 0.8's high-level consumer, for equal subscriptions only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RoundRobin08"]
 
 
 class RoundRobin08(PlainStrategy):
-    """Partitions in hash order, assigned round robin to members with equal subscriptions.
+    """Kafka 0.8's round-robin assignor: partitions in hash order, for equal subscriptions only.
 
     The rule of ``kafka.consumer.RoundRobinAssignor`` of 0.8.2, with one stream per member. All
     members must subscribe to the same topics. Partitions are sorted by ``hashCode`` of the text
@@ -39,7 +39,7 @@ class RoundRobin08(PlainStrategy):
     aliases = ("kafka.consumer.RoundRobinAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan.
+        """Return the plan of Kafka 0.8's round-robin assignor.
 
         Raises:
             UnsupportedProblemError: subscriptions differ, or there are no members.
@@ -58,7 +58,7 @@ class RoundRobin08(PlainStrategy):
 
 
 def _check_equal_subscriptions(problem: Problem) -> None:
-    """Raise `UnsupportedProblemError` if subscriptions differ or there are no members."""
+    """Check that all members subscribe to the same topics; else raise `UnsupportedProblemError`."""
     if not len(problem.group):
         raise UnsupportedProblemError("roundrobin:0.8 needs at least one member")
     first = problem.group[0]

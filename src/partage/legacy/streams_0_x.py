@@ -20,7 +20,7 @@ _COST_ACTIVE, _COST_STATE, _COST_NEW = 0.1, 0.2, 0.5
 
 
 class Release0102:
-    """Each task, in random order, to the client where it costs least.
+    """The task assignor of Kafka Streams 0.10.2: tasks in random order, each where it costs least.
 
     Guarantees, the first before the next:
 
@@ -50,7 +50,7 @@ class Release0102:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.TaskAssignor 0.10.2.1"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the plan.
+        """Return the plan of the 0.10.2 assignor.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
@@ -68,13 +68,13 @@ class Release0102:
 def tasks_in_turn(
     problem: TaskProblem, given: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Return the tasks of each client in the order in which its consumers take turns.
+    """Return the tasks of each client in the order in which its consumers get them in turn.
 
     This is the iteration order of its two hash sets, actives first.
 
     Args:
         problem: the tasks.
-        given: by client its actives and its standbys, in the order of their assignment.
+        given: for each client its active and its standby tasks, in the order of their assignment.
     """
     turns = []
     for actives, standbys in given:
@@ -89,7 +89,7 @@ def tasks_in_turn(
 
 
 class _Assignment:
-    """An assignment under construction.
+    """The state of the 0.10.2 assignor while it assigns tasks.
 
     Attributes:
         draft: active and standby tasks of each client.
@@ -159,7 +159,7 @@ class _Assignment:
             self._cost[client] += cost
 
     def _client_for(self, task: int) -> int:
-        """Return the cheapest client, preferably one with which the task makes a new pair."""
+        """Return the cheapest client, preferably one with tasks that it never met before."""
         client = self._cheapest(task, only_new_pairs=True)
         if client is None:
             client = self._cheapest(task, only_new_pairs=False)
@@ -167,7 +167,7 @@ class _Assignment:
         return client
 
     def _cheapest(self, task: int, *, only_new_pairs: bool) -> int | None:
-        """Return the cheapest client without the task; None if there is none."""
+        """Return the cheapest client without a copy of the task; None if there is none."""
         draft = self.draft
         best, least = None, 0.0
         for client in self._order:
@@ -192,7 +192,7 @@ class _Assignment:
         return best
 
     def _cost_of(self, task: int, client: int) -> float:
-        """Return the cost of a task at a client."""
+        """Return the cost of a task with a client; see `Release0102`."""
         cost = math.floor(self.draft.count[client] / self.draft.capacity[client])
         if task not in self._had_state[client]:
             return cost + _COST_NEW
@@ -200,7 +200,7 @@ class _Assignment:
 
 
 class Release011:
-    """Tasks stay on their clients, or move to clients with their state; the least loaded are next.
+    """The task assignor of Kafka Streams 0.11, the first sticky one: tasks stay with their state.
 
     The predecessor of `partage.streams.sticky.LegacySticky` differs in four points. Tasks
     without a previous client are assigned in the order of a hash set. Stateless tasks get
@@ -222,7 +222,7 @@ class Release011:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.StickyTaskAssignor 0.11.0.3"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the plan.
+        """Return the plan of the 0.11 assignor.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.

@@ -123,7 +123,7 @@ class Assignment:
         return [*counts, _count(len(self.warnings), "warning")] if self.warnings else counts
 
     def _remarks(self) -> list[str]:
-        """Return the lines that follow those of the members."""
+        """Return the lines that follow the members': missing partitions, then warnings."""
         missing = [
             f"  not in the cluster: {one.topic}-{one.partition} of {one.member}"
             for one in self.unresolved[:MOST_ROWS]

@@ -540,7 +540,7 @@ class Group:
 
     @cached_property
     def mapped(self) -> list[int]:
-        """Members in the order of a Java ``HashMap`` by member id that was filled in join order."""
+        """Members in the iteration order of a ``HashMap`` by id that was filled in join order."""
         return names_in_map_order(self.ids)
 
     @cached_property
