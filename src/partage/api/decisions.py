@@ -260,7 +260,7 @@ def compare(
         cluster: the partitions.
         strategies: names or strategies; None for all of the registry except dialects and
             strategies of share groups.
-        previous: the previous assignment, if it is known more exactly than by the claims.
+        previous: the previous assignment, if known more exactly than from the claims.
         config: settings for all strategies; each uses its own ones.
         optimum: whether to find the best plan and the avoidable moves, as `measure` does.
         sender: the strategy whose members sent the user data; None to detect it from the bytes.
