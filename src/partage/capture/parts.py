@@ -146,12 +146,12 @@ _READ_ROWS = 20_000
 
 
 def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> Iterator[LogBatch]:
-    """Yield the batches of one part with their records, in the order in which they were read.
+    """Yield the batches of one part of a capture with their records, in the order of reading.
 
     Args:
         records: the part's file of records.
         batches: the part's file of batches.
-        after: base offset by log partition; a part without later batches is left out.
+        after: base offset by log partition; a part with no batch after it is skipped.
 
     Raises:
         InvalidCaptureError: a file is missing or damaged.

@@ -490,10 +490,10 @@ class CaptureWriter:
     def recorded(
         self, after: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Return the broker's settings, the metadata states and the batches of the capture so far.
+        """Return what the capture contains so far: broker settings, metadata states, and batches.
 
-        The batches are those of the parts that the manifest lists and that have one behind the
-        base offset of its log partition in ``after``.
+        Batches come from the parts that the manifest lists, if a part has a batch after the base
+        offset of its log partition in ``after``.
 
         Raises:
             InvalidCaptureError: a file is damaged.

@@ -70,7 +70,7 @@ _SETTINGS: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_
 
 
 class _ImportedCommands(Mapping[str, Any]):
-    """The commands by name; each one is imported at its first use."""
+    """Mapping of command names to commands; each command is imported at its first use."""
 
     def __init__(self) -> None:
         self._imported: dict[str, Any] = {}
@@ -96,18 +96,18 @@ class _Group(TyperGroup):
         self._prints_help = False
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands, in the order of the help."""
+        """Return the names of all commands, in the order of the help."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a subcommand; while help is printed, one with a name and a summary only."""
+        """Return a command by name; while help is printed, only a stub with its summary."""
         if self._prints_help:
             return TyperCommand(name=cmd_name, help=COMMANDS[cmd_name][1])
         return super().get_command(ctx, cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help of the whole command line."""
+        """Print the help of `partage` with all commands."""
         self._prints_help = True
         try:
             super().format_help(ctx, formatter)
@@ -116,7 +116,7 @@ class _Group(TyperGroup):
 
 
 def _import_command(name: str) -> Any:
-    """Import a command's module and return the command as Typer runs it.
+    """Import the module of a command and return the command in Typer's form.
 
     Raises:
         KeyError: no command has this name.

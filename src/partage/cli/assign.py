@@ -49,7 +49,7 @@ class JudgedPlan:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Standby partitions by member and topic; None if the strategy places none."""
+        """Standby partitions by member and topic; None if the strategy assigns none."""
         return getattr(self.plan, "standbys", None)
 
     def to_json(self) -> dict[str, Any]:
@@ -163,9 +163,9 @@ def assign(
     On a terminal the plan is a table, else JSON: with `standbys` where the strategy places some
     (Faust's), with `userData` (base64 by member) where it
     sends bytes along with the assignment, and with `settled`, the plan after the second
-    step, where a cooperative strategy gives some partitions to nobody yet. Every plan is
-    checked by the judge: one that breaks a rule is printed all the same, the breaches go to
-    stderr, and the exit code is 3.
+    step, where a cooperative strategy withholds some partitions at first. The judge checks
+    every plan: one that breaks a rule is printed too, the breaches go to stderr, and the exit
+    code is 3.
     With `--jsonl` each line gives `{"assignment": ...}`, with `standbys`, `userData`, `warnings`
     and `breaches` if there are any, or `{"error": ..., "line": n}`; the exit code is 1 if any line
     had an error.

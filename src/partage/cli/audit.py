@@ -76,10 +76,10 @@ def audit(
 ) -> None:  # fmt: skip
     """Find the partitioner that wrote each topic, and check the joins between topics.
 
-    From the keys and where they lie: the client that wrote them, and when a second one came;
-    keys that live in two partitions, so that their order is broken; what became of records
-    without a key; and topics whose join is broken by another partition count, another
-    partitioner or another serializer of the same key, with example keys.
+    The keys and their partitions show the client that wrote a topic, and when a second client
+    started; keys with records in two partitions, which breaks their order; how records without
+    a key are spread; and topics whose join is broken by different partition counts,
+    partitioners or serializers, with example keys.
 
         partage audit capture/
 
@@ -89,12 +89,12 @@ def audit(
 
         partage audit -b broker:9093 --topic orders --command-config client.properties
 
-    In a capture, topics that a group reads together are compared too. They count as meant to be
-    joined where a streams group's topology joins them, or where they share keys and have as
-    many partitions.
+    In a capture, topics that a group reads together are compared too. A join counts as intended if
+    a streams group's topology joins the topics, or if they share keys and have equal partition
+    counts.
 
-    Exit code 3 if a topic has writers that disagree, or a join that is meant is broken; 0 if
-    there is nothing to look at.
+    Exit code 3 if the writers of a topic disagree, or an intended join is broken; 0 if there is
+    nothing to audit.
     """
     from partage.jobs.audit.audit import audit_topics
 

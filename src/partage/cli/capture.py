@@ -65,8 +65,8 @@ def capture(
     """Record a cluster's groups: what `partage replay` reads.
 
     Reads `__consumer_offsets` as the brokers store it, transaction markers included, and the
-    cluster's metadata beside it. An account that may read and describe is enough; nothing is
-    written to the cluster, no group is joined.
+    cluster's metadata beside it. An account with the rights to read and describe is
+    sufficient. Nothing is written to the cluster, and no group is joined.
 
         partage capture --bootstrap-server broker:9092 --out capture
 
@@ -78,9 +78,9 @@ def capture(
 
         partage capture -b broker:9092 -o capture --follow --metrics 127.0.0.1:9464
 
-    Run again with the same folder it goes on where it stopped, after a `kill -9` too: nothing is
-    lost, nothing is there twice. With `--follow` it stays: the log is compacted, and what the
-    cleaner has removed nobody can read any more.
+    Run again with the same folder, it continues where it stopped, also after `kill -9`: no
+    record is lost or duplicated. With `--follow` it keeps reading: the log is compacted, and
+    records that the cleaner has removed can no longer be read.
     """
     from partage.capture.writing import CaptureWriter
 

@@ -45,17 +45,18 @@ def compare(
 ) -> None:
     """Compare strategies on the same problem, side by side.
 
-    A star marks the best value of a column. A strategy that refuses the problem says why; a
-    plan that breaks a rule is named, and the exit code is 3. Members get the user data that each
-    strategy's own would send; `userData` of another strategy is dropped, by the problem's
-    `strategy` if it has one. Cooperative plans are measured after their second step.
+    A star marks the best value of a column. A strategy that is not applicable is listed with the
+    reason. A plan that breaks a rule is named, and the exit code is 3. Each strategy gets the
+    user data that its own members would send. `userData` of another strategy is dropped; the
+    problem's `strategy`, if given, says whose it is. Cooperative plans are measured after their
+    second step.
 
         partage compare problem.json
 
         partage compare problem.json -s range -s fair --json
 
     **spread**: most minus fewest partitions of a member. **idle**: members without any.
-    **moved**: partitions that members have (`owned`) and lose. **avoidable**: moves that no
+    **moved**: partitions that a member owns (`owned`) and loses. **avoidable**: moves that no
     equally even plan needs, proven. **rack mismatches**: partitions without a
     replica on their owner's rack. **co-location**: share of equal partition numbers of topics
     with equal subscribers and counts that one member owns. **standbys**: copies that Faust's

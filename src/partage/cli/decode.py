@@ -51,8 +51,8 @@ def decode(
 
         partage decode capture/ --type 2 -g orders-service | jq .value.members
 
-    A record that cannot be decoded is a line too: `partition`, `offset` and `error`; stderr
-    counts them at the end, and no filter hides them. The exit code stays 0: the log is what it is.
+    A record that cannot be decoded is a line too, with `partition`, `offset` and `error`. No
+    filter hides it, stderr has their number at the end, and the exit code stays 0.
     """
     numbers = _types(kinds)
     wanted = group or ()

@@ -121,13 +121,14 @@ def groups(
 
     **lag**: records between the committed offset and the end of the partition, with the age of the
     oldest and the time until they are consumed, at the rates between two looks. **load**: records
-    a second that arrive, measured between two looks. **optimum**: the most even plan that there
-    is, and the fewest moves to it, proven. What each strategy would do stands below a group that
-    could be evener, and with `--compare` or `-s`; `*` marks the best figure of a column.
+    a second that arrive, measured between two looks. **optimum**: the most even plan
+    possible, and the fewest moves to it, proven. The plans of other strategies are shown below a
+    group that could be more even, and with `--compare` or `-s`; `*` marks the best figure of a
+    column.
 
-    Share groups are not compared: several members have one partition, and nothing is committed by
-    offset. Streams groups are not compared: they share tasks, and a member owns what its active
-    tasks read. `--json` prints a line a look.
+    Share groups are not compared: several members share a partition, and no offsets are committed.
+    Streams groups are not compared: they share tasks, and a member owns what its active tasks read.
+    `--json` prints one line for each measurement.
 
     Nothing is changed, no group is joined; the account needs DESCRIBE on groups and topics.
     """

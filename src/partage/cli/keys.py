@@ -53,8 +53,8 @@ def keys(
 ) -> None:  # fmt: skip
     """Show how keys spread over partitions, what a change of the count moves, and who agrees.
 
-    For each partition count: records and bytes by partition, the hottest keys, and the share
-    below which no count can bring the hottest partition. For each change: the keys that move.
+    For each partition count: records and bytes by partition, the hottest keys, and the
+    lower bound of the hottest partition's share at any count. For each change: the keys that move.
 
         partage keys flights.parquet --key tailnum --partitions 6,12,24
 
@@ -70,8 +70,8 @@ def keys(
 
         partage keys -b broker:9093 --topic orders --command-config client.properties
 
-    Files of up to 2 GiB (these columns, unpacked) are counted by threads of this process. Larger
-    ones, Delta tables and topics are Spark's, and so is all else with --master or --conf.
+    Threads of this process count files of up to 2 GiB (these columns, uncompressed). Spark reads
+    larger files, Delta tables and topics, and all inputs with --master or --conf.
 
     Two clients that put one key into two partitions break every join between their topics. To
     see which clients agree, run them all on the same keys, at several counts:

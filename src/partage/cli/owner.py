@@ -54,8 +54,8 @@ def owner(
 
         partage owner demo-out --at 1795208850000 --topic orders --json
 
-    At the very instant of a rebalance, the member that got a partition in it owns it. Times are
-    those of the log's records; a member may have stopped a little earlier and begun later.
+    At the exact time of a rebalance, the new owner counts. Times are those of the log's records:
+    a member may have stopped a little earlier, and its successor started a little later.
     """
     from partage.jobs.replay.selection import parse_time
     from partage.report.owners import missing_at, owners_at

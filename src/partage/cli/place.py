@@ -85,11 +85,11 @@ def place(
         partage place -b broker:9092 --partitions 12 --replication-factor 3
 
     `kafka-topics.sh --replica-assignment` creates a topic, or adds partitions: its line is printed.
-    `--json` prints the input of kafka-reassign-partitions, which moves the replicas of existing
-    topics so.
+    `--json` prints the input of kafka-reassign-partitions, which applies the
+    placement to an existing topic.
 
-    With the seed of a real controller's generator unknown, `striped` is one of its answers; the
-    strategies of 3.9 with a start index are exact.
+    The seed of a real controller's random generator is unknown, so `striped` prints one of its
+    possible placements. The strategies of 3.9 with a start index are exact.
     """
     from partage.replicas import extend
     from partage.replicas import place as placed

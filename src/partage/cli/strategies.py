@@ -34,7 +34,7 @@ def strategies(
 
     "Exact to" means: the same owner for every partition, in the same order, as that class on
     every input. Protocols are those of classic groups; where a broker decides (`server:`),
-    members hand over one by one as KIP-848 has it. Strategies of plug-ins are listed too.
+    members hand over partitions one by one, as in KIP-848. Strategies of plug-ins are listed too.
 
         partage strategies
 
@@ -42,8 +42,8 @@ def strategies(
 
         partage strategies --json
 
-    Kafka Streams' own (`streams:`) place tasks on clients, not partitions on members: they
-    stand apart at the end, and `--json` has them only by name.
+    Assignors of Kafka Streams (`streams:`) assign tasks to clients, not partitions to members.
+    They are listed separately at the end, and `--json` has only those that are named.
 
     Settings of the leader are given as `--config KEY=VALUE` to `partage assign` and
     `partage compare`, a member's own in the problem, as `config` of the member.

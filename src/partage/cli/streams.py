@@ -67,7 +67,7 @@ def streams(
 ) -> None:  # fmt: skip
     """Simulate a Streams application over time: the gain from standbys, warm-ups and settings.
 
-    The file tells sub-topologies with the state of their tasks, clients with racks, tags and
+    The file describes sub-topologies with the state of their tasks, clients with racks, tags and
     restore bandwidth, and a trace: join, leave, crash, rollingRestart, scaleOut, brokerLag.
 
         partage streams app.json
@@ -78,15 +78,17 @@ def streams(
 
         partage streams state.json --decide -a kip-441-document --sweep balance_factor=1,2
 
-    `--decide` plays nothing. Clients in the file have `active`, `standby` and `lags`; the output is
-    which client gets which active, standby and warm-up tasks, and when the next rebalance follows.
+    `--decide` simulates nothing. Clients in the file have `active`, `standby` and `lags`; the
+    output is which client gets which active, standby and warm-up tasks, and when the next rebalance
+    follows.
 
-    Sweeps of many combinations are played side by side on Spark: `--master "local[*]"`.
+    Sweeps of many combinations are simulated in parallel on Spark: `--master "local[*]"`.
 
-    **away**: seconds without an active that has all its state, summed over tasks; **worst**: of
-    the task that had most. **restored**: bytes read by copies that were behind. **spare**: mean
-    bytes of state beside the actives'. **cross-rack**: bytes read from another rack. **rebalances**
-    after the first; **moved**: tasks that came to run on another client. **spread**: mean of most
+    **away**: seconds without an active that has all its state, summed over tasks; **worst**: the
+    same for the task that had most. **restored**: bytes read by copies that were behind.
+    **spare**: mean bytes of state apart from that of active tasks. **cross-rack**: bytes read
+    from another rack. **rebalances** after the first; **moved**: tasks that moved to another
+    client. **spread**: mean of most
     minus fewest active tasks per thread.
     """
     from partage.cli.problems import read_problem

@@ -32,12 +32,12 @@ _LONGEST_PAUSE = 5.0
 
 
 class _SeenMetadata(NamedTuple):
-    """The last metadata that a leader used; both clients make a new table at each update.
+    """Last metadata that a leader used, with the view built from it, for reuse.
 
     Attributes:
         table: the client's rows by topic and partition.
         topics: the subscribed topics.
-        view: what they are.
+        view: the view of these topics.
     """
 
     table: object

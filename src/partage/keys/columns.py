@@ -276,10 +276,10 @@ def place_arrow(keys: Any, place: Place) -> Any:
 
 
 def _imported(keys: Any, pa: Any) -> Any:
-    """Return an object with the PyCapsule interface as an array of pyarrow.
+    """Convert an object with Arrow's PyCapsule interface to a pyarrow array.
 
     Raises:
-        InvalidKeysError: it is a table, or no column of an Arrow type.
+        InvalidKeysError: the object is a table, or not a column of an Arrow type.
     """
     try:
         return pa.array(keys) if hasattr(keys, "__arrow_c_array__") else pa.chunked_array(keys)
@@ -291,7 +291,7 @@ def _imported(keys: Any, pa: Any) -> Any:
 
 
 def place_pandas(keys: Any, place: Place) -> Any:
-    """Return the partitions of a pandas Series as a Series: int32, nullable, of the same index.
+    """Return the partitions of a pandas Series as a Series: nullable int32 with the same index.
 
     Args:
         keys: a Series of bytes and text in objects, of ``string``, of a categorical of these, or

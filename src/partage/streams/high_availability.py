@@ -29,7 +29,7 @@ MayMove = Callable[[int, int], bool]
 def balance_over_threads(
     draft: DraftAssignment, *, standbys: bool = False, may_move: MayMove = lambda _source, _to: True
 ) -> None:
-    """Move tasks of one role between clients until no move reduces a difference in load.
+    """Balance tasks of one role over clients: move them until no move reduces a load difference.
 
     Each round visits all pairs of clients in order. Tasks move from source to destination, in
     order, as long as the move reduces the difference of their loads over both roles.
@@ -148,7 +148,7 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Move an active task away from ``destination``, where it belongs when restored.
+        """Move an active task away from ``destination``, where it runs once its state is restored.
 
         The task goes to a caught-up standby, else to a caught-up client, else to the client
         with the least lag.

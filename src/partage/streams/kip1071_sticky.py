@@ -305,7 +305,7 @@ class _TargetDraft:
             heap.add((process.load, process))
 
     def _assign_active(self, task: ServerTask, member: str) -> bool:
-        """Assign an active task to a member; return False if the member has reached the quota."""
+        """Assign an active task to a member; return False if the member's quota is reached."""
         process = self.process_of[member]
         if process.count[member] >= self.active_quota.each:
             return False

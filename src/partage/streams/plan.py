@@ -57,7 +57,7 @@ class DraftAssignment:
         self._add_to_count(destination, 1)
 
     def swap_roles(self, standby_at: int, active_at: int, task: int) -> None:
-        """Make the standby of a task its active task, and the active task a standby."""
+        """Exchange the roles of two copies of a task: active becomes standby, and vice versa."""
         self.standby[standby_at].remove(task)
         self.active[standby_at].add(task)
         self.active[active_at].remove(task)

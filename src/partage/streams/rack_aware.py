@@ -221,7 +221,10 @@ class RackOptimizer:
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
     ) -> None:
-        """Exchange standbys between pairs of clients in different racks, in at most 4 rounds."""
+        """Exchange standbys between clients in different racks to reduce cost.
+
+        It makes at most 4 rounds over all pairs of clients.
+        """
         groups = self._groups(sorted(set().union(*draft.standby)))
         for _ in range(_MOST_STANDBY_ROUNDS):
             moved = False

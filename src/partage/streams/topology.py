@@ -286,7 +286,7 @@ def _excluded(topology: Topology, counts: Mapping[str, int]) -> dict[str, tuple[
 
 
 def _tasks(one: Subtopology, sizes: Mapping[str, int]) -> dict[TaskId, tuple[TopicPartition, ...]]:
-    """Return the tasks of a sub-topology with the source partitions of each."""
+    """Return the tasks of a sub-topology, each with the source partitions that it reads."""
     empty = [topic for topic in one.sources if sizes.get(topic, 0) < 1]
     if empty:
         raise InvalidTopologyError(
@@ -374,7 +374,7 @@ def repartition_counts(
 
 
 def _underivable(unknown: list[str], subtopologies: Iterable[Subtopology]) -> InvalidTopologyError:
-    """Return the error for repartition topics whose counts cannot be derived."""
+    """Build the error for repartition topics whose partition counts cannot be derived."""
     written = {topic for one in subtopologies for topic in one.sinks}
     unwritten = [topic for topic in unknown if topic not in written]
     why = (

@@ -220,7 +220,7 @@ class Watcher:
         return live
 
     def _note_known(self, live: LiveGroups) -> None:
-        """Report the newest rebalance of each group that came with a stored state."""
+        """Report the last rebalance of each group that the stored state contains."""
         for name, group in live.groups.items():
             if group.opened is not None:
                 event = RebalanceOpened(name, group.opened, (), storm=False, fresh=False)
@@ -228,7 +228,7 @@ class Watcher:
                     one.event(event, live)
 
     def _store(self, live: LiveGroups) -> None:
-        """Write the histories beside the capture, so that the next start need not rebuild them.
+        """Write the group histories to the capture's folder, so that the next start is fast.
 
         Raises:
             InvalidConfigError: the folder cannot be written.

@@ -28,7 +28,9 @@ Partition = tuple[str, int]
 
 
 def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[Partition | None]:
-    """Return the first claim of each member on a partition that does not exist; None for none.
+    """Return, for each member, the first claimed partition that does not exist; None if all exist.
+
+    A claim is a partition that a member says it owns.
 
     Claims on topics that the metadata lack are not counted.
 

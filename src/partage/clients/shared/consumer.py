@@ -244,7 +244,7 @@ class Consumer:
             return plan.assign_revoked(_revoked(plan, joined)) if len(plan.withheld) else plan
 
     def _encoded(self, plan: Plan) -> list[bytes]:
-        """Return the assignment of each member as bytes."""
+        """Return the assignment of each member, in the plan's order, as bytes for SyncGroup."""
         index = plan.index
         # The next owner of a withheld partition gets its planned load now.
         coming = {} if self.loads is None else plan.settled().to_pairs()
