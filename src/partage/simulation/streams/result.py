@@ -45,7 +45,7 @@ class StreamsRebalance:
         causes: descriptions of its causes, in order of time.
         active: client -> assigned active tasks.
         standby: client -> assigned standbys and warm-ups.
-        warmups: (client, task) of those that are warm-ups.
+        warmups: (client, task) pairs whose copy is a warm-up.
         withheld: tasks that are not assigned yet, because their previous owner must revoke them
             first.
         probing: whether a probing rebalance follows after the probing interval.
@@ -181,7 +181,7 @@ class StreamsMetrics:
             and state of revoked tasks that is not cleaned up yet.
         cross_rack_bytes: bytes read from other racks.
         rebalances: number of rebalances after the first one.
-        probing: number of those that are only probing rebalances.
+        probing: number of probing rebalances among them.
         moved: how often a task began to run on another client than before.
         spread: mean difference between the most and the fewest active tasks per thread, over
             running clients.
