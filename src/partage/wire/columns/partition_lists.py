@@ -9,7 +9,7 @@ bytes equal those of `partage.wire.consumer_protocol`, which reads what this mod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +63,8 @@ def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None
     >>> lists[0].names, lists[0].number.tolist(), lists[0].end, lists[6]
     (('t',), [7], 15, None)
     """
+    if len(payloads) < _MIN_PAIRS_PER_STEP:
+        return [None] * len(payloads)
     data = b"".join((*payloads, _PADDING))
     int32 = np.ndarray((len(data) - 3,), ">i4", data, strides=(1,))
     sizes = np.array([len(one) for one in payloads], np.int64)
@@ -138,8 +140,10 @@ class _Numbers(dict[bytes, int]):
 def _number_names(data: bytes, begin: Ints, end: Ints) -> tuple[tuple[str, ...], Int32s]:
     """Return the distinct topic names, and the index of each pair's topic among them."""
     numbers = _Numbers()
-    raw = map(data.__getitem__, map(slice, begin.tolist(), end.tolist()))
-    number = np.fromiter(map(numbers.__getitem__, raw), np.int32, len(begin))
+    number = np.empty(len(begin), np.int32)
+    for width, pairs in _by_size(end - begin):
+        raw = _items(data, width)[begin[pairs]].tolist() if width else [b""] * len(pairs)
+        number[pairs] = np.fromiter(map(numbers.__getitem__, raw), np.int32, len(pairs))
     names: dict[str, int] = {}
     # Malformed names may decode to the same text.
     place = [names.setdefault(decode_utf8(one), len(names)) for one in numbers]
@@ -245,24 +249,25 @@ def _runs(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _join_pieces(source: Bytes, start: Ints, size: Ints) -> bytes:
-    """Concatenate the pieces ``source[start[i] : start[i] + size[i]]`` for all i.
-
-    Pieces of one size are copied together, as items of a type of that size.
-    """
+    """Concatenate the pieces ``source[start[i] : start[i] + size[i]]`` for all i."""
     end = np.cumsum(size)
     out = np.empty(int(size.sum()), np.uint8)
+    for width, pieces in _by_size(size):
+        if width:
+            _items(out, width)[end[pieces] - width] = _items(source, width)[start[pieces]]
+    return out.tobytes()
+
+
+def _by_size(size: Ints) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Yield each distinct size, and where it is."""
     narrow = size.astype(np.uint16) if int(size.max(initial=0)) < 2**16 else size
     order = np.argsort(narrow, kind="stable")
     first, count = _runs(size[order])
     for a, n in zip(first.tolist(), count.tolist(), strict=True):
-        same = order[a : a + n]
-        width = int(size[same[0]])
-        if width:
-            _items(out, width)[end[same] - width] = _items(source, width)[start[same]]
-    return out.tobytes()
+        yield int(size[order[a]]), order[a : a + n]
 
 
-def _items(data: Bytes, width: int) -> NDArray[np.void]:
-    """Return the items of so many bytes that begin at each byte."""
+def _items(data: bytes | Bytes, width: int) -> NDArray[np.void]:
+    """Return the items of so many bytes that begin at each byte; NumPy copies them at once."""
     items: NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
     return items
