@@ -11,6 +11,7 @@ import pytest
 from partage.clients.shared import ClusterView, Consumer, Joined, configured, consumer, joined
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError
+from partage.groups.sticky import claims
 from partage.wire.columns import partition_lists
 from partage.wire.columns.partition_lists import encode_assignments, read_partition_lists
 from partage.wire.columns.subscriptions import decode_subscriptions
@@ -109,8 +110,12 @@ def test_arrays_and_the_engine_lead_alike(strategy: str, monkeypatch) -> None:
     """Random groups, with unusual, damaged and contradictory members: equal bytes and warnings."""
     seeds = range(40)
     by_arrays = [_led(strategy, seed) for seed in seeds]
-    for name in ("decode_subscriptions", "split_user_data", "decode_sticky_claims"):
-        monkeypatch.setattr(joined, name, lambda payloads: [None] * len(payloads))
+    for module, name in (
+        (joined, "decode_subscriptions"),
+        (joined, "split_user_data"),
+        (claims, "decode_sticky_claims"),
+    ):
+        monkeypatch.setattr(module, name, lambda payloads: [None] * len(payloads))
     monkeypatch.setattr(consumer, "encode_assignments", partition_lists._encode_one_by_one)
     assert by_arrays == [_led(strategy, seed) for seed in seeds]
     warned = [said for group in by_arrays for said in group if isinstance(said, tuple) and said[1]]

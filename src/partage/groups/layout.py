@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +15,34 @@ from partage.kernels import kernel
 from partage.model import Plan, Problem, java_rank
 from partage.model.index import Int32Array
 
+Made = TypeVar("Made")
+
 __all__ = [
     "SubscriberSets",
     "TopicRows",
     "member_order",
     "members_in_map_order",
     "names_in_map_order",
+    "of_subscriptions",
     "plan_in_order",
     "string_hashes",
     "topics_by_name",
     "topics_in_map_order",
 ]
+
+
+def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
+    """Return ``make(problem)``, which depends on nothing but the cluster and the subscriptions.
+
+    The last value is kept with the cluster, because most rebalances change neither.
+    """
+    kept = problem.cluster.of_subscriptions
+    subscriptions = problem.group.subscriptions
+    last = kept.get(make)
+    if last is None or last[0] != subscriptions:
+        last = kept[make] = (subscriptions, make(problem))
+    made: Made = last[1]
+    return made
 
 
 def members_in_map_order(problem: Problem) -> list[int]:

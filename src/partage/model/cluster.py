@@ -218,6 +218,14 @@ class Cluster:
         return alive[start[t] : start[t + 1]]
 
     @cached_property
+    def of_subscriptions(self) -> dict[object, tuple[tuple[tuple[str, ...], ...], Any]]:
+        """Values that strategies derive from the cluster and a group's subscriptions.
+
+        By the function that makes it: the last subscriptions, and the value. Nobody changes it.
+        """
+        return {}
+
+    @cached_property
     def rack_names(self) -> tuple[str, ...]:
         """The distinct racks of the brokers, sorted.
 

@@ -544,6 +544,12 @@ class Group:
         return names_in_map_order(self.ids)
 
     @cached_property
+    def mapped_again(self) -> list[int]:
+        """Members in the order of a second ``HashMap`` that was filled in the order of `mapped`."""
+        order = names_in_map_order([self.ids[m] for m in self.mapped])
+        return [self.mapped[i] for i in order]
+
+    @cached_property
     def claimed(self) -> ClaimRows:
         """The partitions that all members claim to own, as flat arrays."""
         return ClaimRows.of([m.owned for m in self.members])

@@ -12,17 +12,12 @@ from typing import NamedTuple
 
 from partage.errors import WireFormatError
 from partage.groups.api import Strategy
-from partage.groups.sticky import Sticky
+from partage.groups.sticky import Sticky, decode_user_data
 from partage.model import NO_GENERATION, Claims, Member
 from partage.wire.columns.partition_lists import PartitionList
-from partage.wire.columns.subscriptions import (
-    decode_sticky_claims,
-    decode_subscriptions,
-    split_user_data,
-)
+from partage.wire.columns.subscriptions import decode_subscriptions, split_user_data
 from partage.wire.consumer_protocol import ConsumerSubscription, decode_subscription
 from partage.wire.member_extras import Extras, split, trailer_body
-from partage.wire.sticky_userdata import decode_sticky_user_data
 
 __all__ = ["NO_CLAIMS", "Joined", "JoinedMember", "decode_members"]
 
@@ -108,7 +103,9 @@ def decode_members(strategy: Strategy, joined: Sequence[Joined]) -> list[JoinedM
         extras = trailer.extras
         out.append(JoinedMember(member, owned, None, trailer.claims, extras.measured, extras.held))
     if strategy.name == Sticky.name:
-        _read_sticky_claims(out)
+        claims = decode_user_data([member.member.user_data for member in out])
+        for made, (sent_claims, sent_generation) in zip(out, claims, strict=True):
+            made.claims, made.generation = sent_claims, sent_generation
     return out
 
 
@@ -140,17 +137,6 @@ def _trailers(user_data: Sequence[bytes | None]) -> list[_Trailer]:
             if extras is not None:
                 out[i] = _Trailer(own, Claims.of(extras.claims), extras.generation, extras)
     return out
-
-
-def _read_sticky_claims(members: Sequence[JoinedMember]) -> None:
-    """Replace each member's claims by those in its user data, which ``sticky`` reads."""
-    payloads = [one.member.user_data or b"" for one in members]
-    for one, found in zip(members, decode_sticky_claims(payloads), strict=True):
-        if found is not None:
-            one.claims, one.generation = _claims(found[0]), found[1]
-        else:
-            claims, one.generation = decode_sticky_user_data(one.member.user_data)
-            one.claims = Claims.of(claims)
 
 
 def _claims(sent: PartitionList) -> Claims:

@@ -11,6 +11,7 @@ different subscriptions; `kernels` has their inner loops. `decision` converts a 
 from __future__ import annotations
 
 from partage.groups.sticky.api import CooperativeSticky, Sticky, StickyMemory
+from partage.groups.sticky.claims import decode_user_data
 from partage.groups.sticky.decision import StickyAssignorError
 
-__all__ = ["CooperativeSticky", "Sticky", "StickyAssignorError", "StickyMemory"]
+__all__ = ["CooperativeSticky", "Sticky", "StickyAssignorError", "StickyMemory", "decode_user_data"]

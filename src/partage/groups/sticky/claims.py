@@ -22,6 +22,7 @@ from partage.groups.sticky.kernels import (
 from partage.groups.sticky.problem import Slots, StickyProblem, keys_of
 from partage.model import NO_GENERATION, Claims, Member
 from partage.model.index import Int32Array
+from partage.wire.columns.subscriptions import decode_sticky_claims
 from partage.wire.sticky_userdata import decode_sticky_user_data
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "ResolvedClaims",
     "claims_of_owned",
     "claims_of_user_data",
+    "decode_user_data",
     "has_equal_subscriptions",
     "owned_slots",
     "read_group_user_data",
@@ -64,26 +66,36 @@ class ClaimedSlots:
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
     """Decode the claims in the members' user data, the only ones that ``StickyAssignor`` uses."""
     group = sticky.problem.group
-    sent = sticky.problem.sent_claims
-    if sent is not None:
-        claims_of_known = _known_claims(sticky, [one for one, _ in sent])
-        return _to_slots(sticky, claims_of_known, _as_arrays([of for _, of in sent]))
-    total = sum(len(m.user_data) for m in group if m.user_data)
-    # Decoding member by member takes half an interpreted kernel step per byte.
-    if read_claims.pays(work=total // 2):
-        read = read_group_user_data(sticky)
-        if read is not None:
-            return _to_slots(sticky, *read)
-    number_of = sticky.topic_by_name
-    lists: list[_List] = []
-    generation: list[int | None] = [None] * len(group)
-    for m in sticky.visit:
-        claims, generation[m] = decode_sticky_user_data(group[m].user_data)
-        known = [(number_of[t], p) for t, p in claims if t in number_of]
-        if known:
-            pairs = np.array(known, np.int32)
-            lists.append((m, pairs[:, 0], pairs[:, 1]))
-    return _to_slots(sticky, _concatenate(lists), _as_arrays(generation))
+    sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
+    if sent is None:
+        total = sum(len(m.user_data) for m in group if m.user_data)
+        # Decoding member by member takes half an interpreted kernel step per byte.
+        if read_claims.pays(work=total // 2):
+            read = read_group_user_data(sticky)
+            if read is not None:
+                return _to_slots(sticky, *read)
+        sent = decode_user_data([m.user_data for m in group])
+    known = _known_claims(sticky, [claims for claims, _ in sent])
+    return _to_slots(sticky, known, _as_arrays([of for _, of in sent]))
+
+
+def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, int | None]]:
+    """Return the claims in each member's user data, and their generation; None for none.
+
+    The values equal those of `partage.wire.sticky_userdata.decode_sticky_user_data`.
+    """
+    if not any(user_data):
+        return [(Claims.of(()), None)] * len(user_data)
+    out: list[tuple[Claims, int | None]] = []
+    found = decode_sticky_claims([data or b"" for data in user_data])
+    for data, columns in zip(user_data, found, strict=True):
+        if columns is None:
+            claims, of = decode_sticky_user_data(data)
+            out.append((Claims.of(claims), of))
+        else:
+            sent, generation = columns
+            out.append((Claims(sent.names, sent.topic, sent.number, shared=True), generation))
+    return out
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
@@ -200,6 +212,9 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
     count only after the first member with topics (Q1).
     """
     group = sticky.problem.group
+    if len(group.subscriptions) == 1 and len(group) > 1:
+        names = group.subscriptions[0]
+        return len(set(names)) == len(names)
     subscription_of = group.subscription_of.tolist()
     order = [subscription_of[m] for m in sticky.visit]
     first = next((i for i, s in enumerate(order) if group.subscriptions[s]), None)

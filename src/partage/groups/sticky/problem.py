@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import names_in_map_order, string_hashes
-from partage.java.hash_order import DEFAULT_TABLE, hash_order
-from partage.java.strings import string_ranks
+from partage.groups.layout import of_subscriptions, string_hashes
+from partage.java.hash_order import DEFAULT_TABLE
 from partage.java.tree_bins import may_have_trees
 from partage.model import Problem
 from partage.model.index import Int32Array
@@ -27,7 +26,6 @@ __all__ = [
     "distinct",
     "keys_of",
     "numbered",
-    "visiting_order",
 ]
 
 _HALF = 1 << 31
@@ -97,13 +95,55 @@ class Slots:
         """The slots sorted by (partition number, topic) (int32[S])."""
         if not self.regular:
             return np.lexsort((self.topic, self.number)).astype(np.int32)
+        return self._sticky.layout.by_number
+
+
+class SlotLayout:
+    """The existing slots of a group's topics, equal for all groups with the same subscriptions.
+
+    Attributes: those of `StickyProblem`.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.topics, self.start, self.dense = _lay_out(problem)
+        self.counts: Int32Array = np.diff(self.start)
+        self.index = problem.index
+        last = self.index.number_of[self.dense[self.start[1:] - 1]]
+        self.counted = bool((last == self.counts - 1).all())
+
+    @cached_property
+    def number(self) -> Int32Array:
+        """Partition number of each existing slot (int32[T])."""
+        return self.nth if self.counted else self.index.number_of[self.dense]
+
+    @cached_property
+    def nth(self) -> Int32Array:
+        """Position of each existing slot within its topic, from 0 (int32[T])."""
+        nth = np.arange(len(self.dense), dtype=np.int32)
+        nth -= np.repeat(self.start[:-1], self.counts)
+        return nth
+
+    @cached_property
+    def topic(self) -> Int32Array:
+        """Topic of each existing slot (int32[T])."""
+        return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
+
+    @cached_property
+    def topic_by_name(self) -> dict[str, int]:
+        """Topic name -> index in ``topics``."""
+        names = self.index.topics
+        return {names[t]: k for k, t in enumerate(self.topics.tolist())}
+
+    @cached_property
+    def by_number(self) -> Int32Array:
+        """The existing slots sorted by (partition number, topic) (int32[T])."""
         # Existing slots are in topic order already, and NumPy sorts 16-bit keys by radix.
-        if self._sticky.counted and (self._sticky.counts == self._sticky.counts[:1]).all():
-            topics = len(self._sticky.counts)
-            table = np.arange(self.real, dtype=np.int32).reshape(max(topics, 1), -1)
+        if self.counted and (self.counts == self.counts[:1]).all():
+            topics = len(self.counts)
+            table = np.arange(len(self.dense), dtype=np.int32).reshape(max(topics, 1), -1)
             return np.ascontiguousarray(table.T).reshape(-1)
-        highest = int(self._sticky.counts.max(initial=0))
-        small = self._sticky.counted and highest < 2**15
+        highest = int(self.counts.max(initial=0))
+        small = self.counted and highest < 2**15
         key = self.number.astype(np.int16) if small else self.number
         return np.argsort(key, kind="stable").astype(np.int32)
 
@@ -125,40 +165,37 @@ class StickyProblem:
         self.problem = problem
         self.owned: tuple[Int32Array, Int32Array, Int32Array] | None = None
         self.members = len(problem.group)
-        self.topics, self.start, self.dense = _lay_out(problem)
-        self.counts: Int32Array = np.diff(self.start)
+        self.layout = of_subscriptions(problem, SlotLayout)
+        self.topics, self.start, self.dense = (
+            self.layout.topics, self.layout.start, self.layout.dense,
+        )  # fmt: skip
+        self.counts, self.counted = self.layout.counts, self.layout.counted
         self.partitions = len(self.dense)
-        last = problem.index.number_of[self.dense[self.start[1:] - 1]]
-        self.counted = bool((last == self.counts - 1).all())
 
-    @cached_property
+    @property
     def number(self) -> Int32Array:
         """Partition number of each existing slot (int32[T])."""
-        return self.nth if self.counted else self.problem.index.number_of[self.dense]
+        return self.layout.number
 
-    @cached_property
+    @property
     def nth(self) -> Int32Array:
         """Position of each existing slot within its topic, from 0 (int32[T])."""
-        nth = np.arange(self.partitions, dtype=np.int32)
-        nth -= np.repeat(self.start[:-1], self.counts)
-        return nth
+        return self.layout.nth
 
-    @cached_property
+    @property
     def topic(self) -> Int32Array:
         """Topic of each existing slot (int32[T])."""
-        return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
+        return self.layout.topic
 
-    @cached_property
+    @property
     def topic_by_name(self) -> dict[str, int]:
         """Topic name -> index in ``topics``."""
-        names = self.problem.index.topics
-        return {names[t]: k for k, t in enumerate(self.topics.tolist())}
+        return self.layout.topic_by_name
 
-    @cached_property
+    @property
     def visit(self) -> list[int]:
         """Members in the iteration order of the leader's map of subscriptions."""
-        ids = self.problem.group.ids
-        return hash_order(self.hashes, rank=lambda: string_ranks(ids))
+        return self.problem.group.mapped
 
     @cached_property
     def hashes(self) -> list[int]:
@@ -168,10 +205,9 @@ class StickyProblem:
     @cached_property
     def owners(self) -> list[int]:
         """Members in the iteration order of the assignor's own map, filled in `visit` order."""
-        ids = self.problem.group.ids
         if self.members >= _MIN_REGULAR_KEYS and not _in_trees(self.hashes):
             return self.visit
-        return [self.visit[i] for i in visiting_order([ids[m] for m in self.visit])]
+        return self.problem.group.mapped_again
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
         """Return the slots of some partitions of known topics, and the numbering of all slots.
@@ -206,11 +242,6 @@ class StickyProblem:
         out = slot.copy()
         out[~inside] = self.partitions + np.searchsorted(foreign, claimed)
         return out, Slots(self, foreign)
-
-
-def visiting_order(ids: list[str] | tuple[str, ...]) -> list[int]:
-    """Return the indices of member ids in the iteration order of a ``HashMap`` filled with them."""
-    return names_in_map_order(ids)
 
 
 def _in_trees(hash_of_id: list[int]) -> bool:
