@@ -38,7 +38,7 @@ def test_diff_prints_a_verdict_groups_causes_and_settings(runs) -> None:
     done = run("diff", runs["busy"], runs["calm"])
     assert done.exit_code == 0, done.stderr
     for words in ("better, outside the noise", "billing", "within noise", "session timeout",
-                  "dark: unknown; before: the log has 6% of its generations",
+                  "dark: unknown; before and after: the log has 6% of its generations",
                   "3 groups in both runs: 1 better, 0 worse, 1 within noise, 1 unknown"):  # fmt: skip
         assert words in done.stdout, words
 

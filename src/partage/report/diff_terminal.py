@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["change_text", "diff_summary"]
 
 _HARD = "\N{NO-BREAK SPACE}"
+#: Larger relative differences are shown as larger than this.
+_LARGEST = 10
 _STYLES = {BETTER: "green", WORSE: "bold red", NOISE: "", UNKNOWN: "dim"}
 _LEGEND = (
     "unread: time without consumption by a rebalance, as a share of the time in which partitions "
@@ -169,4 +171,6 @@ def change_text(change: RateChange) -> str:
 
 
 def _signed(relative: float) -> str:
+    if relative >= _LARGEST:
+        return f">+{100 * _LARGEST:,.0f}"
     return f"{100 * relative:+,.0f}".replace("-", "\N{MINUS SIGN}")

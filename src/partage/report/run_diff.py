@@ -210,13 +210,16 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
         before, after = (one.rate(figure) for one in pair)
         many = _comparisons(figure, figures, groups)
         changes[figure] = _change(figure, before, after, many if covered else 0)
-    whys = [
-        f"{when}: {one.why_unknown}"
-        for when, one in zip(("before", "after"), pair, strict=True)
-        if one.why_unknown
-    ]
-    why = "; ".join(whys) if changes[UNREAD].verdict == UNKNOWN else ""
+    why = _why_unknown(pair) if changes[UNREAD].verdict == UNKNOWN else ""
     return GroupDiff(pair[0].name, changes, _changed_settings(*pair), why)
+
+
+def _why_unknown(pair: _Pair) -> str:
+    """Return the reason for an unknown difference, with the run that it belongs to."""
+    before, after = (one.why_unknown for one in pair)
+    if before and before == after:
+        return f"before and after: {before}"
+    return "; ".join(f"{run}: {why}" for run, why in (("before", before), ("after", after)) if why)
 
 
 def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
