@@ -1,4 +1,4 @@
-"""What a group's offset commits say: pauses around rebalances, and records per second."""
+"""Facts from a group's offset commits: pauses around rebalances, and records per second."""
 
 from __future__ import annotations
 

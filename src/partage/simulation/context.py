@@ -1,4 +1,4 @@
-"""What all simulations of one group share: metadata, judge, commit evidence, costs."""
+"""Data that all simulations of one group share: metadata, judge, commit evidence, costs."""
 
 from __future__ import annotations
 

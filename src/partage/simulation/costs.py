@@ -75,7 +75,7 @@ def stop_length(pauses: Iterable[tuple[Pause, Bounds]]) -> Bounds | None:
 
 
 def usual_length(lengths: Iterable[Bounds | None]) -> Bounds | None:
-    """Return the medians of the known lower and upper bounds; None if none is known.
+    """Return the median lower and upper bound of known durations; None if none is known.
 
     >>> usual_length([Bounds(1, 2), None, Bounds(3, 8), Bounds(2, 9)])
     Bounds(low=2, high=8)

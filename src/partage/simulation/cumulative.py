@@ -1,4 +1,4 @@
-"""Simulation of a group's recorded membership changes under a policy with its own state.
+"""Simulation of a group's whole history under a policy that carries its own state forward.
 
 The group's recorded assignments are ignored. Only the causes drive the simulation: which members
 joined and left, what they subscribed to, which topics existed. The policy makes its own plans and
@@ -119,7 +119,7 @@ class PolicyState:
         return self.key_of.get(member.id, member.owner)
 
     def is_responding(self, key: str) -> bool:
-        """Return whether a member is in the group and not absent."""
+        """Return whether a member is in the group and sends heartbeats."""
         return key in self.members and key not in self.absent
 
     def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:

@@ -1,4 +1,4 @@
-"""Members of a simulated group: what they own, remember and send, and what they consume when."""
+"""Members of a simulated group: the partitions that they own, send and consume over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metric record of a simulated rebalance, and the judge that measures its plan."""
+"""The result of a simulated rebalance with its metrics, and the judge that computes them."""
 
 from __future__ import annotations
 

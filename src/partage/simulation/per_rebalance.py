@@ -1,4 +1,4 @@
-"""Simulation of each recorded rebalance by itself, from the recorded previous owners.
+"""Simulation of each recorded rebalance separately, from the recorded previous owners.
 
 Rebalances are independent of each other: they may be simulated in any order and in any process.
 """
@@ -116,7 +116,7 @@ def _rows_of_policy(
 def _simulated_rows(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the row of a rebalance that happens, then those of its follow-ups."""
+    """Yield the row of a simulated rebalance, followed by those of its follow-ups."""
     generation = rebalance.generation
     state = generation.first
     members = [_member(m, rebalance, resolved, rows.cluster.index) for m in state.members]

@@ -1,4 +1,4 @@
-"""Policies: how a group can be run, by names such as ``cooperative/sticky+static+timeout=30s``.
+"""Policies: ways to run a group, with names such as ``cooperative/sticky+static+timeout=30s``.
 
 A policy is a protocol, a strategy, and options for static membership and the session timeout.
 """
@@ -140,7 +140,7 @@ class Policy:
         return self.protocol == EAGER
 
     def as_strategy(self, protocol: str, strategy: Strategy) -> Policy:
-        """Return this policy's options with another protocol and strategy."""
+        """Return a policy with another protocol and strategy, and this policy's options."""
         return replace(self, protocol=protocol, strategy=strategy)
 
 

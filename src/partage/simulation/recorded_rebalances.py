@@ -1,4 +1,4 @@
-"""Each recorded rebalance with the ownership before it and the members that left or returned.
+"""Recorded rebalances with the ownership before them, and members that left or returned.
 
 One cheap pass over a group's generations makes values that stand by themselves: a
 `RecordedRebalance` can be pickled, and simulated in any order and in any process.
@@ -68,7 +68,7 @@ class _Departure:
 
 
 class _AbsenceTracker:
-    """Matches departures and returns of one group's members.
+    """Matches the departures of one group's members with their returns.
 
     The history's causes decide which joining member is a departed one (`history.departures`),
     so that a policy's members return exactly as the recorded ones did.
@@ -213,7 +213,7 @@ class RecordedRebalanceBuilder:
             yield self._next()
 
     def finish(self) -> Iterator[RecordedRebalance]:
-        """Yield the remaining rebalances."""
+        """Yield the rebalances that are still in the queue, at the end of the log."""
         while self._queue:
             yield self._next()
 

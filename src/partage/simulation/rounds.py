@@ -1,4 +1,4 @@
-"""One rebalance under a policy: members join, the strategy assigns, members take their part."""
+"""One simulated rebalance: members join, the strategy assigns, members get their part."""
 
 from __future__ import annotations
 

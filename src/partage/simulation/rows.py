@@ -1,4 +1,4 @@
-"""Assembly of metric records: the one place that fills in every column of table ``replays``."""
+"""Builds the rows of table ``replays``: the only module that fills in its columns."""
 
 from __future__ import annotations
 

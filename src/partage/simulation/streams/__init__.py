@@ -1,4 +1,4 @@
-"""Simulation of a Kafka Streams application over time: what standbys and warm-ups buy.
+"""Simulation of a Kafka Streams application over time, with standbys and warm-ups.
 
 Pure: no files, no wall clock, no randomness.
 

@@ -1,4 +1,4 @@
-"""Clock and clients of a simulated Streams application, whatever the group protocol."""
+"""Base of the Streams simulations: clock, clients and events, for any group protocol."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class StreamsSimulation(ABC):
             self.lost(name, consumers, "was missed")
 
     def clean_up_later(self, client: RunningClient, tasks: list[TaskId]) -> None:
-        """Schedule the removal of state that a client no longer needs.
+        """Schedule the removal of a client's local state that it no longer needs.
 
         The client's cleaner runs at every multiple of ``state.cleanup.delay.ms`` from its start
         and removes state that has been closed for longer than that delay.

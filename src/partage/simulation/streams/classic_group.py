@@ -1,4 +1,4 @@
-"""A classic group of a simulated application: the join phase, and the leader that assigns tasks.
+"""Simulation of a Streams application in a classic group: join phase and assigning leader.
 
 Source: ``ClassicGroup``, ``ConsumerCoordinator.onJoinComplete``, ``StreamThread.runLoop``,
 ``TaskManager.taskOffsetSums`` 4.3.1.
@@ -71,7 +71,7 @@ class _JoinPhase(StreamsSimulation):
             self._request("start", *self.state.up.values())
 
     def joined(self, client: RunningClient) -> None:
-        """Let a client join; an empty group waits for more members."""
+        """Let a started client join; an empty group waits for more members."""
         if self._is_delayed:
             self._has_newcomers = True
         elif not self._since:

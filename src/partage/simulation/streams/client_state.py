@@ -1,4 +1,4 @@
-"""Running clients of a simulated application, and their copies of state over time.
+"""Running clients of a simulated Streams application, and their copies of state over time.
 
 Changelogs grow while their tasks run, and copies of state restore at a bounded rate. Restoring
 active tasks share a client's bandwidth equally and pause its standbys, as Kafka's state updater

@@ -1,4 +1,4 @@
-"""Decision of a Streams leader in one rebalance, from given lags (KIP-441).
+"""The decision of a Streams leader in one rebalance, from given lags (KIP-441).
 
 Active, standby and warm-up tasks are those of a task assignor of `partage.streams`. The input is
 the file of `partage streams`; each client also has its previous tasks and lags.

@@ -1,4 +1,4 @@
-"""A streams group of a simulated application (KIP-1071): the coordinator assigns tasks.
+"""Simulation of a Streams application in a streams group, whose coordinator assigns (KIP-1071).
 
 Source: ``GroupMetadataManager.streamsGroupHeartbeat``, ``CurrentAssignmentBuilder`` and
 ``StreamsMembershipManager`` 4.3.1.
@@ -92,7 +92,7 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- group protocol ------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Form the group: all members join before the first target and reconcile at once."""
+        """Form the group of the initial clients: all join before the first target is computed."""
         if not self.state.up:
             return
         for client in self.state.up.values():
@@ -244,7 +244,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._heartbeat_at(member, member.since_ms + beats * interval)
 
     def _heartbeat_at(self, member: _Member, due_ms: int) -> None:
-        """Schedule a heartbeat at a time, unless an earlier one is scheduled."""
+        """Schedule a member's heartbeat at a time, unless an earlier one is scheduled."""
         if member.due_ms is not None and member.due_ms <= due_ms:
             return
         member.due_ms = due_ms
