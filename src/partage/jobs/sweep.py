@@ -1,4 +1,4 @@
-"""Many combinations of a Streams simulation, each simulated by a Spark task."""
+"""A parameter sweep of the Streams simulation: one Spark task for each combination."""
 
 from __future__ import annotations
 

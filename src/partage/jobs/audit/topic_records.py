@@ -1,4 +1,4 @@
-"""Records of data topics for `partage audit`: (topic, partition, offset, time, key) in pieces.
+"""The input of `partage audit`: records of data topics, read in pieces and counted by key.
 
 From a capture (``topics.parquet``, with ``cluster.jsonl`` for partition counts over time), or
 from any Parquet file or folder with these columns, or from Kafka through Spark's source.

@@ -1,4 +1,4 @@
-"""Verdict on a topic, in a worker, from its (key, partition) pairs: its writers and split keys."""
+"""Which partitioners wrote a topic and which keys are split, from its (key, partition) pairs."""
 
 from __future__ import annotations
 

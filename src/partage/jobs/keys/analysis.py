@@ -1,4 +1,4 @@
-"""`partage keys`: how the keys of an input spread over partitions. The table of contents.
+"""`partage keys`: how the keys of an input spread over partitions. This is the entry point.
 
 1. `open_source` checks the input and its columns (`sources`, `columns`).
 2. Keys are counted where the data is (`counting`) and travel as blocks by bucket (`blocks`).

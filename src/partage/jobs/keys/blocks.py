@@ -1,4 +1,4 @@
-"""Rows that the stages of `partage keys` exchange: small ones of each kind, and blocks of keys.
+"""Rows that the two stages of `partage keys` exchange: sums, and blocks of distinct keys.
 
 A key that crosses between Python and the JVM as a row of its own costs more than to read, hash and
 count it. So keys travel as Arrow streams: one row holds some megabytes of them.
@@ -99,7 +99,7 @@ def is_block(rows: pa.RecordBatch) -> bool:
 
 
 def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
-    """Return keys as Arrow's large_binary, without a copy.
+    """Wrap key bytes as an Arrow large_binary array, without a copy.
 
     Args:
         data: uint8, the bytes of all keys.

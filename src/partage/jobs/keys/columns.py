@@ -1,4 +1,4 @@
-"""Columns of the input of `partage keys`: their schema, keys as bytes, times as milliseconds.
+"""Columns of `partage keys`' input: check the schema, serialize keys, convert times.
 
 A column is named by its name, or by the path through structs that leads to it: ``meta.tenant``.
 """
@@ -142,7 +142,7 @@ def expect_columns(
 
 
 def _advice(schema: pa.Schema, name: str) -> str:
-    """Return the error message's advice for a nested column."""
+    """Return the end of the error message for a nested column: which columns to name instead."""
     inner = [path for path in _paths(schema) if path.startswith(f"{name}.")]
     if inner:
         return f"name a column in it: {', '.join(inner[:_LISTED])}"
@@ -176,7 +176,7 @@ def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatc
 
 
 def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
-    r"""Return the keys as the bytes that a producer sends; nulls stay null.
+    r"""Serialize the keys to the bytes that a producer sends; nulls stay null.
 
     Args:
         keys: a column of text, bytes, numbers or UUIDs.

@@ -1,4 +1,4 @@
-"""First stage of `partage keys`: batches of records become distinct keys with their counts.
+"""First stage of `partage keys`: reduce batches of records to distinct keys with counts.
 
 Keys are counted in one hash table (`partage.keys.distinct`). A worker sends on its distinct keys
 as blocks, by buckets in which the keys of all workers meet, and its records by hour and partition.

@@ -1,4 +1,4 @@
-"""Second stage of `partage keys`: buckets of distinct keys become loads, moves and hottest keys.
+"""Second stage of `partage keys`: compute loads, moves and hottest keys from distinct keys.
 
 `merge_bucket` adds up the counts of each key of a bucket; then each key is placed once, however
 many records and partition counts there are.
@@ -163,7 +163,7 @@ class PartitionLoads:
         self._dense[n] = self._dense[n] + found if n in self._dense else found
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the sums as rows of `RowKind.PARTITION` and `RowKind.MOVED`."""
+        """Yield the loads and the moves as rows of `RowKind.PARTITION` and `RowKind.MOVED`."""
         for n, (records, size) in self._dense.items():
             used = np.flatnonzero(records)
             yield row_batch(RowKind.PARTITION, records[used], size[used], n=n, partition=used)

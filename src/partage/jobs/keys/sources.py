@@ -1,4 +1,4 @@
-"""Input of `partage keys`: what a path or address holds, and its parts read with pyarrow.
+"""Input of `partage keys`: find and check files, tables and topics, and read them by pyarrow.
 
 Parquet, CSV and JSON files are read with pyarrow, in this process or in Spark's workers (which
 read Parquet only: CSV and JSON go through Spark's own readers there). Delta tables and topics are

@@ -1,4 +1,4 @@
-"""First job of a replay: every record is decoded once, where it is read.
+"""First job of a replay: decode every record once, in the task that reads it.
 
 The driver lists slices of files, and workers read them with pyarrow: keys and values of offset
 commits, 97 % of the records, never cross between JVM and Python. Commits go from Arrow's buffers to

@@ -1,4 +1,4 @@
-"""Rows of the decode job: one table with a `DecodedKind` in each row, as a task has one output."""
+"""Rows that the decode job returns: one table in which a `DecodedKind` says what a row is."""
 
 from __future__ import annotations
 

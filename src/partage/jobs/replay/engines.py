@@ -1,4 +1,4 @@
-"""Engines of a replay: Spark, or this process, schedules the jobs.
+"""Engines of a replay: objects that run its jobs, either in Spark or in this process.
 
 A job is a function from Arrow batches to Arrow batches. `SparkEngine` runs it in Python workers
 (`mapInArrow`), `LocalEngine` runs it in this process, without Spark and Java. Both give a job the
@@ -48,44 +48,50 @@ Job = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 class SharedValue(Protocol):
-    """A value that every task of a job can read."""
+    """Interface of a value that the driver sets and every task of a job can read."""
 
     @property
     def value(self) -> Any:
-        """The value."""
+        """The shared value itself."""
 
     def destroy(self) -> None:
         """Free the value; no job may read it afterwards."""
 
 
 class Rows(Protocol):
-    """The result of a job, as input of the next one."""
+    """Interface of a table of rows that one job returns and the next one reads.
+
+    It may be lazy: rows are computed when they are needed.
+    """
 
     def of_kind(self, *kinds: int) -> Rows:
         """Return the rows with one of these values in column ``kind``."""
 
     def sorted_by(self, key: str, order: Sequence[str]) -> Rows:
-        """Return the rows so that one task has all rows of a key, in this order of columns."""
+        """Return the rows sorted by columns ``order``, where one task has all rows of a ``key``."""
 
     def run(self, job: Job, ddl: str) -> Rows:
-        """Return the rows that a job makes of these; ``ddl`` has their columns for Spark."""
+        """Run a job on the rows and return its result.
+
+        ``ddl`` are the result's columns for Spark.
+        """
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Run all jobs that lead to these rows; return some columns."""
+        """Compute the rows and return some columns as tuples."""
 
     def persist(self) -> Rows:
-        """Keep the rows, so that several jobs can read them, and return them."""
+        """Cache the rows, so that several jobs can read them, and return them."""
 
     def unpersist(self) -> object:
-        """Free the rows that were kept."""
+        """Free the rows that `persist` has cached."""
 
 
 class Engine(Protocol):
-    """Schedules the jobs of a replay.
+    """Interface of an object that runs the jobs of a replay.
 
     Attributes:
         name: ``spark`` or ``local``.
-        cores: tasks that run at the same time.
+        cores: number of tasks that run at the same time.
     """
 
     @property
@@ -95,16 +101,16 @@ class Engine(Protocol):
     def cores(self) -> int: ...  # noqa: D102 - see the class
 
     def share(self, value: Any) -> SharedValue:
-        """Return a value for all tasks of later jobs."""
+        """Return a value in a form that all tasks of later jobs can read."""
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> Rows:
-        """Return the rows that a job makes of the numbers below ``count``, in so many tasks."""
+        """Run a job on the numbers 0 to ``count`` - 1 in ``tasks`` tasks, and return its rows."""
 
     def table(self, table: SparkTable) -> Rows:
-        """Return the records of a table that only Spark reads."""
+        """Return the records of a table that only Spark can read."""
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
-        """Time a stage and report the progress of the jobs in it."""
+        """Measure the duration of the block and report the progress of the jobs in it."""
 
 
 #: Tasks a core in the jobs that shuffle: enough for all cores to end at one time.
@@ -113,7 +119,7 @@ _TASKS_A_CORE = 4
 
 @dataclass(frozen=True)
 class SparkRows:
-    """Rows that Spark computes when they are needed."""
+    """Rows as a lazy Spark data frame."""
 
     frame: DataFrame
 
@@ -123,54 +129,54 @@ class SparkRows:
         return SparkRows(self.frame.where(f"kind in ({wanted})"))
 
     def sorted_by(self, key: str, order: Sequence[str]) -> SparkRows:
-        """Return the rows so that one task has all rows of a key, in this order of columns."""
+        """Return the rows sorted by columns ``order``, where one task has all rows of a ``key``."""
         cores = self.frame.sparkSession.sparkContext.defaultParallelism
         shuffled = self.frame.repartition(max(4, _TASKS_A_CORE * cores), key)
         return SparkRows(shuffled.sortWithinPartitions(*order))
 
     def run(self, job: Job, ddl: str) -> SparkRows:
-        """Return the rows that a job makes of these; nothing is computed yet."""
+        """Return the result of a job on the rows, as a lazy data frame with columns ``ddl``."""
         return SparkRows(self.frame.mapInArrow(job, ddl))
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Run all jobs that lead to these rows; return some columns."""
+        """Compute the rows in Spark and return some columns as tuples."""
         return [tuple(row) for row in self.frame.select(*columns).collect()]
 
     def persist(self) -> SparkRows:
-        """Keep the rows when they are computed, and return them."""
+        """Let Spark cache the rows when they are computed, and return them."""
         return SparkRows(self.frame.persist())
 
     def unpersist(self) -> object:
-        """Free the rows that were kept."""
+        """Free the rows that Spark has cached."""
         return self.frame.unpersist()
 
 
 @dataclass(frozen=True)
 class SparkEngine:
-    """Runs jobs in Spark's Python workers."""
+    """Runs the jobs of a replay in the Python workers of a Spark session."""
 
     spark: SparkSession
     name: str = "spark"
 
     @property
     def cores(self) -> int:
-        """Tasks that run at the same time."""
+        """Number of tasks that run at the same time."""
         return max(1, self.spark.sparkContext.defaultParallelism)
 
     def share(self, value: Any) -> SharedValue:
-        """Return a value as a broadcast."""
+        """Send a value to all workers as a Spark broadcast."""
         return self.spark.sparkContext.broadcast(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> SparkRows:
-        """Return the rows that a job makes of the numbers below ``count``, in so many tasks."""
+        """Return the result of a job on the numbers 0 to ``count`` - 1, in ``tasks`` tasks."""
         return SparkRows(self.spark.range(0, count, 1, max(1, tasks)).mapInArrow(job, ddl))
 
     def table(self, table: SparkTable) -> SparkRows:
-        """Return the records of a table."""
+        """Return the records of a table as Spark reads it."""
         return SparkRows(table.rows(self.spark))
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
-        """Time a stage and report the tasks of its Spark jobs."""
+        """Measure the duration of the block and report the tasks of its Spark jobs."""
         return stages.stage(name, self.spark)
 
 
@@ -183,11 +189,11 @@ def _silent(done: int, total: int) -> None:
 
 
 class LocalRows:
-    """Rows that this process computes when they are needed.
+    """Rows that this process computes when they are read.
 
     Args:
-        batches: returns the rows' batches; called once for each job that reads the rows.
-        moved: called with (done, total) while sorted rows are read.
+        batches: function that returns the rows' batches; called once for each job that reads them.
+        moved: function that is called with (done, total) while sorted rows are read.
     """
 
     def __init__(
@@ -217,7 +223,7 @@ class LocalRows:
         return LocalRows(some, self._moved)
 
     def sorted_by(self, key: str, order: Sequence[str]) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Return the rows in this order of columns; there is one task, which has all keys."""
+        """Return the rows sorted by columns ``order``; the only task has all keys."""
         return LocalRows(lambda: self._sorted(order), self._moved)
 
     def _sorted(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -236,11 +242,11 @@ class LocalRows:
             done += batch.num_rows
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
-        """Return the rows that a job makes of these; nothing is computed yet."""
+        """Return the result of a job on the rows; it is computed when it is read."""
         return LocalRows(lambda: job(iter(self)), self._moved)
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Run all jobs that lead to these rows; return some columns."""
+        """Compute the rows and return some columns as tuples."""
         return [
             row
             for batch in self
@@ -248,18 +254,18 @@ class LocalRows:
         ]
 
     def persist(self) -> LocalRows:
-        """Compute the rows, keep them in memory, and return them."""
+        """Compute the rows, cache them in memory, and return them."""
         self._kept = list(self._batches())
         return self
 
     def unpersist(self) -> None:
-        """Free the rows that were kept."""
+        """Free the rows that `persist` has cached."""
         self._kept = None
 
 
 @dataclass
 class _LocalValue:
-    """A value of this process."""
+    """A shared value in this process, which needs no broadcast."""
 
     value: Any
 
@@ -269,7 +275,7 @@ class _LocalValue:
 
 
 class LocalEngine:
-    """Runs jobs in this process, one after the other, each as one task."""
+    """Runs the jobs of a replay in this process, one after the other, each as one task."""
 
     name = "local"
     cores = 1
@@ -278,11 +284,11 @@ class LocalEngine:
         self._report: Callable[[int, int], None] = _silent
 
     def share(self, value: Any) -> SharedValue:
-        """Return the value itself."""
+        """Wrap a value for the jobs of this process."""
         return _LocalValue(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Return the rows that a job makes of the numbers below ``count``."""
+        """Return the lazy result of a job on the numbers 0 to ``count`` - 1."""
         return LocalRows(lambda: job(self._numbers(count)), self._moved)
 
     def _numbers(self, count: int) -> Iterator[pa.RecordBatch]:
@@ -297,7 +303,7 @@ class LocalEngine:
             self._report(done, total)
 
     def table(self, table: SparkTable) -> LocalRows:
-        """Raise: a table that only Spark reads has no rows here.
+        """Raise an error, because only Spark can read such a table.
 
         Raises:
             InvalidConfigError: always.
@@ -306,7 +312,7 @@ class LocalEngine:
 
     @contextmanager
     def stage(self, stages: Stages, name: str) -> Iterator[None]:
-        """Time a stage and report how many parts of its job are done."""
+        """Measure the duration of the block and report how many parts of its job are done."""
         with stages.stage(name):
             self._report = lambda done, total: stages.reached(name, done, total)
             yield
@@ -314,12 +320,12 @@ class LocalEngine:
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The engine of a run and the reason for it.
+    """The engine that was chosen for a run, and the reason.
 
     Attributes:
         name: ``spark`` or ``local``.
         reason: a clause for the summary.
-        note: a sentence of advice; empty if there is none.
+        note: a sentence of advice for the user; empty if there is none.
     """
 
     name: str
@@ -335,13 +341,14 @@ def choose_engine(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> EngineChoice:
-    """Return the engine of a run.
+    """Choose the engine of a run from the request and the size of the input.
 
-    ``auto`` takes this process for Parquet files with at most `LOCAL_RECORDS` records, unless a
+    ``auto`` chooses this process for Parquet files with at most `LOCAL_RECORDS` records, unless a
     session, a master or a setting of Spark is given.
 
     Raises:
-        InvalidConfigError: no engine has this name, or the local engine cannot do what is asked.
+        InvalidConfigError: no engine has this name, or the local engine cannot do what is
+            requested.
     """
     if asked not in ENGINES:
         raise InvalidConfigError("--engine", f"must be one of {', '.join(ENGINES)}", asked)

@@ -1,4 +1,4 @@
-"""Failures of single groups: an unforeseen exception in one group does not end the run.
+"""Failures of single groups: an unexpected exception in one group does not end the run.
 
 The group becomes `failed` in table ``groups``, with the reason and the traceback; its rows of other
 tables are those that were written before the exception. The other groups are published as usual.

@@ -1,4 +1,4 @@
-"""Group records: decoded once where they are read, and sent to the histories job in blocks.
+"""Group records in blocks: decoded where they are read, packed, and sent to the histories job.
 
 Records of classic groups, most of them, are decoded by the column if that pays. The schema engine
 decodes the others, and every record that is not plain: errors are always the engine's.

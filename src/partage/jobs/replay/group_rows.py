@@ -1,4 +1,4 @@
-"""One group's table rows, from its records and commits in log order.
+"""Converts one group's records and commits, in log order, to rows of the output tables.
 
 `GroupInput` has the group's share of a batch. Runs of commits stay columns; group records are made
 one by one, when they are requested, from the blocks of the decode job (`group_records`).
@@ -295,7 +295,7 @@ class RebalanceRows:
             del self._pauses[next(iter(self._pauses))]
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """Yield the remaining rows."""
+        """Yield all rows that still wait for commits, at the end of the log."""
         self._pending.extend(self._storms.finish())
         while self._pending:
             yield self._complete()

@@ -1,4 +1,4 @@
-"""Second job of a replay: each group's history is rebuilt where its rows meet.
+"""Second job of a replay: rebuild the history of each group in the task that has its rows.
 
 Blocks of group records and runs of commits are repartitioned by group and sorted by log position. A
 worker reads one group after the other, finds the boundaries itself, and keeps an open group over

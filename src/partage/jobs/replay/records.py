@@ -314,10 +314,11 @@ def overlapping_partitions(tally: Tally) -> list[int]:
 
 
 class RepeatedPlaces:
-    """Finds places of the log with more than one record, in rows sorted by place.
+    """Finds log positions that have more than one record, in records sorted by position.
 
     Attributes:
-        found: log partition -> [places, first such offset, 1 if its records differ else 0].
+        found: log partition -> [number of such positions, first such offset, 1 if its records
+            differ else 0].
     """
 
     def __init__(self) -> None:
@@ -326,7 +327,7 @@ class RepeatedPlaces:
         self._counted = False
 
     def note(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the tables, and note their repeated places."""
+        """Yield the tables unchanged, and count their repeated log positions."""
         import pyarrow as pa
 
         for table in tables:
@@ -336,7 +337,10 @@ class RepeatedPlaces:
             yield table
 
     def _note(self, rows: pa.Table) -> None:
-        """Note the repeated places of rows whose first one ended the table before."""
+        """Count the repeated positions of rows.
+
+        The first row is the last one of the table before.
+        """
         names = ("partition", "offset")
         partition, offset = (rows[name].fill_null(-1).to_numpy() for name in names)
         known = (partition >= 0) & (offset >= 0)
@@ -355,7 +359,7 @@ class RepeatedPlaces:
 
 
 def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
-    """Return, row by row, whether two tables have different keys or values."""
+    """Return, row by row, whether the keys or the values of two tables differ."""
     columns = [(some[name].to_pylist(), others[name].to_pylist()) for name in ("key", "value")]
     (keys, other_keys), (values, other_values) = columns
     pairs = zip(keys, other_keys, values, other_values, strict=True)

@@ -1,4 +1,4 @@
-"""`partage replay`: from a capture to published tables. The table of contents.
+"""`partage replay`: from a capture to published tables. This is the entry point.
 
 1. `open_capture` checks the input (`capture`, `records`).
 2. `run_jobs` runs the jobs: `decode` decodes each record once, `histories` rebuilds each group's
@@ -152,7 +152,7 @@ def _spark_engine(
     master: str | None,
     conf: Mapping[str, str] | None,
 ) -> Iterator[tuple[SparkEngine, Capture]]:
-    """Yield the engine on a session, and the capture with files that only Spark can copy."""
+    """Start or reuse a Spark session; yield its engine, and the capture with its remote files."""
     from partage.jobs.replay.capture import with_remote_files
     from partage.jobs.spark.session import session
 

@@ -1,4 +1,4 @@
-"""The part of a history that a run is about: groups by a pattern, and a span of time."""
+"""The selected part of a capture: groups that match patterns, and a span of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Third job of a replay: recorded rebalances are simulated under policies, in independent units.
+"""Third job of a replay: simulate policies on the recorded rebalances, in independent units.
 
 The histories are in spill files (`spill_files`). A task reads its units there, and nothing is
 shuffled. A group of ordinary size is one unit. A large one is cut, so that no group holds the job:

@@ -1,4 +1,4 @@
-"""Histories between two jobs: a group's rebalances in spill files, to be read in chunks.
+"""Spill files: the rebalances of each group on disk, between the histories and simulation jobs.
 
 The histories job writes a rebalance when its row of table ``rebalances`` is complete: some hundred
 rebalances after its record, when commits have shown how long it took, and members that left have
@@ -58,7 +58,7 @@ SpilledRebalance = tuple[RecordedRebalance, dict[str, Any]]
 
 
 def spill_folder(out: str | Path, run_id: str) -> Path:
-    """Return the folder of a run's spill files."""
+    """Return the folder in which a run stores spill files: histories between two jobs."""
     return Path(out) / "running" / run_id
 
 
@@ -129,7 +129,7 @@ class SpillWriter:
         self._file.close()
 
     def add(self, rebalance: SpilledRebalance) -> None:
-        """Add a rebalance of the current group."""
+        """Add the next rebalance of the current group; complete chunks are written."""
         self._pending.append(rebalance)
         if len(self._pending) >= _CHUNK:
             self._chunk()

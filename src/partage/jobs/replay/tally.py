@@ -1,4 +1,4 @@
-"""Counts of records, and the wrong clocks among their brokers: the accounting of a run.
+"""Counts of decoded records, and the detection of brokers with wrong clocks.
 
 Workers send a `Tally` of each slice to the driver. Within a log partition offsets grow, and so do
 times, up to differences between brokers' clocks. Where times leap by more than an hour and back,

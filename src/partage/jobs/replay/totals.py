@@ -1,4 +1,4 @@
-"""Totals that workers send to the driver: of one group's tables, and of the simulations."""
+"""Totals that workers send to the driver: counts of each group, and sums of the simulations."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ class SimulationTotals:
             self._add_strategies(key, names)
 
     def policies(self) -> dict[str, Sums]:
-        """Return the sums over all groups by "policy|reading", with the number of groups."""
+        """Return "policy|reading" -> sums over all groups, with the number of groups."""
         found: dict[str, Sums] = {}
         for group in sorted(self.groups):  # sums of floats depend on their order
             for key, sums in self.groups[group].items():

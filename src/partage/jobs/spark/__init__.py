@@ -1,4 +1,4 @@
-"""Spark for all jobs: one module an idea.
+"""Use of Spark by all jobs; each module has one concern.
 
 `session` (start and configure Spark), `shipping` (Partage and compiled kernels on the nodes),
 `progress` (stages and their tasks), `failures` (Spark's errors as ours), `tables` (tables that only

@@ -1,4 +1,4 @@
-"""Errors of Spark, Java and Python workers, translated into ours: what happened, and what to do."""
+"""Translation of errors of Spark, Java and Python workers into Partage's errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def job_errors(out: Path) -> Iterator[None]:
 
 @contextmanager
 def write_errors(out: Path) -> Iterator[None]:
-    """Translate errors of the file system.
+    """Translate errors of the file system while tables are written into `InvalidConfigError`.
 
     Raises:
         InvalidConfigError: a table cannot be written.

@@ -1,4 +1,4 @@
-"""Progress of a run's stages, by Spark's own counts of tasks."""
+"""Progress of a run's stages, measured by Spark's counts of finished tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Spark session: the user's, the active one, or one that is started and stopped here."""
+"""The Spark session of a run: the user's own, the active one, or one that is started here."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageE
 
 
 def _silence(context: SparkContext) -> SparkContext:
-    """Suppress the traceback that the accumulator server prints when the JVM is killed."""
+    """Suppress the traceback that PySpark's accumulator server prints when the JVM is killed."""
     server = context._accumulatorServer  # noqa: SLF001 - there is no public way
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # silenced on purpose
     return context

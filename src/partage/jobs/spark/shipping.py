@@ -1,4 +1,4 @@
-"""Partage on the nodes of a cluster: the package is sent, and kernels are compiled once a node."""
+"""Partage on the nodes of a Spark cluster: send the package, compile kernels once per node."""
 
 from __future__ import annotations
 
