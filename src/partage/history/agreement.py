@@ -1,4 +1,4 @@
-"""A comparison of recorded assignments with the decision of the group's own strategy.
+"""Comparison of recorded assignments with the result of the group's own strategy.
 
 Agreement proves that the log is understood. For a disagreement, `check_agreement` searches an
 input under which the strategy gives the record exactly, and names it; else it is `UNEXPLAINED`.

@@ -1,4 +1,4 @@
-"""The causes of a rebalance: stated by records, or inferred from two of them.
+"""The causes of a rebalance: stated by records, or inferred from two successive records.
 
 A classic group's record lists the members afterwards, never the cause: causes are the differences
 from the record before. The new protocols record each join, departure and subscription. No record
@@ -158,7 +158,7 @@ class CauseFinder:
         yield from _other_changes(change, at)
 
     def _without_changes(self, found: Generation, before: Generation | None) -> Cause:
-        """Return the cause of a rebalance in which members and topics are the same."""
+        """Return the cause of a rebalance in which neither members nor topics changed."""
         cause = cause_without_changes(found, before)
         if cause.kind not in ("request", "unknown"):
             return cause

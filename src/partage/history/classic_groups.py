@@ -99,7 +99,7 @@ class ClassicGroup:
         return self._open
 
     def deletion(self) -> LifecycleEvent | None:
-        """Return the deletion of the group if its newest record is a tombstone."""
+        """Return the deletion of the group if its newest record is a tombstone, else None."""
         tombstone = self._tombstone
         if tombstone is None:
             return None

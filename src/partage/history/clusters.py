@@ -1,4 +1,4 @@
-"""The cluster's metadata over time, and states that a client may have seen instead.
+"""The cluster's metadata over time, and other metadata that a client may have seen.
 
 `ClusterHistory` numbers the topics and partitions of all states once; the state at a time is a
 `Cluster` over that numbering. The recorder polls the metadata, leaders cache it, and the

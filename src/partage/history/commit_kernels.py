@@ -1,4 +1,4 @@
-"""Kernels over offset commits: commits to runs in one pass, runs to minutes and stretches.
+"""Compiled kernels that reduce offset commits to runs, and combine runs to minutes and stretches.
 
 A series is one group (or none, within one group), topic and partition. Runs of a series form a
 linked list, newest first: clocks may go back over a minute, so that a commit belongs to an older

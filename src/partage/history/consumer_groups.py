@@ -443,7 +443,7 @@ def _subscription_text(subscribed: tuple[tuple[str, ...], str]) -> str:
 
 
 def speaks_classic(value: Mapping[str, Any]) -> bool:
-    """Return whether a member of a consumer group uses the classic protocol (in a migration).
+    """Return whether a consumer group's member still uses the classic protocol (in a migration).
 
     A record without the field decodes to an empty struct, which no such member has.
     """

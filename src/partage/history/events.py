@@ -103,7 +103,9 @@ class StreamsInput:
 
 @dataclass(frozen=True, slots=True)
 class TargetInput:
-    """A target assignment and the coordinator's input for it (KIP-848, KIP-932, KIP-1071).
+    """A target assignment and the input from which the coordinator computed it.
+
+    See KIP-848, KIP-932 and KIP-1071.
 
     Attributes:
         target: member id -> assigned roles, by topic id or subtopology id.
@@ -127,7 +129,9 @@ class TargetInput:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """One CURRENT_MEMBER_ASSIGNMENT record: everything that a member owns from now on.
+    """The assignment that one member acknowledged: everything that it owns from now on.
+
+    It comes from a CURRENT_MEMBER_ASSIGNMENT record.
 
     Attributes:
         epoch: the group's target assignment epoch at that time.

@@ -141,7 +141,7 @@ class GroupHistory:
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:
-        """Return whether a partition had a reader before and has none, by its records."""
+        """Return whether a partition had a consumer before and has none now, by the records."""
         return (topic, partition) in self._unread.state.stopped
 
     def committed(self) -> dict[tuple[str, int], tuple[int, int]]:

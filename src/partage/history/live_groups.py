@@ -1,4 +1,4 @@
-"""The histories of all groups while their log is being read: rebalances as they open and settle.
+"""Live histories of all groups: report rebalances when they begin and when they settle.
 
 `LiveGroups` takes batches in the order in which a live capture reads them, and metadata states
 as they are observed. An item waits for `HOLD_MS` before it is used, because metadata and leader
@@ -241,7 +241,10 @@ class WatchedGroup:
         self._fresh = False
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the state as values that can be packed; a storm is not part of it."""
+        """Return the group's state as values for `pack_state`.
+
+        Rebalance storms are not included.
+        """
         one = self._open
         rest = None if one is None else (
             one.waiting, tuple(sorted(one.silent)), one.deadline_ms, one.fresh
@@ -250,7 +253,7 @@ class WatchedGroup:
 
     @classmethod
     def resumed(cls, name: str, history: GroupHistory, state: tuple[Any, ...]) -> WatchedGroup:
-        """Return a group that goes on from what `stored` returned."""
+        """Restore a group from the state that `stored` returned."""
         new = cls(name, history)
         _, new.opened, new._previous, new._settled, rest = state
         if rest is not None and new.opened is not None:
@@ -378,7 +381,7 @@ class WatchedGroup:
         return reader == self._open.waiting[pair]
 
     def _revise(self, found: Generation, time_ms: int) -> Iterator[WatchEvent]:
-        """Yield the unread time of a rebalance again if it has grown since it settled."""
+        """Yield a rebalance's end again if its time without a consumer has grown since."""
         done = self._settled
         if done is None or done.generation.position != found.position:
             return
@@ -469,14 +472,16 @@ class LiveGroups:
             self._held.append(_Held(due_ms, group, item))
 
     def to_bytes(self) -> bytes:
-        """Return the state as bytes, from which `resumed` goes on; the metadata is not in it."""
+        """Serialize the state of all groups, without the metadata, for `resume`."""
         groups = {name: group.stored() for name, group in self.groups.items()}
         decoder = self.decoder.stored()
         stored = (self.newest, decoder, groups, self.failed, list(self._held))
         return pack_state(stored, _STORED)
 
     def resume(self, blob: bytes) -> None:
-        """Take over a stored state; the metadata and the session timeout are set already.
+        """Restore the state that `to_bytes` serialized.
+
+        The metadata and the session timeout must be set before.
 
         Raises:
             InvalidCaptureError: the bytes are of another version, or damaged.

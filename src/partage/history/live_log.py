@@ -1,4 +1,4 @@
-"""Batches of the group log, as a live capture reads them, in the order in which they take effect.
+"""Decoding of a growing group log: records and commits in the order in which they take effect.
 
 Group records and plain commits take effect at their own offset, transactional commits at their
 transaction's marker (`partage.history.transactions` has the same rule for a whole log). Leader
@@ -81,11 +81,11 @@ class LiveDecoder:
         self._pending: dict[tuple[int, int], list[LiveCommit]] = {}
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the state as values that can be packed."""
+        """Return the decoder's state as values for `pack_state`."""
         return self.moves, self.damaged, self._epochs, self._pending
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Take over what `stored` returned."""
+        """Restore the state that `stored` returned."""
         self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:

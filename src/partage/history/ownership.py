@@ -121,7 +121,7 @@ class OwnershipIntervals:
         return time_ms
 
     def finish(self) -> Iterator[Interval]:
-        """Yield the remaining intervals at the end of the log."""
+        """Yield the intervals that last until the end of the log."""
         yield from self._ended.values()
         yield from self._open.values()
         self._open, self._ended = {}, {}

@@ -1,4 +1,4 @@
-"""Recorded generations as problems that a strategy can decide, and recorded assignments."""
+"""Conversion of recorded generations to the input of strategies, and to assignments."""
 
 from __future__ import annotations
 

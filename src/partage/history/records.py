@@ -1,4 +1,4 @@
-"""Decoded records of groups as values: group records, classic group states and their members.
+"""Decoded group records as values: records, states of classic groups, and members.
 
 A `GroupRecord` is any record of `__consumer_offsets` but an offset commit. The state of a classic
 group comes from two forms of decoding with equal results: `parse_classic_state` takes one decoded

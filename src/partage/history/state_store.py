@@ -1,4 +1,4 @@
-"""The state of a history as bytes, to be stored and resumed by a later run or a stream.
+"""Serialization of a history's state to bytes, so that a later run can resume it.
 
 ```
 bytes 0-3   b"PGH" and the version of the layout

@@ -1,4 +1,4 @@
-"""Stop model: when a member stopped reading its partitions, as a time with an uncertainty.
+"""Stop model: estimates when a member stopped consuming, as a time with an uncertainty.
 
 The log says exactly when a generation was written and when members acknowledged an assignment. It
 does not say when a member revoked its partitions, left or died. Four rules of the protocols and of
@@ -103,7 +103,7 @@ class Instant(NamedTuple):
         )
 
     def limited(self, earliest: float, latest: float) -> Instant:
-        """Return the time with further hard limits; ``latest`` wins if they contradict.
+        """Return this time with additional hard limits; ``latest`` wins if they contradict.
 
         >>> between(0, 10).limited(4, 20)
         Instant(mean=7.0, variance=3.0, earliest=4, latest=10)

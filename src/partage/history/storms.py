@@ -73,7 +73,10 @@ class StormTracker(Generic[_Item]):
             self._mark(newest)
 
     def is_ongoing(self, time_ms: int) -> bool:
-        """Return whether the newest rebalance is part of a storm whose window has not ended."""
+        """Return whether a rebalance storm is going on at a time.
+
+        It is if the newest rebalance is part of a storm and its window has not ended.
+        """
         newest = self._pending[-1] if self._pending else None
         return (
             newest is not None

@@ -1,4 +1,4 @@
-"""A comparison of a classic Kafka Streams group's record with the plan of a task assignor.
+"""Comparison of a classic Kafka Streams group's assignment with the result of a task assignor.
 
 The log has everything that members sent to their leader and received from it. It has neither the
 application's settings nor the end offsets of its changelogs. Plans are therefore computed under

@@ -1,4 +1,4 @@
-"""What a classic Kafka Streams group's record shows of its application: topology and racks.
+"""The topology and racks of a Kafka Streams application, as its recorded assignments show them.
 
 No record contains the topology, but assignments show it: they name the task of each partition,
 active and standby, and for each endpoint all partitions that its tasks read. Members send their

@@ -47,7 +47,9 @@ class _Batches:
 
 
 class Transactions:
-    """The transactional batches of the log, from a capture's ``batches.parquet``.
+    """The transactional batches of the log, which decide when transactional commits take effect.
+
+    They come from a capture's ``batches.parquet``.
 
     Args:
         batches: rows with ``partition, base_offset, last_offset, producer_id, transactional,

@@ -1,4 +1,4 @@
-"""Unread times of partitions: from the stop of one owner to the assignment to the next one.
+"""Estimates of how long partitions had no consumer: from one owner's stop to the next assignment.
 
 The tracker follows who reads each partition of a group through generations, epochs and
 acknowledged assignments. Each unread time counts once, for the rebalance that ended it. Times in
