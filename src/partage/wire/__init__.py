@@ -1,4 +1,4 @@
-"""Kafka's bytes: bytes to plain values or columns, and back.
+"""Kafka's binary formats: decode bytes to plain values or columns, and encode them.
 
 From below:
 

@@ -1,4 +1,4 @@
-"""The schema engine: bytes of a message to plain values and back, by its layout in `messages`.
+"""The schema engine: decodes and encodes any message by its layout in `messages`.
 
 Decoded values: a struct is a dict with Kafka's JSON names, an array a tuple, ``bytes`` is bytes, a
 uuid its 22 characters, null is None. A field that the version does not have is left out, and so is
@@ -139,7 +139,7 @@ def set_location(error: WireFormatError, field: str, version: int) -> None:
 
 
 def join_path(outer: str, inner: str) -> str:
-    """Join two parts of a dotted path; either may be empty, and an index needs no dot.
+    """Join two parts of a field path with a dot; either may be empty, an index needs no dot.
 
     >>> join_path("members", "[2].clientId"), join_path("value", ""), join_path("a", "b")
     ('members[2].clientId', 'value', 'a.b')
@@ -247,7 +247,7 @@ def _names_checker(
 
 
 def _nullable_codec(codec: Codec, *, tagged: bool) -> Codec:
-    """Return the codec of a struct with a null marker before it.
+    """Return the codec of a nullable struct, which has a null marker before it.
 
     The marker is an int8, below 0 for null; of a tagged field it is a varint, 0 for null.
     """

@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: key and value bytes to plain values, and back.
+"""Records of ``__consumer_offsets``: decode keys and values to plain values, and encode them.
 
 Exact to ``GroupCoordinatorRecordSerde`` of Kafka 4.3.1, for every record type that it reads. A key
 is an int16 record type and a body, a value an int16 version and a body; null is a tombstone.

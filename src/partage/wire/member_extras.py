@@ -1,4 +1,4 @@
-r"""A trailer behind a strategy's own user data: claims and loads that Partage's members exchange.
+r"""A trailer that Partage's members append to user data: owned partitions and measured loads.
 
 A member that revokes everything before it joins (EAGER) has no owned partitions to send, and no
 client sends loads. The strategies that only Partage has (`optimal`, `failover` without takeover,

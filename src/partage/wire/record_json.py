@@ -1,4 +1,4 @@
-"""Decoded records as JSON, one line of `partage decode` each.
+"""Decoded records as JSON, one line per record, as `partage decode` prints them.
 
 The form is that of the recorded cluster's ``decoded.jsonl.xz``: Kafka's generated JSON, bytes as
 base64, topic ids as Kafka prints them. User data of Kafka Streams has the field names of the

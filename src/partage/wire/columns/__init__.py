@@ -1,4 +1,4 @@
-"""Columns of bytes, and the compiled readers of whole columns of records.
+"""Columns of byte strings, and compiled decoders for whole columns of records.
 
 `BinaryColumn` and `CodedColumn` have the memory layout of Arrow's binary and dictionary arrays,
 without Arrow. `commits` reads offset commits, `classic_groups` group records of the classic

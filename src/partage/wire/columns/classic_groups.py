@@ -1,4 +1,4 @@
-"""Columns of classic groups' records: from Arrow's buffers to arrays, members' payloads included.
+"""Decoding of a column of classic group records to arrays, including members' payloads.
 
 Strings, payloads and whole members are codes: equal bytes have equal codes and are read once. No
 value becomes a Python object before it is asked for. Records that are not plain are in ``odd``, for

@@ -1,4 +1,4 @@
-"""Kernels that read group records of the classic protocol, and the payloads of their members.
+"""Compiled kernels that decode classic group records, and the payloads of their members.
 
 `read_groups` reads values of record type 2, `read_payloads` subscriptions and assignments of the
 consumer protocol; each is one pass over the bytes. The output has numbers only; strings, payloads

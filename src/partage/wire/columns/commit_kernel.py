@@ -1,4 +1,4 @@
-"""The kernel that reads the offset commits of two columns in one pass over their bytes.
+"""The compiled kernel that decodes offset commits from two columns in one pass.
 
 The layouts are those of record types 0 and 1 (`messages`). Rows that are not plain (a long varint,
 unknown tags, impossible lengths) are only listed: the engine reads them. The output has numbers

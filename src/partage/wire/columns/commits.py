@@ -1,4 +1,4 @@
-"""Columns of offset commits, which are 97 % of a group log's records.
+"""Decoding of a column of offset commits, which are 97 % of a group log's records.
 
 A kernel reads all rows in one pass, without an object for each (`commit_kernel`). The engine reads
 rows that are not plain (a long varint, unknown tags, impossible lengths), so that the result is

@@ -1,4 +1,4 @@
-"""Distinct byte strings of a column, numbered by a hash table; the pieces that kernels share.
+"""A hash table of distinct byte strings for compiled kernels, and functions that they share.
 
 A kernel replaces each string by a code: equal strings have equal codes, and each distinct string
 becomes a Python object at most once. The table is open-addressed with linear probing. It keeps no
@@ -99,7 +99,7 @@ def int64_at(data, at):
 
 @piece
 def _mix(out, word):
-    """Mix 62 bits of a word into 62 bits of a hash."""
+    """Mix 62 bits of a word into a 62-bit hash."""
     out = ((out ^ (word & _HASH_BITS)) * _MULTIPLIER) & _HASH_BITS
     return out ^ (out >> 29)
 

@@ -1,4 +1,4 @@
-"""Lists of topics with partition numbers, for all members of a group at once.
+"""Decoding and encoding of the partition lists of all members of a group at once.
 
 A subscription's owned partitions, the user data of ``sticky``, the trailer of Partage's members and
 an assignment have this layout in common: an int32 count, and so many pairs of a string and an array
@@ -130,7 +130,7 @@ def _find_pairs(
 
 
 class _Numbers(dict[bytes, int]):
-    """Numbers of byte strings, in order of first use."""
+    """A dict that gives each new byte string the next number, in order of first use."""
 
     def __missing__(self, key: bytes) -> int:
         number = self[key] = len(self)

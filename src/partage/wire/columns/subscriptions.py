@@ -1,4 +1,4 @@
-"""The subscriptions of a group, with the claims of all members as arrays.
+"""Decoding of all subscriptions of a group, with owned partitions as arrays.
 
 `decode_subscriptions` equals `partage.wire.consumer_protocol.decode_subscription` member by member,
 `split_user_data` equals `partage.wire.member_extras.split`, and `decode_sticky_claims` equals

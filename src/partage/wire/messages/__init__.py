@@ -1,4 +1,4 @@
-"""Kafka's message layouts as JSON documents, in the form of Kafka's own message definitions.
+"""Layouts of Kafka's messages, as JSON documents in the form of Kafka's own definitions.
 
 Each document has the name that it has in Kafka's jars. Documents with an ``about`` are Partage's
 own: Kafka has no JSON of them. ``tests/unit/wire/test_schema_drift.py`` compares all others with

@@ -1,4 +1,4 @@
-"""The user data of Kafka Streams members and leaders.
+"""The user data that Kafka Streams members and leaders exchange.
 
 `subscription_info` is what a member sends (its tasks and offset sums), `assignment_info` the
 leader's reply; `versions` selects a version that both sides support. `arrays` has tasks and

@@ -1,4 +1,4 @@
-"""Tasks and partitions of Kafka Streams as arrays.
+"""Arrays of Kafka Streams tasks and partitions, for user data of large applications.
 
 100,000 tasks with a number each take 1.6 MB as arrays and 20 MB as a dict. A task is the tuple
 ``(subtopology, partition, topology)``, with None as topology where topologies have no names;

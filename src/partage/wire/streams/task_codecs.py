@@ -1,4 +1,4 @@
-"""Codecs that read lists of tasks into arrays and write them from arrays.
+"""Codecs that decode lists of Streams tasks to arrays, and encode them.
 
 The engine uses them in place of its own codecs for arrays of structs. Where all entries have the
 same width they are read and written as one block.

@@ -1,4 +1,4 @@
-"""Version probing: members and leader of different releases agree on a version (KIP-268).
+"""Version probing: how members of different releases agree on a user data version (KIP-268).
 
 One round, as pure functions of decoded messages:
 
