@@ -1,4 +1,4 @@
-"""What a run found, for people: `data` reads the tables, `html` and `terminal` show them.
+"""Reports of a run for people: `data` reads the tables, `html` and `terminal` show them.
 
 Plain data in; no Spark, no strategies.
 """

@@ -1,4 +1,4 @@
-"""Advice: a table of rules over the groups of a run, in one order of precedence.
+"""Rules that advise changes to the groups of a run, in one order of precedence.
 
 A rule takes one group and returns the evidence in the log, the settings to change, and the downtime
 that the change would have saved. A group gets at most one advice that changes its protocol, its
@@ -434,7 +434,7 @@ def _weight(saved: Estimate | None) -> float:
 
 
 def _family(group: GroupFigures) -> str:
-    """Return the family of client settings: java, librdkafka, python, or "".
+    """Return which client settings a group uses: java, librdkafka, python, or "".
 
     Mixed clients have no common settings, and those of unknown clients (Go, Rust, Node.js) are
     unknown: both give "".

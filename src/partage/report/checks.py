@@ -1,4 +1,4 @@
-"""Limits on a run's groups: unread time, rebalances per hour, and rebalance storms.
+"""Comparison of a run's groups with limits on unread time, rebalances per hour, and storms.
 
 A group with poor coverage passes no limit: what the log has may exceed a limit, but what it lacks
 is unknown.

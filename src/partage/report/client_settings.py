@@ -1,4 +1,4 @@
-"""Settings with which clients run a policy, by client library."""
+"""Client settings that make a group run a policy, for each client library."""
 
 from __future__ import annotations
 

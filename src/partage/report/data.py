@@ -1,4 +1,4 @@
-"""Reader of a published run: tables, sums by policy, groups and bad records as plain values.
+"""Reads a published run: tables, sums by policy, groups and damaged records as plain values.
 
 Sums are made by columns, so that a large run costs little. `partage.report.traits` reads what the
 rules of advice need, `partage.report.group_details` reads single rebalances.
@@ -261,7 +261,7 @@ def _without_zero(found: _GroupOrRun) -> _GroupOrRun:
 
 
 def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the summary with the selected span (``--from``, ``--to``) as its time span."""
+    """Return the summary with its time span limited to the selected one (``--from``, ``--to``)."""
     cover, selection = dict(summary.get("coverage", {})), summary.get("selection") or {}
     first, last = selection.get("from_ms"), selection.get("to_ms")
     if cover.get("first_ms") is not None and first is not None:
@@ -388,7 +388,7 @@ def _policy_order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) ->
 
 
 def _bad(run: PublishedRun) -> tuple[BadRecord, ...]:
-    """Return the first bad records, in log order."""
+    """Return the first damaged records, in log order."""
     table = load_table(run, "bad_records")
     order = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
     return tuple(BadRecord(**row) for row in order.slice(0, MAX_BAD).to_pylist())

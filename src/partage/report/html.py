@@ -1,4 +1,4 @@
-"""The HTML page of a run: one file that needs no network and no file beside it.
+"""The HTML page of a run: one file that works offline.
 
 The answer to the first question is text in the page. Details of a group are JSON that the page's
 script shows when the group is opened. The charting library (vendor/) is text in the page that runs

@@ -1,4 +1,7 @@
-"""A run as one JSON document; docs/report.md lists its fields, a version marks changes."""
+"""A run's report as a JSON document; docs/report.md lists its fields.
+
+A version number marks changes of the fields.
+"""
 
 from __future__ import annotations
 

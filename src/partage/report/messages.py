@@ -1,4 +1,4 @@
-"""Texts of the report: labels, the glossary, and sentences made of a run's own figures."""
+"""Texts of the report: labels, the glossary, and sentences with a run's numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report's data: a published run, its groups and their figures, as plain values."""
+"""The report's data: a published run, its groups and their metrics, as plain values."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ class GroupFigures:
 
     @property
     def unread(self) -> Estimate | None:
-        """Estimate of the recorded downtime in partition-seconds; None if unknown."""
+        """Best estimate of the recorded downtime in partition-seconds; None if unknown."""
         return self.recorded.stopped_estimate if self.lost is not None else None
 
     @property
@@ -299,12 +299,12 @@ class Run:
 
     @property
     def rebalancing(self) -> tuple[GroupFigures, ...]:
-        """Groups with rebalances in the log."""
+        """Groups that have at least one rebalance in the log."""
         return tuple(g for g in self.groups if g.rebalances)
 
     @property
     def replayed(self) -> tuple[GroupFigures, ...]:
-        """Groups with replayed rebalances."""
+        """Groups that have at least one replayed rebalance."""
         return tuple(g for g in self.groups if g.replayed)
 
     @property
@@ -319,7 +319,7 @@ class Run:
 
     @property
     def failures(self) -> tuple[Mapping[str, Any], ...]:
-        """The first failures of strategies: group, generation, strategy, why."""
+        """The first exceptions of strategies: group, generation, strategy and reason."""
         return tuple(self.summary.get("failures", ()))
 
     @property
@@ -352,10 +352,10 @@ class Run:
 
     @property
     def unread(self) -> Estimate | None:
-        """Estimate of the recorded downtime in partition-seconds; None if unknown."""
+        """Best estimate of the recorded downtime in partition-seconds; None if unknown."""
         return self.recorded.stopped_estimate if self.lost is not None else None
 
     @property
     def assigned_ps(self) -> float:
-        """Partition-seconds in which groups with an estimate had partitions assigned."""
+        """Partition-seconds in which partitions were assigned, over groups with an estimate."""
         return sum(g.assigned_ps for g in self.groups if g.unread is not None)

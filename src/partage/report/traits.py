@@ -1,4 +1,4 @@
-"""Causes and traits of groups from the tables: what the rules of advice decide by.
+"""Causes and properties of groups, computed from the tables for the rules of advice.
 
 Member ids of evicted dynamic members are new after each return. So members are identified by client
 id and host, or by their instance id: if an eviction reduced the number of members with one

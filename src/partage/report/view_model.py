@@ -1,4 +1,4 @@
-"""The view model: tables of policies, groups and causes as records of texts and sort values.
+"""Tables of policies, groups and causes for display, as texts with values to sort by.
 
 The page and the terminal show the same cells. Columns of policies come from the metrics table.
 """
@@ -334,7 +334,7 @@ def group_data(run: Run, group: GroupFigures, details: Mapping[str, Any]) -> dic
 
 
 def _recommendation_data(one: Recommendation) -> dict[str, Any]:
-    """Return a recommendation as plain values, for the page's script."""
+    """Return a recommendation as a dict of plain values for the page's script."""
     a = one.advice
     return {
         "title": a.title, "why": a.why, "lines": a.lines, "where": a.where, "gain": one.gain,
