@@ -1,4 +1,4 @@
-"""The contract between the writers and the readers of a run, as data.
+"""The tables and metrics of a run, declared as data for its writers and readers.
 
 | module | content |
 |---|---|

@@ -1,4 +1,4 @@
-"""The metrics table: each figure of a simulated rebalance, declared once.
+"""The metrics table: declares each metric of a simulated rebalance once.
 
 One row of `METRICS` gives a figure's name, type, unit, aggregation, label and help text, and tells
 which direction is better. From it come the columns of table ``replays`` (`partage.tables.schemas`),

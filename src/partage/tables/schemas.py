@@ -1,4 +1,4 @@
-"""The tables of a run: names, columns, types and meanings.
+"""The tables of a run: names, columns, types and descriptions.
 
 The declarations are plain data, so that a reader needs no pyarrow to look up a column; `schema`
 makes a pyarrow schema of them. Times are milliseconds since the epoch (UTC) as Kafka wrote them.

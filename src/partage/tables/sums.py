@@ -1,4 +1,4 @@
-"""Sums of table ``replays`` by policy, made by columns as the metrics table declares them.
+"""Sums of table ``replays`` by policy, computed as the metrics table declares.
 
 Workers sum what they write, the driver adds up workers, and the report sums a published table: all
 by `sum_rows` and `add_sums`. Sums are plain dictionaries, so that they travel as JSON. A metric has
@@ -185,7 +185,9 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Sum the difference in cost between two policies for each distinct key.
+    """Sum how much each policy's cost differs from that of a base policy, for each key.
+
+    Return one dictionary per distinct key: the key columns and the bounds of the difference.
 
     Return one dictionary per key: the key columns and the bounds of the difference.
 
