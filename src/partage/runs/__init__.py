@@ -1,1 +1,1 @@
-"""Finding and reading the published run of an output folder: its manifest and tables."""
+"""Find and read the published run of an output folder: its manifest and tables."""
