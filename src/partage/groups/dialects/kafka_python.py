@@ -97,8 +97,6 @@ class KafkaPythonRoundRobin(PlainStrategy):
 class KafkaPythonSticky(RemembersAssignment):
     """kafka-python's sticky assignor: even loads, then few moves; no racks.
 
-    Balanced loads come first, few moves second.
-
     Differs from Java's ``sticky``: no racks; no separate algorithm for equal subscriptions; ties
     go by member id in order of code points and not by hash; each list is sorted by topic and
     number; and its user data begins with a version, so it ignores what Java's or aiokafka's

@@ -27,7 +27,7 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestClaims:
-    """Which members may keep which partitions: the newest claims of members that still subscribe.
+    """The members that may keep each partition: the newest claims of present subscribers.
 
     A row is the position of a partition in canonical order, a place that of a member.
 

@@ -261,7 +261,7 @@ class _MemberSets:
 
 
 class _Shares:
-    """Which members share which partition: maps in both directions, in the order of Java's maps.
+    """The members that share each partition: maps in both directions, ordered as Java's maps.
 
     Every change is also made in ``result``. ``hash_of`` gives a partition's hash as a key of
     Java's map from partition to members, and ``table`` the initial table length of that map.

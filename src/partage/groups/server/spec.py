@@ -540,7 +540,10 @@ class GroupSpec:
 
     @cached_property
     def _subscribes(self) -> NDArray[np.bool_] | None:
-        """bool[subscriptions, T + 1], the last column for no topic; None if it were too large."""
+        """Whether each subscription contains each topic; None if the table were too large.
+
+        bool[subscriptions, T + 1]; the last column is for no topic and is False.
+        """
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:
             return None
@@ -550,9 +553,9 @@ class GroupSpec:
         return matrix
 
     def subscribes(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return whether the member of each pair subscribes to the pair's topic (-1: False.
+        """Return whether the member of each pair subscribes to the pair's topic (bool[n]).
 
-        Bool[n]).
+        Topic -1 means no topic: False.
         """
         if self._subscribes is not None:
             return self._subscribes[self.problem.group.subscription_of[member], topic]

@@ -136,7 +136,7 @@ def _topics_in_order(spec: GroupSpec) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """Which previous sets of partitions belong to topics that members still subscribe to.
+    """The previous sets of partitions whose topics members still subscribe to.
 
     Attributes:
         subscribed: bool[S], whether a set's topic is still subscribed to.

@@ -397,12 +397,10 @@ class _BandPenalties:
     def reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
-        """Return by how much penalties fall when places lose one replica each (sign 1: get one.
+        """Return the fall in penalties when each place loses one replica (float64[n]).
 
-        Float64[n]).
-
-        ``first`` is where the places' penalties begin in the vector: 0 for brokers, K + 1 for
-        racks.
+        With ``sign`` 1 each place gets one instead. ``first`` is where the places'
+        penalties begin in the vector: 0 for brokers, K + 1 for racks.
         """
         total = np.zeros(len(partition))
         for k in self.kinds:
