@@ -14,10 +14,7 @@ __all__ = ["COMMANDS", "app"]
 #: By command: the module in `partage.cli` that has a function of this name, and the summary in
 #: ``partage --help``. To print that help, no command is imported: this saves a quarter of its time.
 COMMANDS = {
-    "demo": (
-        "replay",
-        "Replay the recorded history of a real Kafka cluster on Spark, and open the report.",
-    ),
+    "demo": ("replay", "Replay the recorded history of a real Kafka cluster, and open the report."),
     "capture": ("capture", "Record a cluster's groups: what `partage replay` reads."),
     "groups": (
         "groups",
