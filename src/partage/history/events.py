@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partage.history.records import ClassicState, LogPosition, MemberState, TopicPartitionNumbers
-from partage.history.stop_model import UnreadEstimate
+from partage.history.stop_model import UnreadEstimate, UnreadInterval
 
 __all__ = [
     "ACTIVE",
@@ -171,6 +171,7 @@ class Generation:
         target: the coordinator's input; None for classic generations.
         unread: time without a consumer that the rebalance ended; None if the log does not cover the
             time before it.
+        unread_intervals: the same time by partition.
         taken_over: whether a migration wrote the same assignment in the other protocol's form.
             It has the number of the generation before, and no assignor decided it.
     """
@@ -189,6 +190,7 @@ class Generation:
     target: TargetInput | None = None
     taken_over: bool = False
     unread: UnreadEstimate | None = None
+    unread_intervals: tuple[UnreadInterval, ...] = ()
 
     @property
     def number(self) -> int:

@@ -349,11 +349,14 @@ class GroupHistory:
             found = replace(found, previous=before)
         if self._opened is not None and _is_same(self._opened, found):
             is_covered = before is not None or not found.gap_before
-            unread = self._unread.estimate()
+            unread, intervals = self._unread.estimate(), self._unread.take_intervals()
             found = replace(
-                found, causes=self._opened.causes, unread=unread if is_covered else None
+                found,
+                causes=self._opened.causes,
+                unread=unread if is_covered else None,
+                unread_intervals=intervals if is_covered else (),
             )
-        self._previous = replace(found, previous=None)
+        self._previous = replace(found, previous=None, unread_intervals=())
         return found
 
 

@@ -36,13 +36,13 @@ from partage.history.records import (
     MemberState,
     Subscription,
 )
-from partage.history.stop_model import Instant, StopSum, UnreadEstimate
+from partage.history.stop_model import Instant, StopSum, UnreadEstimate, UnreadInterval
 from partage.history.unread import OpenStop, UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 7: unread times are part of the state, causes have probabilities.
-VERSION = 7
+#: Version 8: the unread intervals that the newest rebalance ended are part of the state.
+VERSION = 8
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30
@@ -53,7 +53,7 @@ _DATACLASSES: tuple[type, ...] = (
     OpenStop, PartitionCommits, StopSum, StreamsInput, Subscription, TargetInput, UnreadEstimate,
     UnreadState,
 )  # fmt: skip
-_NAMED_TUPLES: tuple[type, ...] = (Instant, Pause)
+_NAMED_TUPLES: tuple[type, ...] = (Instant, Pause, UnreadInterval)
 
 
 def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:

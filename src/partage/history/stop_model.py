@@ -29,6 +29,7 @@ __all__ = [
     "MemberCommits",
     "StopSum",
     "UnreadEstimate",
+    "UnreadInterval",
     "absence_time",
     "after_heartbeat",
     "after_record",
@@ -101,6 +102,17 @@ class Instant(NamedTuple):
             self.earliest - (other.latest - other.mean),
             self.latest + (other.mean - other.earliest),
         )
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 80 % interval, within the hard limits.
+
+        >>> [round(end, 2) for end in between(0, 10).interval]
+        [0.09, 9.91]
+        """
+        width = _WIDTH * sqrt(self.variance)
+        low, high = max(self.earliest, self.mean - width), min(self.latest, self.mean + width)
+        return min(low, self.mean), max(high, self.mean)
 
     def limited(self, earliest: float, latest: float) -> Instant:
         """Return this time with additional hard limits; ``latest`` wins if they contradict.
@@ -348,6 +360,35 @@ class UnreadEstimate:
     p10: float = 0.0
     p90: float = 0.0
     no_consumer: float = 0.0
+
+
+class UnreadInterval(NamedTuple):
+    """One partition without a reader; a row of table ``unread``.
+
+    Attributes:
+        topic, partition: the partition.
+        member: id of its last owner.
+        new_owner: id of its next owner.
+        stopped_ms: when the last owner stopped, best estimate.
+        stopped_p10_ms, stopped_p90_ms: 80 % interval of this estimate.
+        assigned_ms: when the next owner was assigned the partition, best estimate.
+        unread_ms: length without the time that had no consumer, best estimate.
+        unread_p10_ms, unread_p90_ms: 80 % interval of this estimate.
+        no_consumer_ms: time without any member, or without one that subscribed.
+    """
+
+    topic: str
+    partition: int
+    member: str
+    new_owner: str
+    stopped_ms: int
+    stopped_p10_ms: int
+    stopped_p90_ms: int
+    assigned_ms: int
+    unread_ms: int
+    unread_p10_ms: int
+    unread_p90_ms: int
+    no_consumer_ms: int
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from partage.history.stop_model import (
     MemberCommits,
     StopSum,
     UnreadEstimate,
+    UnreadInterval,
     absence_time,
     after_heartbeat,
     after_record,
@@ -55,6 +56,8 @@ _PROMPT_MS = 150
 _LONGEST_PROMPT_MS = 400
 #: Epoch of a `CurrentAssignment` that is a tombstone.
 _LEFT = -1
+#: Damaged timestamps may be any int64; columns of intervals must not overflow.
+_LARGEST_MS = 1 << 62
 
 
 @dataclass(slots=True)
@@ -94,6 +97,7 @@ class UnreadState:
         stopped: partition without a consumer -> details of its stop.
         sources: number of stops so far.
         sums: times without a consumer that the current rebalance ended, by source.
+        ended: the same times by partition.
         no_consumer_ms: time without a subscribed member that the current rebalance ended.
         rewrites: number of records of the current generation so far.
         subscribed: member id -> subscribed topics.
@@ -111,6 +115,7 @@ class UnreadState:
     stopped: dict[_Pair, OpenStop] = field(default_factory=dict)
     sources: int = 0
     sums: dict[int, StopSum] = field(default_factory=dict)
+    ended: list[UnreadInterval] = field(default_factory=list)
     no_consumer_ms: float = 0.0
     rewrites: int = 1
     subscribed: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -158,6 +163,11 @@ class UnreadTracker:
     def so_far(self) -> UnreadEstimate:
         """Return the time without a consumer that the current rebalance has ended so far."""
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
+
+    def take_intervals(self) -> tuple[UnreadInterval, ...]:
+        """Return the unread intervals that the rebalance ended which is complete now."""
+        found, self.state.ended = tuple(self.state.ended), []
+        return found
 
     # -- rebalances ----------------------------------------------------------------------------
 
@@ -347,6 +357,7 @@ class UnreadTracker:
                         self._learn(is_prompt=0 <= commit - stop.seen_ms <= _LONGEST_PROMPT_MS)
                 source = state.sums.setdefault(stop.source, StopSum())
                 source.add(stop.start, end, stop.apart_ms)
+                state.ended.append(_interval(pair, member, stop, end))
                 state.no_consumer_ms += stop.apart_ms
 
     def _is_recreated(
@@ -464,6 +475,22 @@ class UnreadTracker:
             poll_ms=state.polls.get(owner, 0),
             static=state.static.get(owner, False),
         )
+
+
+def _interval(pair: _Pair, new_owner: str, stop: OpenStop, end: Instant) -> UnreadInterval:
+    """Return the interval of a stop that ended."""
+    length = StopSum()
+    length.add(stop.start, end, stop.apart_ms)
+    unread = sum_stops([length])
+    # A member may stop just after the record by which another one is assigned its partition.
+    stopped = (_whole_ms(min(at, end.mean)) for at in (stop.start.mean, *stop.start.interval))
+    lengths = (_whole_ms(1_000 * one) for one in (unread.best, unread.p10, unread.p90))
+    times = (*stopped, _whole_ms(end.mean), *lengths, _whole_ms(stop.apart_ms))
+    return UnreadInterval(*pair, stop.member, new_owner, *times)
+
+
+def _whole_ms(value: float) -> int:
+    return max(-_LARGEST_MS, min(_LARGEST_MS, round(value)))
 
 
 def _client(member: MemberState) -> _Client:

@@ -57,3 +57,21 @@ def test_hard_limits_hold() -> None:
     for one in compared("sample"):
         assert 0 <= one.estimate.p10 <= one.estimate.best <= one.estimate.p90
         assert one.estimate.no_consumer >= 0
+
+
+def test_intervals_of_partitions_add_up_to_the_estimate() -> None:
+    """Each rebalance's intervals have its estimate as their sum, to a millisecond each."""
+    checked = 0
+    for rebalances in recording("sample").rebalances.values():
+        for one in rebalances:
+            if one.unread is None:
+                assert one.unread_intervals == ()
+                continue
+            checked += len(one.unread_intervals)
+            total = sum(interval.unread_ms for interval in one.unread_intervals) / 1_000
+            apart = sum(interval.no_consumer_ms for interval in one.unread_intervals) / 1_000
+            close = 0.001 * len(one.unread_intervals)
+            assert total == pytest.approx(one.unread.best, abs=close)
+            assert apart == pytest.approx(one.unread.no_consumer, abs=close)
+            assert all(i.stopped_ms <= i.assigned_ms for i in one.unread_intervals)
+    assert checked > 1_000

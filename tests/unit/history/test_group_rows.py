@@ -53,7 +53,17 @@ def made() -> dict[str, list[dict]]:
 
 
 @pytest.mark.parametrize(
-    "table", ["groups", "events", "rebalances", "members", "ownership", "pauses", "commit_rates"]
+    "table",
+    [
+        "groups",
+        "events",
+        "rebalances",
+        "members",
+        "ownership",
+        "pauses",
+        "commit_rates",
+        "unread",
+    ],
 )
 def test_rows_are_of_their_tables(table: str) -> None:
     """Every row has columns of its table only, of their types, and null only where it may be."""

@@ -196,3 +196,19 @@ def test_commits_in_one_millisecond_have_an_interval() -> None:
     begun = before_record(100_000)
     found = departure_time(MemberCommits(94_200, 0, 0.5), begun, 6_000, 1_500)
     assert 94_000 <= found.mean <= 100_000
+
+
+def test_each_partition_has_an_interval() -> None:
+    """The one that moves has both owners, and the time between the two records."""
+    group = Group("cooperative-sticky")
+    group.generation(1_000, member("a", 0, 1))
+    group.generation(5_000, member("a", 0, owned=(0, 1)), member("b"))
+    assert group.tracker.take_intervals() == ()
+    estimate = group.generation(7_000, member("a", 0, owned=(0,)), member("b", 1))
+    (found,) = group.tracker.take_intervals()
+    assert (found.topic, found.partition, found.member, found.new_owner) == ("t", 1, "a", "b")
+    assert 5_000 <= found.stopped_p10_ms <= found.stopped_ms <= found.stopped_p90_ms <= 5_250
+    assert 7_000 <= found.assigned_ms <= 7_250
+    assert (found.unread_ms, found.no_consumer_ms) == (round(1_000 * estimate.best), 0)
+    assert found.unread_p10_ms <= found.unread_ms <= found.unread_p90_ms
+    assert group.tracker.take_intervals() == ()

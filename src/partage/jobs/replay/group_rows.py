@@ -491,6 +491,8 @@ class GroupRows:
         at = {"incarnation": found.incarnation, "generation": found.number}
         for i, member in enumerate(found.first.members):
             self._write("members", {**at, "position": i, **member_row(member, found.first)})
+        for interval in found.unread_intervals:
+            self._write("unread", {**at, **interval._asdict()})
 
 
 def commit_columns(minutes: MinuteColumns, group: str) -> dict[str, pa.Array]:
