@@ -10,6 +10,7 @@ Pure: no files, no wall clock, no randomness. Equal input gives equal rows, in a
     members              what members own, remember and send, and what each consumes at a moment
     rounds               one rebalance: members join, the strategy assigns, members get their part
     commit_evidence      what offset commits say about rates and pauses
+    stop_lengths         estimated unread time, with the stop lengths of the record
     costs                stopped partition-seconds and records read twice
     context              what all simulations of one group share
     metrics              the metric record of a simulated rebalance, and the judge that fills it

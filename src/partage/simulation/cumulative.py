@@ -8,17 +8,24 @@ different groups or policies are independent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
+from typing import NamedTuple
 
 from partage.history.records import MemberState
+from partage.history.stop_model import UnreadEstimate
 from partage.model.index import Int32Array
 from partage.simulation.clock import Clock
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import detection_delay
-from partage.simulation.members import ConsumptionListener, ConsumptionTracker, SimulatedMember
+from partage.simulation.members import (
+    DEPARTED,
+    ConsumptionListener,
+    ConsumptionTracker,
+    SimulatedMember,
+)
 from partage.simulation.metrics import NOTHING, Bounds, SimulatedRebalance
 from partage.simulation.policies import CONSUMER, OWN, Policy, recorded_protocol
 from partage.simulation.recorded_rebalances import (
@@ -26,8 +33,9 @@ from partage.simulation.recorded_rebalances import (
     RecordedRebalance,
     session_timeout_ms,
 )
-from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy
+from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, RoundResult
 from partage.simulation.rows import RowBuilder
+from partage.simulation.stop_lengths import Stop, StopLengths
 from partage.tables.statuses import CUMULATIVE
 
 __all__ = ["PolicyState", "simulate_cumulative"]
@@ -92,6 +100,39 @@ class _AbsentMember:
     timeout_ms: int
 
 
+class _Absences(NamedTuple):
+    """Partition-seconds of members that did not respond before a rebalance.
+
+    Attributes:
+        bounds: of all of them.
+        away_s: of these, those of static members that rejoined; exact.
+    """
+
+    bounds: Bounds = NOTHING
+    away_s: float = 0.0
+
+    def plus(self, other: _Absences) -> _Absences:
+        """Return the sum."""
+        return _Absences(self.bounds + other.bounds, self.away_s + other.away_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _DepartedOwner:
+    """A member that left since the last rebalance.
+
+    Attributes:
+        partitions: int32, dense numbers of what it owned last.
+        members: its member ids, the newest first.
+        session_ms: its session timeout if it was evicted, else None.
+        later_ms: how much later than in the record it left.
+    """
+
+    partitions: Int32Array
+    members: tuple[str, ...]
+    session_ms: int | None
+    later_ms: int
+
+
 @dataclass(slots=True)
 class PolicyState:
     """The state that a simulated group carries from one rebalance to the next.
@@ -99,7 +140,9 @@ class PolicyState:
     Attributes:
         members: key -> member, in join order.
         absent: key -> member that does not respond.
-        released: partitions of members that left since the last rebalance.
+        released: members that left since the last rebalance, with what they owned.
+        former: member ids before a restart since the last rebalance, by key.
+        was_empty: whether the group had no member before the next rebalance.
         key_of: member id -> key of `SimulatedMember`; a static member keeps its key.
         evicted_early: ids of members that this policy has evicted before the record did.
         generation: number of rebalances so far.
@@ -108,7 +151,9 @@ class PolicyState:
 
     members: dict[str, SimulatedMember] = field(default_factory=dict)
     absent: dict[str, _AbsentMember] = field(default_factory=dict)
-    released: list[Int32Array] = field(default_factory=list)
+    released: list[_DepartedOwner] = field(default_factory=list)
+    former: dict[str, str] = field(default_factory=dict)
+    was_empty: bool = False
     key_of: dict[str, str] = field(default_factory=dict)
     evicted_early: dict[str, None] = field(default_factory=dict)
     generation: int = 0
@@ -143,7 +188,7 @@ class _PendingRebalance:
 
     rebalance: RecordedRebalance
     since_ms: int
-    extra: Bounds
+    extra: _Absences
 
 
 @dataclass(slots=True)
@@ -172,6 +217,9 @@ class _Simulation:
         self.clock = Clock()
         self.consumption = ConsumptionTracker(self.clock, listener)
         self.state = PolicyState()
+        self.lengths = StopLengths()
+        #: Begins the second phase of the newest rebalance of `own`, when the recorded one began.
+        self.second_phase: Callable[[], None] = lambda: None
         self.pending: _PendingRebalance | None = None
         self.cluster = context.clusters.at(0)
         self.rows: list[SimulatedRebalance] = []
@@ -200,6 +248,7 @@ class _Simulation:
         A member is evicted earlier if the policy's session timeout is shorter than the recorded
         one.
         """
+        self.lengths.feed(rebalance)
         for absence in rebalance.departures:
             early = absence.gone_ms + self._timeout(absence.member)
             if absence.expired and early < rebalance.generation.timestamp_ms:
@@ -223,21 +272,22 @@ class _Simulation:
         if not rebalance.replayable and generation.first.members:
             self._forget_members()
             return
-        extra, why, is_caused = NOTHING, _NO_CAUSE, False
+        extra, why, is_caused = _Absences(), _NO_CAUSE, False
         for absence in rebalance.departures:
             is_known, undetected = self._depart(rebalance, absence)
-            is_caused, extra = is_caused or is_known, extra + undetected
+            is_caused, extra = is_caused or is_known, extra.plus(undetected)
             why = _AWAY if self.policy.static else _SILENT
         for absence in rebalance.returns:
             self._recognise(absence)
         for member in generation.first.members:
             is_change, absent = self._join(member)
-            is_caused, extra = is_caused or is_change, extra + absent
-            why = _BACK if absent != NOTHING else why
+            is_caused, extra = is_caused or is_change, extra.plus(absent)
+            why = _BACK if absent.away_s else why
         self.state.order_as_recorded(generation.first.members)
         is_caused = is_caused or self._has_other_cause(rebalance)
         if rebalance.is_follow_up and not is_caused:
             why = _FOLLOWS
+            self.second_phase()
         if is_caused:
             self._begin(rebalance, extra)
         else:
@@ -249,15 +299,20 @@ class _Simulation:
         kinds = rebalance.cause_kinds
         if "topics" in kinds:
             return True
-        if rebalance.is_migration:
+        if rebalance.is_migration or rebalance.is_follow_up:
             return False
+        if self.policy.is_own:  # nothing differs from the record: its causes have their effect
+            return True
         if self.policy.protocol == OWN and "strategy" in kinds:
             return True
         # A member that rejoins for a reason of its own: only classic members do.
         is_rejoin = kinds[0] in {"broker", "request", "unknown"} if kinds else False
-        return is_rejoin and self._protocol(rebalance) != CONSUMER
+        is_static_restart = kinds[:1] == ("bounce",) and not (
+            rebalance.departures or rebalance.returns
+        )
+        return (is_rejoin or is_static_restart) and self._protocol(rebalance) != CONSUMER
 
-    def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Bounds]:
+    def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, _Absences]:
         """Process the departure of a member.
 
         Returns:
@@ -266,25 +321,25 @@ class _Simulation:
         member = absence.member
         key = self.state.key(member)
         if not self.state.is_responding(key):
-            return False, NOTHING
+            return False, _Absences()
         timeout = self._timeout(member)
         if not absence.expired and (member.instance is not None or not self.policy.static):
             self._remove(key)
-            return True, NOTHING
+            return True, _Absences()
         evicted_ms = absence.gone_ms + timeout
         if evicted_ms <= self.clock.now_ms:
-            return True, self._evict(key, timeout)
+            return True, self._evict(key, timeout, evicted_ms - rebalance.generation.timestamp_ms)
         absent = _AbsentMember(rebalance, absence.gone_ms, timeout)
         self.state.absent[key] = absent
         self.clock.at(evicted_ms, partial(self._time_out, key, absent), rank=-1)
-        return False, NOTHING
+        return False, _Absences()
 
     def _recognise(self, absence: Absence) -> None:
         """Let a returning member keep its key if the policy gives members an instance id."""
         if self.policy.static and absence.as_member is not None:
             self.state.key_of[absence.as_member.id] = self.state.key(absence.member)
 
-    def _join(self, member: MemberState) -> tuple[bool, Bounds]:
+    def _join(self, member: MemberState) -> tuple[bool, _Absences]:
         """Add a member of a recorded rebalance to the simulated group, or update it.
 
         Returns:
@@ -293,30 +348,34 @@ class _Simulation:
         """
         state = self.state
         if member.id in state.evicted_early:
-            return False, NOTHING
+            return False, _Absences()
         key = state.key_of.setdefault(member.id, member.owner)
         known = state.members.get(key)
         if known is None:
             state.members[key] = SimulatedMember(key, member)
-            return True, NOTHING
-        seconds = NOTHING
+            return True, _Absences()
+        absence = _Absences()
         absent = state.absent.pop(key, None)
         if absent is not None:
             away = max(0, self.clock.now_ms - absent.gone_ms) / 1_000
-            seconds = Bounds(away, away).times(len(known.owned))
+            seconds = away * len(known.owned)
+            absence = _Absences(Bounds(seconds, seconds), seconds)
         is_new_subscription = _topics(known.state) != _topics(member)
         is_restarted = known.state.id != member.id
+        if is_restarted:
+            state.former[key] = known.state.id
         known.state = member
         if is_restarted:  # the coordinator returns its assignment, and that is all it remembers
             self._restore_memory(known)
-        return is_new_subscription, seconds
+        return is_new_subscription, absence
 
     # -- evictions -----------------------------------------------------------------------------
 
     def _time_out(self, key: str, absent: _AbsentMember) -> None:
         """Evict an absent member at its session timeout, unless it has returned."""
         if self.state.absent.get(key) is absent:
-            extra = self._evict(key, absent.timeout_ms)
+            later = self.clock.now_ms - absent.rebalance.generation.timestamp_ms
+            extra = self._evict(key, absent.timeout_ms, later)
             self._begin(absent.rebalance, extra)
             self._resume_pending()
 
@@ -325,19 +384,33 @@ class _Simulation:
         key = self.state.key(absence.member)
         if self.state.is_responding(key):
             self.state.evicted_early[absence.member.id] = None
-            self._begin(rebalance, self._evict(key, self._timeout(absence.member)))
+            later = self.clock.now_ms - rebalance.generation.timestamp_ms
+            self._begin(rebalance, self._evict(key, self._timeout(absence.member), later))
 
-    def _evict(self, key: str, timeout_ms: int) -> Bounds:
-        """Remove a dead member; return the partition-seconds until its death was detected."""
+    def _evict(self, key: str, timeout_ms: int, later_ms: int) -> _Absences:
+        """Remove a dead member; return the partition-seconds until its death was detected.
+
+        Args:
+            key: of the member.
+            timeout_ms: its session timeout.
+            later_ms: how much later than in the record it is removed.
+        """
         partitions = len(self.state.members[key].owned)
-        self._remove(key)
-        return detection_delay(timeout_ms).times(partitions / 1_000)
+        self._remove(key, timeout_ms, later_ms)
+        return _Absences(detection_delay(timeout_ms).times(partitions / 1_000))
 
-    def _remove(self, key: str) -> None:
-        """Remove a member from the simulated group and release its partitions."""
-        self.state.released.append(self.state.members.pop(key).last_owned)
+    def _remove(self, key: str, session_ms: int | None = None, later_ms: int = 0) -> None:
+        """Remove a member from the group and release its partitions (see `_DepartedOwner`)."""
+        ids = self._ids(key)
+        partitions = self.state.members.pop(key).last_owned
+        self.state.released.append(_DepartedOwner(partitions, ids, session_ms, later_ms))
         self.state.absent.pop(key, None)
         self.consumption.remove(key)
+
+    def _ids(self, key: str) -> tuple[str, ...]:
+        """Return the member ids of a member since the last rebalance, the newest first."""
+        former = self.state.former.get(key)
+        return (self.state.members[key].state.id, *(() if former is None else (former,)))
 
     def _forget_members(self) -> None:
         """Remove all members, because the record cannot be replayed at this point."""
@@ -351,7 +424,7 @@ class _Simulation:
 
     # -- rebalances ----------------------------------------------------------------------------
 
-    def _begin(self, rebalance: RecordedRebalance, extra: Bounds) -> None:
+    def _begin(self, rebalance: RecordedRebalance, extra: _Absences) -> None:
         """Begin a rebalance; a classic one waits until each member has joined or was evicted.
 
         Args:
@@ -361,7 +434,7 @@ class _Simulation:
         state = self.state
         if len(state.absent) == len(state.members):
             if not state.members:  # without a consumer they cannot stop at the next join
-                state.released = []
+                state.released, state.was_empty = [], True
             self._add_no_rebalance(rebalance, _EMPTY if not state.members else _AWAY, extra)
         elif self.pending is not None:
             self._add_no_rebalance(rebalance, _MERGED, extra)
@@ -380,7 +453,7 @@ class _Simulation:
             self._complete(pending.rebalance, pending.extra, longer)
 
     def _complete(
-        self, rebalance: RecordedRebalance, extra: Bounds, longer_ms: Bounds | None
+        self, rebalance: RecordedRebalance, extra: _Absences, longer_ms: Bounds | None
     ) -> None:
         """Run a rebalance, add its row, and schedule a follow-up if one is needed."""
         state = self.state
@@ -395,9 +468,13 @@ class _Simulation:
         leader = rebalance.generation.first.leader
         before = self.consumption.owned(members)
         result = resolved.rebalance(
-            members, self.cluster, state.generation, leader=leader, departed=state.released
+            members,
+            self.cluster,
+            state.generation,
+            leader=leader,
+            departed=[one.partitions for one in state.released],
         )
-        state.released = []
+        unread = partial(self._unread, rebalance, members, away_s=extra.away_s, longer_ms=longer_ms)
         self.consumption.rebalance(members, before, resolved.policy)
         if rows is not None:
             row = rows.simulated(
@@ -405,14 +482,62 @@ class _Simulation:
                 resolved,
                 result,
                 cluster=self.cluster,
-                extra=extra,
+                extra=extra.bounds,
                 longer_ms=longer_ms,
+                unread=unread,
             )
             self._add(rebalance, row)
+        state.released, state.former, state.was_empty = [], {}, False
         if result.needs_follow_up and self._steps(rebalance) <= MOST_FOLLOW_UPS:
-            wait = min((self._timeout(m.state) // 3 for m in members), default=0)
             follow_up = partial(self._follow_up, rebalance, state.generation)
-            self.clock.after(min(wait, _HEARTBEAT_MS), follow_up, rank=-1)
+            if self.policy.is_own:
+                self.second_phase = follow_up
+            else:
+                wait = min((self._timeout(m.state) // 3 for m in members), default=0)
+                self.clock.after(min(wait, _HEARTBEAT_MS), follow_up, rank=-1)
+
+    def _unread(
+        self,
+        rebalance: RecordedRebalance,
+        members: list[SimulatedMember],
+        stops: Int32Array,
+        result: RoundResult,
+        *,
+        away_s: float,
+        longer_ms: Bounds | None,
+    ) -> UnreadEstimate | None:
+        """Return the estimated unread time of a rebalance.
+
+        Args:
+            rebalance: the recorded rebalance that caused it.
+            members: its members.
+            stops: int32, dense numbers of the partitions that stop.
+            result: its outcome.
+            away_s: partition-seconds of static members that were away.
+            longer_ms: how much longer it waited for members that did not respond.
+        """
+        state, index = self.state, self.cluster.index
+        waited = longer_ms.high if longer_ms is not None else 0.0
+        departed = {p: one for one in state.released for p in one.partitions.tolist()}
+        ids = [self._ids(member.key) for member in members]
+        topics, numbers = index.topic_of[stops].tolist(), index.number_of[stops].tolist()
+        owners = result.last_owner[stops].tolist() if result.last_owner is not None else []
+        found = []
+        for p, topic, number, owner in zip(stops.tolist(), topics, numbers, owners, strict=True):
+            name = index.topics[topic]
+            if owner == DEPARTED:
+                one = departed[p]
+                later = one.later_ms + waited
+                found.append(Stop(name, number, one.members, one.session_ms, later, left=True))
+            else:
+                found.append(Stop(name, number, ids[owner], later_ms=waited))
+        return self.lengths.estimate(
+            rebalance,
+            found,
+            was_empty=state.was_empty,
+            away_s=away_s,
+            restarts=self._steps(rebalance) == 0,
+        )
 
     def _follow_up(self, rebalance: RecordedRebalance, generation: int) -> None:
         """Begin the second phase of a cooperative rebalance.
@@ -420,7 +545,7 @@ class _Simulation:
         Nothing happens if another rebalance has completed it.
         """
         if generation == self.state.generation and self.pending is None:
-            self._begin(rebalance, NOTHING)
+            self._begin(rebalance, _Absences())
 
     def _resolve(self, resolved: ResolvedPolicy) -> None:
         """Set the current strategy; a new one does not inherit the memory of the old one."""
@@ -459,12 +584,15 @@ class _Simulation:
         count = self.counts.get(id(rebalance))
         return 0 if count is None else count.steps
 
-    def _add_no_rebalance(self, rebalance: RecordedRebalance, why: str, extra: Bounds) -> None:
+    def _add_no_rebalance(self, rebalance: RecordedRebalance, why: str, extra: _Absences) -> None:
         """Add a row that says why a recorded rebalance does not happen under this policy."""
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.at(self.policy, rebalance)
         if rows is not None and resolved is not None:
-            self._add(rebalance, rows.no_rebalance(self.policy, resolved, why, extra))
+            row = rows.no_rebalance(self.policy, resolved, why, extra.bounds)
+            restarts = self._steps(rebalance) == 0
+            unread = self.lengths.estimate(rebalance, (), away_s=extra.away_s, restarts=restarts)
+            self._add(rebalance, replace(row, unread=unread))
         elif rows is not None:
             self._add(rebalance, rows.unknown_strategy(self.policy))
 

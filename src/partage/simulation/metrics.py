@@ -16,6 +16,7 @@ from partage.judge import Measures, check
 from partage.model import Assignment, Cluster, Group
 from partage.model.index import Int32Array
 from partage.simulation.commit_evidence import Weights
+from partage.tables.statuses import RECORDED
 
 __all__ = [
     "NOTHING",
@@ -134,6 +135,8 @@ class SimulatedRebalance:
         row |= {name: getattr(self.measured, name) for name in _METRICS}
         row["stopped_at_least_ps"], row["stopped_at_most_ps"] = self.stopped or (None, None)
         row |= _estimate_columns(self.unread)
+        if self.policy != RECORDED:  # a simulation has no clients that could be missing
+            row["no_consumer_ps"] = None
         reread = None if self.reread is None else (int(self.reread.low), int(self.reread.high))
         row["reread_low"], row["reread_high"] = reread or (None, None)
         return row

@@ -130,6 +130,11 @@ class Policy:
         return name.removeprefix(_SERVER) if self.protocol == CONSUMER else name
 
     @property
+    def is_own(self) -> bool:
+        """True for the recorded settings without a change."""
+        return self.protocol == OWN and not self.static and self.timeout_ms is None
+
+    @property
     def cooperative(self) -> bool:
         """Whether rebalances have a second phase (cooperative protocol)."""
         return self.protocol == COOPERATIVE

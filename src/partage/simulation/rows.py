@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from partage.history.problems import recorded_group, surviving_claims
 from partage.history.records import assigned_partitions
+from partage.history.stop_model import UnreadEstimate
 from partage.model import Assignment, Cluster, Group
+from partage.model.index import Int32Array
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import (
     RebalanceCosts,
@@ -103,6 +105,7 @@ class RowBuilder:
         cluster: Cluster | None = None,
         extra: Bounds | None = NOTHING,
         longer_ms: Bounds | None = None,
+        unread: Callable[[Int32Array, RoundResult], UnreadEstimate | None] | None = None,
     ) -> SimulatedRebalance:
         """Return the row of a simulated rebalance, with metrics and costs.
 
@@ -113,6 +116,7 @@ class RowBuilder:
             cluster: the metadata that the strategy saw; None for the recorded one.
             extra: partition-seconds of dead or absent members, in addition to the stop.
             longer_ms: additional time that it waited for members that did not respond.
+            unread: returns the estimated unread time of the partitions that stop.
         """
         blank = self.key_only(policy, resolved, result.status)
         if result.plan is None or result.before is None or result.last_owner is None:
@@ -136,6 +140,7 @@ class RowBuilder:
             members=len(plan.members),
             measured=metrics,
             stopped=None if stopped is None or extra is None else stopped + extra,
+            unread=None if unread is None else unread(stops, result),
             reread=self.costs.reread(stops),
             changed=_changed_owners(plan, self.recorded),
             unread_at_once=unread_at_once(*owners, eager=resolved.policy.eager),

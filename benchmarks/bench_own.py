@@ -1,0 +1,61 @@
+"""Policy `own` against the record, on the recordings that are checked in.
+
+    python benchmarks/bench_own.py [--groups]
+
+Prints how the simulated present settings differ from the log: rebalances, follow-ups, moves, plans
+and stopped time. The differences are the simulator's error (docs/policies.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.support.own_accuracy import GroupComparison, compare_own, total
+from tests.support.recordings import names, recording
+
+
+def main() -> None:
+    """Print the figures of each recording: those of the record, then those of `own`."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--groups", action="store_true", help="list the groups that differ")
+    given, _ = parser.parse_known_args()
+    for name in names(overloaded=True):
+        start = time.perf_counter()
+        groups = compare_own(recording(name))
+        seconds = time.perf_counter() - start
+        whole = total(groups)
+        apart = sum(abs(one.own.best - one.recorded.best) for one in groups)
+        print(f"\n{name} ({seconds:.1f} s): {_line(whole)}")
+        print(
+            f"  stopped time of single groups: {apart / whole.recorded.best:.1%} apart on average"
+        )
+        for one in groups if given.groups else ():
+            if one.differences or one.recorded != one.own:
+                print(f"  {one.name}: {_line(one)}")
+                print(f"    assignments that differ: {one.differences[:12]}")
+
+
+def _line(found: GroupComparison) -> str:
+    kinds = sorted({kind for kind, _ in found.plans})
+    plans = ", ".join(
+        f"{kind} {found.plans[kind, True]} of {found.plans[kind, True] + found.plans[kind, False]}"
+        for kind in kinds
+    )
+    counts = "; ".join(
+        f"{what} {getattr(found.recorded, what):,} / {getattr(found.own, what):,}"
+        for what in ("rebalances", "follow_ups", "moved")
+    )
+    stopped = " / ".join(
+        f"{s.best:,.0f} ({s.low:,.0f} to {s.high:,.0f})" for s in (found.recorded, found.own)
+    )
+    error = found.own.best / found.recorded.best - 1 if found.recorded.best else 0.0
+    return f"assignments {plans}; {counts}; stopped {stopped}, {error:+.1%}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""Estimated unread time of simulated rebalances, with the stop lengths of the record.
+
+Record and simulation share what is unknown (common random numbers): a partition that stops under a
+policy is unread for as long as it was in the record. If it did not stop there, the first of these
+lengths is taken that is known:
+
+1. the stops of the same member in the same rebalance;
+2. those of its other members that stayed as well, or left as well;
+3. those of the group;
+4. a stop by the stop model without commits.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import NamedTuple
+
+from partage.history.stop_model import (
+    MemberCommits,
+    StopSum,
+    UnreadEstimate,
+    UnreadInterval,
+    after_record,
+    between,
+    heartbeat_interval,
+    revocation_time,
+    sum_stops,
+)
+from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
+
+__all__ = ["Stop", "StopLengths"]
+
+_Pair = tuple[str, int]
+#: In the consumer protocol a partition stops when its owner acknowledges its new target, within
+#: two heartbeat intervals of the coordinator.
+_LATEST_STOP_MS = 10_000
+#: Recorded rebalances whose mean lengths are kept; those of `cumulative` are scheduled ahead.
+_MOST_KEPT = 65_536
+#: Recorded intervals are kept for so long after they end: a rebalance of a policy may be late.
+_KEPT_MS = 1_800_000
+#: An assignment so long after a classic generation's record is that of a static member that
+#: rejoined without a rebalance.
+_RESTART_MS = 300
+
+
+class Stop(NamedTuple):
+    """A partition that stops in a simulated rebalance.
+
+    Attributes:
+        topic, partition: the partition.
+        members: ids of its last owner, the newest first.
+        session_ms: its session timeout if it was evicted, else None.
+        later_ms: how much later than in the record the partition is assigned again.
+        left: whether the last owner left the group.
+    """
+
+    topic: str
+    partition: int
+    members: tuple[str, ...]
+    session_ms: int | None = None
+    later_ms: float = 0.0
+    left: bool = False
+
+
+class _Length(NamedTuple):
+    """Length of a stop in milliseconds: best estimate and 80 % interval."""
+
+    best: float
+    p10: float
+    p90: float
+
+    def plus(self, later_ms: float) -> _Length:
+        """Return the length of a stop that ends later, or earlier."""
+        return _Length(*(max(0.0, one + later_ms) for one in self))
+
+
+@dataclass(slots=True)
+class _Mean:
+    """Mean of lengths."""
+
+    sums: _Length = field(default_factory=lambda: _Length(0.0, 0.0, 0.0))
+    count: int = 0
+
+    def add(self, one: UnreadInterval) -> None:
+        """Add the length of a recorded interval."""
+        best, p10, p90 = self.sums
+        lengths = (one.unread_ms, one.unread_p10_ms, one.unread_p90_ms)
+        self.sums = _Length(best + lengths[0], p10 + lengths[1], p90 + lengths[2])
+        self.count += 1
+
+    @property
+    def value(self) -> _Length | None:
+        """The mean; None without a length."""
+        return _Length(*(one / self.count for one in self.sums)) if self.count else None
+
+
+@dataclass(slots=True)
+class _RebalanceMeans:
+    """Mean lengths in one recorded rebalance, by member and by whether the owner left."""
+
+    by_member: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    by_fate: dict[bool, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+
+
+class StopLengths:
+    """Recorded unread intervals of one incarnation, matched to the stops under one policy."""
+
+    def __init__(self) -> None:
+        self._intervals: dict[_Pair, deque[UnreadInterval]] = {}
+        #: Means by number of the rebalance, with its recorded follow-ups.
+        self._means: dict[int, _RebalanceMeans] = {}
+        self._newest = _RebalanceMeans()
+        self._usual: dict[bool, _Mean] = defaultdict(_Mean)
+
+    def feed(self, rebalance: RecordedRebalance) -> None:
+        """Add the intervals of a recorded rebalance, in order of time."""
+        if not rebalance.is_follow_up:
+            self._newest = _RebalanceMeans()
+        members = _ids(rebalance)
+        self._means[rebalance.generation.number] = self._newest
+        while len(self._means) > _MOST_KEPT:
+            del self._means[next(iter(self._means))]
+        for one in rebalance.generation.unread_intervals:
+            if not _is_restart(one, rebalance):
+                self._intervals.setdefault((one.topic, one.partition), deque()).append(one)
+                has_left = one.member not in members
+                for mean in (
+                    self._newest.by_member[one.member],
+                    self._newest.by_fate[has_left],
+                    self._usual[has_left],
+                ):
+                    mean.add(one)
+
+    def estimate(
+        self,
+        rebalance: RecordedRebalance,
+        stops: Iterable[Stop],
+        *,
+        was_empty: bool = False,
+        away_s: float = 0.0,
+        restarts: bool = True,
+    ) -> UnreadEstimate | None:
+        """Return the unread time of a policy's rebalance.
+
+        Args:
+            rebalance: the recorded rebalance with its causes.
+            stops: partitions that stop.
+            was_empty: whether the group had no member before.
+            away_s: partition-seconds of static members that were away.
+            restarts: whether to add members that rejoined without a rebalance of their own.
+
+        Returns:
+            None if the record has no estimate either.
+        """
+        if rebalance.generation.unread is None:
+            return None
+        means = self._means.get(rebalance.generation.number, _RebalanceMeans())
+        sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        lengths = [
+            (one.members[0], self._length(one, rebalance, means).plus(one.later_ms))
+            for one in stops
+        ]
+        is_join = was_empty and not rebalance.ids_before
+        lengths += [
+            (one.member, _of(one))
+            for one in rebalance.generation.unread_intervals
+            if (restarts if _is_restart(one, rebalance) else is_join)
+        ]
+        for member, length in lengths:
+            for i, value in enumerate(length):
+                sums[member][i] += value
+        best = sum(one[0] for one in sums.values())
+        below, above = (sqrt(sum((one[i] - one[0]) ** 2 for one in sums.values())) for i in (1, 2))
+        ends = (best, max(0.0, best - below), best + above)
+        return UnreadEstimate(*(away_s + one / 1_000 for one in ends))
+
+    def _length(self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans) -> _Length:
+        """Return the length of one stop, by the first rule that applies."""
+        found = self._take(stop, rebalance.generation.timestamp_ms)
+        if found is not None:
+            return _of(found)
+        known = [means.by_member[member] for member in stop.members if member in means.by_member]
+        for mean in (*known, means.by_fate[stop.left], self._usual[stop.left]):
+            if mean.value is not None:
+                return mean.value
+        members = len(rebalance.generation.first.members)
+        return _modelled(stop.session_ms, _session_ms(rebalance), members)
+
+    def _take(self, stop: Stop, at: int) -> UnreadInterval | None:
+        """Return the recorded interval of a stop, and remove it; None without one."""
+        intervals = self._intervals.get((stop.topic, stop.partition))
+        if not intervals:
+            return None
+        while intervals and intervals[0].assigned_ms < at - _KEPT_MS:
+            intervals.popleft()
+        for i, one in enumerate(intervals):
+            if one.stopped_ms > at + _LATEST_STOP_MS:
+                return None
+            if one.assigned_ms >= at and one.member in stop.members:
+                del intervals[i]
+                return one
+        return None
+
+
+def _ids(rebalance: RecordedRebalance) -> frozenset[str]:
+    return frozenset(m.id for m in rebalance.generation.first.members)
+
+
+def _session_ms(rebalance: RecordedRebalance) -> float:
+    """Return the longest session timeout of the members."""
+    return max((session_timeout_ms(m) for m in rebalance.generation.first.members), default=0)
+
+
+def _is_restart(one: UnreadInterval, rebalance: RecordedRebalance) -> bool:
+    """Return whether a member lost a partition and rejoined without a rebalance of its own.
+
+    A static member of a classic group takes over after the rebalance. In the other protocols, a
+    static member has a new id then; a member that was evicted and rejoined between two epochs is
+    assigned what it owned.
+    """
+    generation = rebalance.generation
+    if generation.protocol != "classic":
+        return one.new_owner == one.member or one.new_owner not in _ids(rebalance)
+    return one.assigned_ms > generation.timestamp_ms + _RESTART_MS
+
+
+def _of(one: UnreadInterval) -> _Length:
+    return _Length(one.unread_ms, one.unread_p10_ms, one.unread_p90_ms)
+
+
+def _modelled(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:
+    """Return the length of a stop by the stop model, without commits.
+
+    Args:
+        session_ms: session timeout of a member that died; None for one that rejoined.
+        usual_session_ms: that of the group's members.
+        members: how many members rejoined.
+    """
+    heartbeat = heartbeat_interval(usual_session_ms)
+    if session_ms is None:
+        start = revocation_time(MemberCommits(), 0.0, heartbeat, members)
+    else:
+        start = between(-session_ms, heartbeat - session_ms)
+    stop = StopSum()
+    stop.add(start, after_record(0.0))
+    found = sum_stops([stop])
+    return _Length(1_000 * found.best, 1_000 * found.p10, 1_000 * found.p90)
