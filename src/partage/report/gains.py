@@ -8,14 +8,15 @@ simulation's own error widens the interval. A gain counts only if this interval 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from partage.report.run import Figures, GroupFigures
 from partage.tables.metrics import OWN
+from partage.tables.statuses import RECORDED
 from partage.tables.sums import Estimate, FigureRange
 
-__all__ = ["error_of", "gain_of", "own_figures", "relative_lengths", "sum_gains"]
+__all__ = ["error_of", "gain_of", "gains_by_policy", "own_figures", "relative_lengths", "sum_gains"]
 
 
 #: The stops that a policy avoids may be shorter or longer than the group's average by this factor.
@@ -54,19 +55,26 @@ def relative_lengths(bounds: FigureRange | None, found: Estimate | None) -> Leng
     return Lengths(*(min(max(one, 0.0), 1.0) for one in ends))
 
 
-def own_figures(group: GroupFigures) -> Figures | None:
-    """Return the metrics of a group's simulated present settings; None if they do not compare."""
-    own = group.figures.get(OWN)
+def own_figures(
+    group: GroupFigures, figures: Mapping[str, Figures] | None = None
+) -> Figures | None:
+    """Return the metrics of a group's simulated present settings; None if they do not compare.
+
+    Args:
+        group: the group.
+        figures: its figures by policy; those of the cumulative simulation if None.
+    """
+    own = (group.figures if figures is None else figures).get(OWN)
     return own if own is not None and own.comparable and own.saved is not None else None
 
 
-def error_of(group: GroupFigures) -> float | None:
+def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) -> float | None:
     """Return the simulation's error in partition-seconds; None if it is unknown.
 
     The error is the difference between the record and `own` (the simulated present settings), at
     the estimated length of the stops.
     """
-    own = own_figures(group)
+    own = own_figures(group, figures)
     if own is None:
         return None
     largest = max(abs(own.saved.low), abs(own.saved.high))
@@ -78,12 +86,15 @@ def error_of(group: GroupFigures) -> float | None:
     return float(shortest + length * (largest - shortest))
 
 
-def gain_of(group: GroupFigures, policy: str) -> Estimate | None:
+def gain_of(
+    group: GroupFigures, policy: str, figures: Mapping[str, Figures] | None = None
+) -> Estimate | None:
     """Return the partition-seconds that a policy saves against the present settings, or None.
 
     The interval includes the simulation's error. A group cannot save more than its downtime.
     """
-    found, error = group.figures.get(policy), error_of(group)
+    known = group.figures if figures is None else figures
+    found, error = known.get(policy), error_of(group, figures)
     if found is None or not found.comparable or error is None:
         return None
     saved: FigureRange | None = found.saved_against_own
@@ -97,6 +108,25 @@ def gain_of(group: GroupFigures, policy: str) -> Estimate | None:
             most = limit.best if isinstance(limit, Estimate) else limit.high
             low, best, high = min(low, most), min(best, most), min(high, limit.high)
     return Estimate(best, low, high)
+
+
+def gains_by_policy(
+    groups: Iterable[GroupFigures], *, per_rebalance: bool = False
+) -> dict[str, Estimate]:
+    """Return the gain of each policy over groups; policies of which nothing is known are left out.
+
+    Args:
+        groups: the groups.
+        per_rebalance: whether to take the simulation per rebalance.
+    """
+    gains: dict[str, list[Estimate]] = {}
+    for group in groups:
+        figures = group.per_rebalance if per_rebalance else group.figures
+        for policy in figures.keys() - {OWN, RECORDED}:
+            gain = gain_of(group, policy, figures)
+            if gain is not None:
+                gains.setdefault(policy, []).append(gain)
+    return {policy: Estimate.of_differences(some) for policy, some in gains.items()}
 
 
 def sum_gains(gains: Iterable[Estimate]) -> Estimate | None:

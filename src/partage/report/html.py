@@ -20,6 +20,7 @@ from partage.errors import MissingExtraError
 from partage.report import messages, view_model
 from partage.report.advice import coverage_advice, savable
 from partage.report.data import run_of
+from partage.report.gains import gains_by_policy
 from partage.report.group_details import details
 from partage.report.json_document import json_document
 from partage.report.recommendations import recommendations_for
@@ -100,7 +101,9 @@ def render(run: Run, details: Details = ()) -> str:
     rebalancing = run.rebalancing
     rows = [view_model.group_row(g) for g in rebalancing[: view_model.MAX_LISTED]]
     causes = view_model.cause_list(run.causes)
-    policies = list(view_model.policy_rows(run.policies, run.figures, Shown.PAGE))
+    policies = list(
+        view_model.policy_rows(run.policies, run.figures, Shown.PAGE, gains_by_policy(run.groups))
+    )
     return environment().get_template("page.html.j2").render(
         run=run,
         summary=run.summary,
@@ -118,7 +121,12 @@ def render(run: Run, details: Details = ()) -> str:
         rows=rows,
         policies=policies,
         not_comparable=any(not row.comparable for row in policies),
-        per_rebalance=list(view_model.policy_rows(run.policies, run.per_rebalance, Shown.PAGE)),
+        per_rebalance=list(
+            view_model.policy_rows(
+                run.policies, run.per_rebalance, Shown.PAGE,
+                gains_by_policy(run.groups, per_rebalance=True),
+            )
+        ),
         metrics=SHOWN[Shown.PAGE],
         headings=view_model.metric_headings(),
         rebalancing=len(rebalancing),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.report import messages
 from partage.report.advice import coverage_advice, savable
+from partage.report.gains import gains_by_policy
 from partage.report.messages import count, plural
 from partage.report.run import Run
 from partage.report.view_model import cause_list, group_row, policy_rows
@@ -34,7 +35,8 @@ _LONGEST = 2_000
 _CAUSE = "main\ncause"
 _LEGEND = (
     "downtime: time without consumption, added up over partitions (p·min: partition-minute), from "
-    "lower to upper bound; moved: from one live member to another; avoidable: beyond the minimum"
+    "lower to upper bound; saved: against own, with the error of the simulation; within error: no "
+    "measurable difference; moved: from one live member to another; avoidable: beyond the minimum"
 )
 
 
@@ -42,7 +44,8 @@ def summary(run: Run) -> Iterator[RenderableType]:
     """Yield the parts of the report for the terminal, in the order of printing."""
     from rich.text import Text
 
-    policies = list(policy_rows(run.policies, run.figures, Shown.TERMINAL))
+    gains = gains_by_policy(run.groups)
+    policies = list(policy_rows(run.policies, run.figures, Shown.TERMINAL, gains))
     yield Text("")
     yield _facts(run)
     yield Text("")

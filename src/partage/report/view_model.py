@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from partage.report.advice import best_policy
+from partage.report.gains import gains_by_policy
 from partage.report.group_details import columns_of
 from partage.report.messages import (
     CAUSES,
@@ -26,19 +27,21 @@ from partage.report.recommendations import (
     present_settings,
     recommendations_for,
 )
-from partage.report.run import CauseShare, FigureRange, Figures, GroupFigures, Run
-from partage.tables.metrics import SHOWN, Aggregation, Metric, Shown
+from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, Run
+from partage.tables.metrics import OWN, SHOWN, Aggregation, Metric, Shown
 from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 __all__ = [
-    "MAX_LISTED", "STATUS_LABELS", "CauseList", "CauseRow", "Cell", "GroupRow", "PolicyRow",
-    "cause_list", "group_data", "group_row", "metric_headings", "policy_rows",
+    "MAX_LISTED", "NOT_MEASURABLE", "STATUS_LABELS", "CauseList", "CauseRow", "Cell", "GroupRow",
+    "PolicyRow", "cause_list", "group_data", "group_row", "metric_headings", "policy_rows",
 ]  # fmt: skip
 
 #: Rows of a table on the page; the run's own tables have all.
 MAX_LISTED = 2_000
 #: Text for statuses of policies without a plan.
 STATUS_LABELS = {NOT_YET: "not in Partage", FAILED: "failed", REFUSED: "not applicable"}
+#: Text for a saving whose interval, the error of the simulation included, contains zero.
+NOT_MEASURABLE = "within error"
 
 
 class Cell(NamedTuple):
@@ -82,7 +85,10 @@ class PolicyRow:
 
 
 def policy_rows(
-    names: Iterable[str], figures: Mapping[str, Figures], shown: Shown
+    names: Iterable[str],
+    figures: Mapping[str, Figures],
+    shown: Shown,
+    gains: Mapping[str, Estimate],
 ) -> Iterator[PolicyRow]:
     """Yield the row of the recorded assignments, then one row per policy.
 
@@ -90,6 +96,7 @@ def policy_rows(
         names: policies in display order, without `RECORDED`.
         figures: policy -> metrics.
         shown: the output (terminal or page), which decides the columns.
+        gains: policy -> expected gain; without policies whose gain is unknown.
     """
     for name in (RECORDED, *names):
         if name not in figures:
@@ -97,7 +104,7 @@ def policy_rows(
         f = figures[name]
         label = "as recorded" if name == RECORDED else name
         comparable = f.comparable or name == RECORDED
-        cells = [_cell(metric, f) for metric in SHOWN[shown]]
+        cells = [_cell(metric, f, gains.get(name)) for metric in SHOWN[shown]]
         if not comparable:
             cells[0] = cells[0]._replace(text=f"{cells[0].text} *")
         affected = f.rows if f.exists else f.claimed
@@ -112,11 +119,17 @@ def _note(f: Figures) -> str:
     return STATUS_LABELS[status]
 
 
-def _cell(metric: Metric, f: Figures) -> Cell:
-    """Return the table cell of a metric; recorded assignments have no saving."""
+def _cell(metric: Metric, f: Figures, gain: Estimate | None) -> Cell:
+    """Return the table cell of a metric.
+
+    Recorded assignments have no saving. The saving of a policy is its gain against `own`, and only
+    shown if its interval excludes zero. That of `own` is the error of the simulation.
+    """
     value, how = getattr(f, metric.name), metric.aggregation
     if how is Aggregation.DIFFERENCE and f.policy == RECORDED:
         return Cell("", None)
+    if how is Aggregation.DIFFERENCE and f.policy != OWN:
+        return _saving(gain)
     if value is None:
         return Cell("?", None)
     if isinstance(value, FigureRange):
@@ -130,6 +143,15 @@ def _cell(metric: Metric, f: Figures) -> Cell:
     # The minimum of moves is not known for each rebalance: then the sum is a lower bound.
     least = "≥ " if metric.name == "avoidable" and f.proven < f.done else ""
     return Cell(f"{least}{count(value)}", value)
+
+
+def _saving(gain: Estimate | None) -> Cell:
+    if gain is None:
+        return Cell("?", None)
+    if not gain.excludes_zero:
+        return Cell(NOT_MEASURABLE, 0.0)
+    ends = FigureRange(gain.low, gain.high)
+    return Cell(format_range(ends, short=True), gain.best, ends)
 
 
 def _records(found: FigureRange) -> str:
@@ -323,8 +345,10 @@ def group_data(run: Run, group: GroupFigures, details: Mapping[str, Any]) -> dic
         "downtime": downtime_text(group.lost, group.unread),
         "share": percent(group.unread_share, 1) if group.unread_share is not None else None,
         "advice": [_recommendation_data(one) for one in recommendations_for(group)],
-        "policies": _policy_columns(run, group.figures),
-        "per_rebalance": _policy_columns(run, group.per_rebalance),
+        "policies": _policy_columns(run, group.figures, gains_by_policy([group])),
+        "per_rebalance": _policy_columns(
+            run, group.per_rebalance, gains_by_policy([group], per_rebalance=True)
+        ),
         "bad": columns_of(
             {"partition": b.partition, "offset": b.offset, "part": b.part, "why": b.why}
             for b in bad
@@ -343,10 +367,12 @@ def _recommendation_data(one: Recommendation) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _policy_columns(run: Run, figures: Mapping[str, Figures]) -> dict[str, list[Any]]:
+def _policy_columns(
+    run: Run, figures: Mapping[str, Figures], gains: Mapping[str, Estimate]
+) -> dict[str, list[Any]]:
     """Return the table of policies as named columns: texts, and ``NAME_sort`` to sort by."""
     records = []
-    for row in policy_rows(run.policies, figures, Shown.GROUP):
+    for row in policy_rows(run.policies, figures, Shown.GROUP, gains):
         record: dict[str, Any] = {
             "label": row.label, "recorded": row.is_recorded, "comparable": row.comparable,
             "note": f"{row.note} in {plural(row.affected, 'rebalance')}" if row.note else "",

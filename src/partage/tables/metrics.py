@@ -176,10 +176,11 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "saved", _DIFFERENCE, source=(RECORDED,), unit="partition-seconds", better="higher",
         label="Saved",
-        help="In tables of policies: recorded downtime minus simulated downtime, for the same "
-        "causes of rebalances. In advice: downtime simulated with the present settings (policy "
-        "own) minus downtime simulated with the new ones, because both contain the simulation's "
-        "error. A negative value is additional downtime.",
+        help="Downtime simulated with the present settings (policy own) minus downtime simulated "
+        "with other ones, because both contain the error of the simulation. The error, which is "
+        "the difference between own and the record, widens the range; where it contains zero, the "
+        "table says that the difference is within the error. A negative value is additional "
+        "downtime. In the row own: recorded downtime minus simulated downtime.",
         shown=Shown.TERMINAL,
     ),
     Metric(

@@ -82,11 +82,31 @@ class Estimate:
             below: sum of the distances to the 10th percentiles, and sum of their squares.
             above: sum of the distances to the 90th percentiles, and sum of their squares.
         """
-        down, up = (
-            sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
-            for total, squares in (below, above)
-        )
+        down, up = (_distance(*sums) for sums in (below, above))
         return cls(best, max(0.0, best - down), best + up)
+
+    @classmethod
+    def of_differences(cls, parts: Iterable[Estimate]) -> Estimate:
+        """Return the sum of estimates that may be negative; distances are added as in `of_sums`.
+
+        >>> Estimate.of_differences([Estimate(-10, -14, -6)])
+        Estimate(best=-10, low=-14.0, high=-6.0)
+        """
+        known = list(parts)
+        best = sum(one.best for one in known)
+        below, above = [o.best - o.low for o in known], [o.high - o.best for o in known]
+        down, up = (_distance(sum(of), sum(d * d for d in of)) for of in (below, above))
+        return cls(best, best - down, best + up)
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the whole interval is above zero, or below it."""
+        return self.low > 0 or self.high < 0
+
+
+def _distance(total: float, squares: float) -> float:
+    """Return the distance to a percentile of a sum, from the sums of distances and of squares."""
+    return sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
 
 
 def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
