@@ -217,6 +217,10 @@ class Cluster:
         alive, start = self._by_topic
         return alive[start[t] : start[t + 1]]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: everything except values that strategies derive."""
+        return {name: v for name, v in self.__dict__.items() if name != "of_subscriptions"}
+
     @cached_property
     def of_subscriptions(self) -> dict[object, tuple[tuple[tuple[str, ...], ...], Any]]:
         """Values that strategies derive from the cluster and a group's subscriptions.

@@ -1,4 +1,4 @@
-"""Partitions grouped by owner: sorting and the kernel give the same plan."""
+"""Partitions grouped by owner, and values that are kept with a cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partage as pg
-from partage.groups.layout import group_by_owner, plan_in_order
+from partage.groups.layout import group_by_owner, of_subscriptions, plan_in_order, topics_by_name
 from partage.kernels import form
 from partage.model import Problem
 
@@ -31,6 +31,20 @@ def test_the_kernel_groups_as_sorting_does(how):
             plan = plan_in_order(problem, order, owner)
         wanted = [order[owner == m].tolist() for m in range(len(problem.group))]
         assert [plan.partitions_of(m).tolist() for m in range(len(wanted))] == wanted
+
+
+def test_a_layout_is_made_again_for_other_subscriptions_only():
+    """It is kept with the cluster, for the last subscriptions, and is not pickled with it."""
+    cluster = pg.Cluster.from_topics({"a": 2, "b": 1})
+    first, again, other = (
+        Problem(pg.Group([pg.Member(name, topics)]), cluster)
+        for name, topics in (("m", ["a"]), ("n", ["a"]), ("m", ["b"]))
+    )
+    made = of_subscriptions(first, topics_by_name)
+    assert of_subscriptions(again, topics_by_name) is made
+    assert of_subscriptions(other, topics_by_name).tolist() == [1]
+    assert of_subscriptions(first, topics_by_name).tolist() == [0]
+    assert "of_subscriptions" not in cluster.__getstate__()
 
 
 def test_without_the_kernel_the_plan_is_the_same(monkeypatch):

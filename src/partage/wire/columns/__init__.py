@@ -3,7 +3,8 @@
 `BinaryColumn` and `CodedColumn` have the memory layout of Arrow's binary and dictionary arrays,
 without Arrow. `commits` reads offset commits, `classic_groups` group records of the classic
 protocol; both give the engine's values for every row. Their kernels are in `commit_kernel` and
-`classic_kernels`, and `distinct` numbers equal byte strings.
+`classic_kernels`, and `distinct` numbers equal byte strings. `subscriptions` and `partition_lists`
+read and write what the members of one group and their leader send each other.
 """
 
 from __future__ import annotations
