@@ -63,7 +63,10 @@ class SimulationContext:
         return most_reread(self.evidence, self.clusters.index)
 
     def length(self, rebalance: RecordedRebalance) -> Bounds | None:
-        """Return how long a recorded rebalance took (ms); None if unknown. It is not cached."""
+        """Return how long a recorded rebalance took (ms); None if unknown.
+
+        The result is not cached.
+        """
         return self._costs_of(rebalance).length_ms if rebalance.replayable else None
 
     def costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:

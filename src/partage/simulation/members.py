@@ -188,9 +188,9 @@ class ConsumptionTracker:
         self._target: dict[str, Int32Array] = {}
 
     def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
-        """Return member -> the partitions that it owns before a rebalance.
+        """Return member -> partitions that it owns before a rebalance.
 
-        Empty without a listener.
+        The result is empty without a listener.
         """
         return {} if self._listener is None else {one.key: one.owned for one in members}
 
