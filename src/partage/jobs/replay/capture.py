@@ -213,10 +213,7 @@ def read_metadata(
 
 
 def _find_beside(folder: Path | None, name: str) -> Path | None:
-    """Return the path of a capture's small file, in the folder or in its parent.
-
-    None if it is missing.
-    """
+    """Return the path of a capture's small file, in the folder or its parent, else None."""
     for at in [] if folder is None else [folder, folder.parent]:
         if (at / name).exists():
             return at / name
