@@ -180,10 +180,7 @@ class CauseFinder:
         return self._fault(found, found.timestamp_ms, SESSION_TIMEOUT_MS) is not None
 
     def _fault(self, found: Generation, at: int, timeout_ms: int) -> str | None:
-        """Return the last broker fault within a session timeout before a time.
-
-        None if there is none.
-        """
+        """Return the last broker fault within a session timeout before a time, else None."""
         fault = self._faults.last(
             found.position.partition, at - timeout_ms, at + _METADATA_DELAY_MS
         )
@@ -359,9 +356,9 @@ class CauseFinder:
         return timeout // 2 if m.instance is not None else timeout - timeout // 4
 
     def _alive_ms(self, m: MemberState, found: Generation, recorded: Cause | None) -> int | None:
-        """Return when a member last took part in the group's protocol.
+        """Return when a member last took part in the group's protocol, else None.
 
-        None if records do not show it.
+        The result is None if no record shows it.
         """
         if recorded is not None:
             return self.state.alive.pop(m.id, None)
@@ -390,10 +387,7 @@ class CauseFinder:
         return all(t is None or t >= fault[0] - _FAILOVER_MS for t in seen)
 
     def _last_commit(self, m: MemberState) -> int | None:
-        """Return the time of the newest offset commit of a member's partitions.
-
-        None without one.
-        """
+        """Return the time of the newest commit of a member's partitions; None without one."""
         times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(m)]
         return max((t for t in times if t is not None), default=None)
 

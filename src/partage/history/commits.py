@@ -266,7 +266,7 @@ def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
 def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the row of the first and last commit of each run.
 
-    0 for runs that have only tombstones.
+    It is 0 for runs that have only tombstones.
     """
     if not len(start):
         return start, start

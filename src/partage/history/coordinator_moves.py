@@ -107,7 +107,7 @@ class BrokerFaults:
     def last(
         self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
     ) -> tuple[int, str] | None:
-        """Return the time and the description of the last fault within a time span.
+        """Return time and description of the last fault within a time span; None if there is none.
 
         None without one.
 

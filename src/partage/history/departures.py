@@ -76,7 +76,7 @@ class DepartedMembers:
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
         """Mark a departed member as evicted by session timeout.
 
-        ``lost`` means by fault of a broker.
+        With ``lost``, a broker failure caused the eviction.
         """
         for i, departed in enumerate(self.members):
             if departed.member == member:

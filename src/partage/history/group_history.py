@@ -115,7 +115,7 @@ class GroupHistory:
     def unread(self) -> UnreadEstimate | None:
         """Return the time without a consumer that the newest rebalance has ended so far.
 
-        None if generations before it are missing, as in `Generation.unread`.
+        The result is None if generations before it are missing, as in `Generation.unread`.
         """
         found, before = self._opened, self._previous
         if found is None or (before is None and found.gap_before):
@@ -134,10 +134,7 @@ class GroupHistory:
         return LifecycleEvent("deleted", *at)
 
     def reader(self, topic: str, partition: int) -> str | None:
-        """Return the id of the member that consumes a partition, by the records.
-
-        None without one.
-        """
+        """Return the id of the member that consumes a partition; None without one."""
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:

@@ -422,7 +422,7 @@ class _BatchMembers:
 class _PayloadColumns:
     """The parsed payloads of one batch by code.
 
-    None for those that the schema engine must decode.
+    An entry is None if the schema engine must decode the payload.
     """
 
     def __init__(self, found: Payloads) -> None:
