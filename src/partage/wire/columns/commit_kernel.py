@@ -145,9 +145,9 @@ def _read_value(data, at, end, highest, table, commit):
 
 @piece
 def _read_end_of_value(data, at, end, version, table, commit):
-    """Decode a commit value after its metadata; return where its topic id is, 0 or -1.
+    """Decode a commit value after its metadata; return where its topic id is.
 
-    0 means no topic id, -1 an invalid value.
+    The result is 0 without a topic id, -1 if the value is invalid.
     """
     if at + 8 + (8 if version == 1 else 1 if version == 4 else 0) > end:
         return -1

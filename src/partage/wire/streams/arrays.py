@@ -118,9 +118,9 @@ class Tasks:
 
     @cached_property
     def _sorted(self) -> tuple[Int64s, NDArray[np.intp]]:
-        """Sub-topology and partition of each task packed into one int64, sorted.
+        """Sub-topology and partition of each task packed into one int64.
 
-        And their indexes.
+        The values are sorted; the second array has their indexes in the list.
         """
         packed = self.subtopology.astype(np.int64) << 32 | self.partition.astype(np.int64) & (
             0xFFFFFFFF
