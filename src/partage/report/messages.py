@@ -456,7 +456,7 @@ def _fewest_moves(run: Run) -> Figures | None:
 def simulated_note(run: Run) -> str:
     """Return a sentence on why numbers of rebalances differ between log, record and policies.
 
-    Empty if nothing was simulated.
+    The sentence is empty if nothing was simulated.
     """
     simulated = run.recorded.happened
     if not simulated:
