@@ -161,7 +161,10 @@ class Round:
         return tuple(sorted(name for name in names if name not in self.owner))
 
     def figures(self) -> tuple[int, str, int, int, int, int]:
-        """Return the cells of `Rounds.COLUMNS`."""
+        """Return the round's cells in the table of `Rounds`, in the order of its ``COLUMNS``.
+
+        ``moved`` counts partitions that have a new owner, not those that only lost theirs.
+        """
         change = "follow-up" if self.change is None else str(self.change)
         given = len(self.plan.partition)
         moved = sum(p in self.owner for p in self.moved)

@@ -29,9 +29,9 @@ class Movement:
 
 
 class Kip441Document:
-    """Tasks by rank and a balanced proposal; a rebalance follows only if a move is available.
+    """The assignor that KIP-441 printed: a balanced proposal, then a rebalance if tasks can move.
 
-    The document prints this. Each (task, instance) has a rank, from its lag and
+    It is for tasks of Kafka Streams. Each (task, instance) has a rank, from its lag and
     ``acceptable_recovery_lag``. Active stateful tasks get a balanced proposal under
     ``balance_factor``. Movements are the differences between the current owners and the proposal.
     A movement is *available* if its destination has rank 0. A rebalance follows only if the check

@@ -84,7 +84,7 @@ class Cluster:
         return f"<Cluster: {self._counts()}>"
 
     def __str__(self) -> str:
-        """Return a line a topic with its partitions, replicas and racks."""
+        """Return a table with a line for each topic: numbers of partitions and replicas, racks."""
         rows = [tuple(map(str, row)) for row in self._topic_rows()]
         more = int(np.count_nonzero(self.topic_exists)) - len(rows)
         lines = [f"Cluster: {self._counts()}"]
@@ -116,7 +116,7 @@ class Cluster:
         return ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
 
     def _topic_rows(self) -> list[tuple[str, int, int, str]]:
-        """Return name, partitions, replicas and racks of the first topics."""
+        """Return the first topics: name, number of partitions, most replicas of one, racks."""
         rows = []
         sizes = np.diff(self.replica_start)
         start, rack = self.partition_racks

@@ -503,7 +503,7 @@ class Group:
         return f"Group({list(self.members)!r})"
 
     def __str__(self) -> str:
-        """Return a line a member with its topics and owned partitions."""
+        """Return a table with a line for each member: topics and number of owned partitions."""
         rows = [
             (*texts, str(owned)) for *texts, owned in map(_member_row, self.members[:MOST_ROWS])
         ]
