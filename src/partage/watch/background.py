@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from partage.api.measures import measure
-from partage.capture.connection import ClusterConnection, client_errors, reason
+from partage.capture.connection import ClusterConnection, reason
 from partage.capture.groups import end_offsets
-from partage.errors import ClusterUnreachableError, PartageError
+from partage.errors import ClusterUnreachableError
 from partage.history.events import Generation
 from partage.history.live_groups import LiveGroups, RebalanceOpened, WatchEvent
 from partage.history.problems import recorded_assignment, recorded_group, unsupported_reason
@@ -130,30 +131,27 @@ class Background:
     def _run(self) -> None:
         connection: ClusterConnection | None = None
         next_look = time.monotonic() + 1.0
-        try:
-            while not self._end.wait(0.2):
-                self._judge()
-                if time.monotonic() < next_look:
-                    continue
-                next_look = time.monotonic() + LAG_SECONDS
-                try:
-                    connection = connection or self._connect().__enter__()
-                    self._look(connection, self._committed)
-                    self._failing = False
-                except (client_errors(), PartageError) as e:
-                    self._report(reason(e))
-                    if connection is not None:
-                        connection.__exit__(None, None, None)
-                        connection = None
-        finally:
-            if connection is not None:
-                connection.__exit__(None, None, None)
+        while not self._end.wait(0.2):
+            self._judge()
+            if time.monotonic() < next_look:
+                continue
+            next_look = time.monotonic() + LAG_SECONDS
+            try:
+                connection = connection or self._connect()
+                self._look(connection, self._committed)
+                self._failing = False
+            except Exception as e:  # noqa: BLE001 - the events go on without lag
+                self._report(reason(e))
+                _close(connection)
+                connection = None
+        _close(connection)
 
     def _report(self, why: str) -> None:
         """Report the first of several consecutive failures to read the lag."""
         if not self._failing:
             self._trouble(f"the lag cannot be read: {why}; trying again")
         self._failing = True
+        self._figures.lags = {}
 
     def _judge(self) -> None:
         with self._lock:
@@ -163,8 +161,8 @@ class Background:
                 return
             try:
                 found = verdict(plan.generation, plan.cluster)
-            except PartageError as e:
-                self._trouble(f"group {name}: its plan cannot be judged ({e})")
+            except Exception as e:  # noqa: BLE001 - the other groups are judged
+                self._trouble(f"group {name}: its plan cannot be judged ({reason(e)})")
                 continue
             if found is not None:
                 self._figures.judged.append((name, plan.generation, found, plan.fresh))
@@ -200,3 +198,10 @@ class Background:
             del self._lags[gone]
         self._figures.lags = lags
         self._figures.lag_read_s = now_s
+
+
+def _close(connection: ClusterConnection | None) -> None:
+    """Close a connection that may be broken already."""
+    if connection is not None:
+        with suppress(Exception):
+            connection.admin.close()

@@ -108,6 +108,7 @@ _MERGED: dict[str, Callable[[Iterable[float]], float]] = {
 _JUDGED = (
     "partage_group_spread", "partage_group_best_spread", "partage_group_moves_to_best_plan",
 )  # fmt: skip
+_LAGS = ("partage_group_lag_records", "partage_group_lag_seconds", "partage_group_drain_seconds")
 _REFRESH_MS = 1_000
 
 #: A metric with its samples: label values and value.
@@ -194,10 +195,11 @@ class WatchFigures:
         while self.judged:
             name, found, measures, fresh = self.judged.popleft()
             self._judge(live, name, found, measures, fresh=fresh)
-        for name, lags in self.lags.items():
-            if name in self._groups:
-                self._groups[name].gauges |= lags
+        lags = self.lags
         for name, figures in self._groups.items():
+            for metric in _LAGS:  # figures of a group or a connection that is gone
+                figures.gauges.pop(metric, None)
+            figures.gauges |= lags.get(name, {})
             group = live.groups.get(name)
             in_storm = group is not None and group.is_in_storm(now_ms)
             figures.gauges["partage_group_in_storm"] = float(in_storm)

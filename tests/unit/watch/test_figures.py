@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 from tests.support.live_batches import follow, log_batches
@@ -15,7 +16,8 @@ from tests.support.recordings import recording
 
 from partage.errors import InvalidConfigError
 from partage.history.live_groups import LiveGroups, RebalanceOpened, RebalanceSettled
-from partage.watch.background import verdict
+from partage.watch import background
+from partage.watch.background import Background, verdict
 from partage.watch.exporter import Exporter, parse_address
 from partage.watch.figures import METRICS, OTHER, WatchFigures
 from partage.watch.lag import EndOffsets, drain_seconds, group_lag
@@ -110,6 +112,35 @@ def test_the_judge_s_figures_are_those_of_the_newest_plan() -> None:
             assert rows["partage_group_spread"][group,] == found.spread
             assert rows["partage_group_best_spread"][group,] == found.best_spread
             assert rows["partage_group_avoidable_moves"][group,] == avoidable[group]
+
+
+def test_lag_and_verdicts_come_from_the_background(monkeypatch) -> None:
+    """End offsets become the lag of each group, plans become verdicts; a failure clears the lag."""
+    live, events = watched()
+    made, troubles = WatchFigures(1_000), []
+    one = Background(pytest.fail, made, troubles.append)
+    for event in events:
+        made.event(event, live)
+        one.event(event, live)
+    one.tick(2_000_000_000_000, live, CaptureProgress())
+    committed = one._committed
+    ends = {pair: at + 5 for offsets in committed.values() for pair, at in offsets.items()}
+    monkeypatch.setattr(background, "end_offsets", lambda *_: ends)
+    one._look(SimpleNamespace(metadata=lambda: None), committed)
+    one._judge()
+    assert {name for name, *_ in made.judged} <= {event.group for event in events}
+    assert made.judged
+    made.tick(2_000_000_000_000, live, CaptureProgress())
+    rows = samples(made)["partage_group_lag_records"]
+    assert rows
+    for (group,), value in rows.items():
+        behind = [ends[pair] - at for pair, at in committed[group].items()]
+        assert value == sum(behind)
+    one._report("no broker")
+    one._report("no broker")
+    made.tick(2_000_000_001_000, live, CaptureProgress())
+    assert samples(made)["partage_group_lag_records"] == {}
+    assert troubles == ["the lag cannot be read: no broker; trying again"]
 
 
 def test_a_lag_beyond_the_samples_is_extrapolated() -> None:
