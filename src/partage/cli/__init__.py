@@ -1,4 +1,4 @@
-"""The command line: one subcommand a file; what is heavy is imported inside the command.
+"""The command line: one subcommand per file; heavy modules are imported inside the command.
 
 Exit codes: 0 done, 1 an error of ours (one line on stderr), 2 wrong usage, 3 a plan failed
 the judge, an audit found broken joins or a run exceeds a limit, 4 a replay was published without

@@ -1,4 +1,4 @@
-"""All subcommands in one place: a command's module is imported when the command runs."""
+"""Table of all subcommands; a command's module is imported when the command runs."""
 
 from __future__ import annotations
 

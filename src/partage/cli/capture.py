@@ -1,4 +1,4 @@
-"""`partage capture`: a cluster's group log and metadata, recorded."""
+"""`partage capture`: record a cluster's group log and metadata."""
 
 from __future__ import annotations
 

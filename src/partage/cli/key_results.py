@@ -1,4 +1,4 @@
-"""The result of `partage keys INPUT`: on the terminal, as JSON, and as tables."""
+"""Output of `partage keys INPUT`: on the terminal, as JSON, and as tables."""
 
 from __future__ import annotations
 

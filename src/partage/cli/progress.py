@@ -1,4 +1,4 @@
-"""What a long command says on stderr while it works: bars, lines, JSON lines, or nothing."""
+"""Progress of a long command on stderr: bars, lines, JSON lines, or nothing."""
 
 from __future__ import annotations
 

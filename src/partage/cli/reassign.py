@@ -1,4 +1,4 @@
-"""`partage reassign`: replicas moved with a proof, as JSON that Kafka's own tool executes."""
+"""`partage reassign`: plan replica moves with a proven bound, as JSON for Kafka's own tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `partage reassign` says and writes."""
+"""Output of `partage reassign`: tables, JSON and files."""
 
 from __future__ import annotations
 

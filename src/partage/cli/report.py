@@ -1,4 +1,4 @@
-"""`partage report`: a published run for people: a page, a terminal, or JSON."""
+"""`partage report`: show a replayed run as an HTML page, on the terminal, or as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command's secrets: whatever reaches stderr, their values do not.
+"""Protection of secrets: their values are replaced in everything written to stderr.
 
 Messages hide secrets where they are made. This is the last line of defence: tracebacks of
 ``PARTAGE_DEBUG=1``, log lines and warnings of libraries, texts of Spark's Java process.

@@ -1,4 +1,4 @@
-"""`partage strategies`: what can be asked for, how exact it is, and what can be set."""
+"""`partage strategies`: list the strategies, the Kafka class each one equals, and its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State of an assignor class for its consumer, equal in kafka-python and aiokafka."""
+"""State of an assignor class for its consumer, shared by kafka-python and aiokafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client that calls an assignor: its coordinator, and errors for an assignor in a wrong form.
+"""Access to the client that calls an assignor, and errors for an assignor passed in a wrong form.
 
 kafka-python 2.x and aiokafka call methods of a class without naming the consumer, and pass the
 leader less than it received: subscriptions reduced to version 0, without owned partitions,

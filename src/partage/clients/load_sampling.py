@@ -1,4 +1,4 @@
-"""Loads of partitions, measured in a thread: by a consumer of its own, or by the leader of all.
+"""Measurement of partition loads in a thread: by each consumer for its own, or by the leader.
 
 `Sampler` reads positions and log ends that the client has anyway, every few seconds. It sends no
 request and changes nothing; its thread ends when the consumer is gone. Throughput is the growth of

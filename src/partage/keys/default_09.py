@@ -1,4 +1,4 @@
-"""The worked example of the contract: Kafka 0.9's default partitioner, written as a plug-in is."""
+"""Kafka 0.9's default partitioner, the worked example of a custom partitioner."""
 
 from __future__ import annotations
 

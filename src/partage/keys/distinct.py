@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0917 - pieces take numbers and arrays by place
-"""Table of distinct keys with counts: open addressing over plain arrays, filled in one pass.
+"""Hash table that counts distinct keys: open addressing in NumPy arrays, filled in one pass.
 
 Keys are looked up in blocks, first all slots of a block, then the entries that they point to, so
 that cache misses overlap.

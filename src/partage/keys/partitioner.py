@@ -1,4 +1,4 @@
-"""Partitioner as a value: key rule, state machine for other records, random numbers.
+"""Type of a partitioner: a rule for keys, a state machine for other records, random numbers.
 
 A client places a record in three steps, and each is a part of `Partitioner`: the partition that
 the record names (`explicit`), the hash of the key (`rule`), and a state machine for the records

@@ -1,4 +1,4 @@
-"""Entry points: the partition of each key by a client's partitioner, and its fresh state."""
+"""Entry points `partition_for` and `start`: the partition of each key, and an initial state."""
 
 from __future__ import annotations
 

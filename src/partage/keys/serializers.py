@@ -1,4 +1,4 @@
-"""Serializers of keys: one key, different bytes, different partitions.
+"""Kafka's key serializers: the same key as different bytes goes to different partitions.
 
 A partitioner sees bytes. "42" as a string, an int, a long, or in Avro with a registry's header
 are different bytes, so that two topics with one key in two forms cannot be joined. These are the

@@ -1,4 +1,4 @@
-"""Load of partitions by a set of keys, and the keys that a change of the partition count moves."""
+"""Skew of partitions for a set of keys, and the keys that move if the partition count changes."""
 
 from __future__ import annotations
 

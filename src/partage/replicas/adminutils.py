@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0917 - arguments are Kafka's, and as many
-"""Placement by ``AdminUtils`` of release 3.9.1, the last one with the class.
+"""Placement of replicas by Kafka's ``AdminUtils`` of 3.9.1, the last release with this class.
 
 Brokers form a list: in the order given, or alternating between racks where all have racks.
 Leaders follow this list; followers are at a growing distance after their leader.

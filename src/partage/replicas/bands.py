@@ -1,4 +1,4 @@
-"""Bands of brokers, racks and disks: their shares, and the tolerance around each share."""
+"""Balance bands of brokers, racks and disks: the fair share of load, plus or minus a tolerance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of a reassignment: limited in size, and within the room of every broker and disk."""
+"""Batches of a reassignment: limited in size, and by the free space of every broker and disk."""
 
 from __future__ import annotations
 

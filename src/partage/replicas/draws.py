@@ -1,4 +1,4 @@
-"""Numbers of ``java.util.Random``, drawn ahead as an array: they follow from the seed alone.
+"""Random numbers of ``java.util.Random``, computed as an array before they are used.
 
 A kernel that needs random numbers takes an array of raw draws. It returns how many it used, or
 that there were too few.

@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0917 - kernels take arrays by place, and have many
-"""Rows of a striped placement: on arrays where rings never run dry, else one by one.
+"""Placement by ``StripedReplicaPlacer``: with array operations if exact, else one by one.
 
 Between two shuffles, as many partitions are placed as there are unfenced brokers (an epoch each).
 A shuffle depends on its draws alone. So all shuffles are computed at once and applied one after

@@ -1,4 +1,4 @@
-"""One rebalance of a Streams application, as the leader of its group computes it."""
+"""One rebalance of a Kafka Streams application, as its group leader computes it."""
 
 from __future__ import annotations
 

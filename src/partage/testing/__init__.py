@@ -1,4 +1,4 @@
-"""For tests of what is built on Partage: groups and clusters in a line of text, or generated.
+"""Helpers for tests of code that uses Partage: groups and clusters from text, or generated.
 
 `notation` needs nothing; `strategies` (generators for Hypothesis) needs hypothesis installed.
 """

@@ -1,4 +1,4 @@
-"""Problems of the group coordinator in the JSON of the test vectors ``server-*.jsonl``.
+"""Parser of assignment problems of the group coordinator, in the JSON of ``server-*.jsonl``.
 
 Topics and previous targets are named by topic id.
 """

@@ -1,4 +1,4 @@
-"""Figures that take time: lag, which needs answers of brokers, and the judge's verdict on plans.
+"""Slow metrics, computed in a thread: lag, which needs broker requests, and the judge's figures.
 
 Both run in one thread, away from the capture and from the events. The lag has a connection of its
 own. A plan waits in a mailbox with one place for each group, so a storm costs at most one

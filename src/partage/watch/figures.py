@@ -1,4 +1,4 @@
-"""The metrics of a capture that follows, as numbers: what `exporter` serves.
+"""Values of the metrics of a live capture, which `exporter` serves.
 
 `METRICS` declares each metric once, with Prometheus' conventions for names and units. A group is
 exported by its name if it is among the groups with the largest loss; all other groups are one

@@ -1,4 +1,4 @@
-"""The watcher: what a live capture reads becomes events, in a thread of its own.
+"""The watcher: turns the records of a live capture into rebalance events, in its own thread.
 
 The capture's thread only appends to a queue. If the watcher is slower for long, as while it reads
 the past of a large log, the queue is full and the capture waits. An error of the watcher, such as

@@ -1,4 +1,4 @@
-"""Loads of partitions from offsets, and their hysteresis: small changes leave weights unchanged."""
+"""Partition loads from offsets, with hysteresis: small changes leave the weights unchanged."""
 
 from __future__ import annotations
 

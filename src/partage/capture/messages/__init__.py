@@ -1,3 +1,3 @@
-"""Layouts that kafka-python 3.0 does not have, in the form that it reads: fields only."""
+"""Message schemas that kafka-python 3.0 lacks, in its own format."""
 
 from __future__ import annotations

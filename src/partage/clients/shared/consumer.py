@@ -1,4 +1,4 @@
-"""One consumer's part in its group: its subscription, the leader's decision, its memory."""
+"""Assignor of one consumer: its subscription, its assignment as the leader, and its state."""
 
 from __future__ import annotations
 

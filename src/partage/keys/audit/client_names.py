@@ -1,4 +1,4 @@
-"""Partitioners by the names of clients, and the settings that make clients agree.
+"""Names of the clients that use a partitioner, and the settings that make clients agree.
 
 Keys show a hash only. Which client uses it by default was read from the published packages
 (docs/keys.md).

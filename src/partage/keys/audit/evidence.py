@@ -1,4 +1,4 @@
-"""Evidence about a topic: distinct (key, partition) pairs, partitioner families, and chance."""
+"""Evidence on who wrote a topic: (key, partition) pairs, partitioner families, and chance."""
 
 from __future__ import annotations
 

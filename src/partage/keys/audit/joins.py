@@ -1,4 +1,4 @@
-"""Joins of topics: reasons why equal keys do not lie in equal partitions."""
+"""Joins of topics: reasons why equal keys are not in equal partitions."""
 
 from __future__ import annotations
 

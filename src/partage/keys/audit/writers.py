@@ -1,4 +1,4 @@
-"""Writers of a topic: the fewest partitioner families that explain where its keys lie.
+"""Writers of a topic: the fewest partitioners that explain the partition of each key.
 
 Distinct (key, partition) pairs are independent tests; records are not. A family with n partitions
 explains a pair by chance once in n. Families are chosen greedily (greedy set cover): the one that

@@ -1,4 +1,4 @@
-"""Hashes of clients, 32 bits each, on one key (reference) or on a column (kernels)."""
+"""32-bit hash functions of clients, for one key (reference) or a column of keys (compiled)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of a hash function, and the choice of the form that hashes a column of keys.
+"""Implementations of a hash function, and the choice of the fastest for a column of keys.
 
 A column is bytes and where each key starts in them, as Arrow lays it out: no Python object a key.
 It is walked in chunks that stay in the processor's cache. In each chunk:
