@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partage.report.run import Figures, GroupFigures, Run, Traits, total
+from partage.report.run import Figures, GroupFigures, RunFigures, Traits, total
 from partage.tables.statuses import RECORDED
 
 COVERAGE = {
@@ -28,13 +28,13 @@ def made_group(name: str = "g", *of: Figures, **more) -> GroupFigures:
     return GroupFigures(name=name, **(mine | more))
 
 
-def made_run(*groups: GroupFigures, causes=(), **cover) -> Run:
+def made_run(*groups: GroupFigures, causes=(), **cover) -> RunFigures:
     sums: dict[str, list[Figures]] = {}
     for group in groups:
         for name, one in group.figures.items():
             sums.setdefault(name, []).append(one)
     overall = {name: total(of) for name, of in sums.items()}
-    return Run(
+    return RunFigures(
         {"coverage": COVERAGE | cover, "accounting": {"bad": 0}}, groups,
         tuple(n for n in overall if n != RECORDED), overall, {}, tuple(causes), (),
     )  # fmt: skip

@@ -38,7 +38,7 @@ from partage.cli.progress import report_progress
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
-    from partage.report.run import Run
+    from partage.report.run import RunFigures
 
 __all__ = ["Wanted", "demo", "replay", "replay_and_report"]
 
@@ -196,7 +196,7 @@ def replay_and_report(
     _judged(found)
 
 
-def _shown(found: Run, to: Path, page: Path | None) -> None:
+def _shown(found: RunFigures, to: Path, page: Path | None) -> None:
     from partage.report.terminal import summary
 
     console = out()
@@ -207,7 +207,7 @@ def _shown(found: Run, to: Path, page: Path | None) -> None:
         console.print(name(f"report   {page}", "bold"), soft_wrap=True)
 
 
-def _judged(found: Run) -> None:
+def _judged(found: RunFigures) -> None:
     """Print strategies that break rules and groups that failed, and exit with their code."""
     from partage.tables.statuses import RECORDED
 
@@ -232,7 +232,7 @@ def _quiet_logging() -> None:
         logging.getLogger().addHandler(logging.NullHandler())
 
 
-def _written(to: Path, page: Path, run_id: str) -> Run:
+def _written(to: Path, page: Path, run_id: str) -> RunFigures:
     from partage.report.html import publish_page
 
     try:

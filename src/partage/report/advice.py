@@ -26,7 +26,7 @@ from partage.report.client_settings import (
 )
 from partage.report.gains import error_of, gain_of, own_figures, sum_gains
 from partage.report.messages import cause_clause, count, duration, format_range, percent, plural
-from partage.report.run import Estimate, FigureRange, GroupFigures, Run
+from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
 from partage.tables.metrics import OWN
 
 __all__ = [
@@ -403,7 +403,7 @@ def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
     return tuple(sorted(out, key=lambda m: -_weight(m.saves)))
 
 
-def coverage_advice(run: Run) -> Advice | None:
+def coverage_advice(run: RunFigures) -> Advice | None:
     """Return advice on how to record from now on, if the log lacks much of the history."""
     if run.covered:
         return None
@@ -422,7 +422,7 @@ def coverage_advice(run: Run) -> Advice | None:
     return Advice("record", "Record more of the history from now on", why, lines, "command")
 
 
-def savable(run: Run) -> tuple[Estimate | None, int]:
+def savable(run: RunFigures) -> tuple[Estimate | None, int]:
     """Return the downtime that the best settings save in all groups, and the number of groups."""
     best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
     return sum_gains(best), len(best)

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.errors import InvalidCaptureError, MissingExtraError
-from partage.report.run import BadRecord, CauseShare, Figures, GroupFigures, Run, Traits, total
+from partage.report.run import (
+    BadRecord,
+    CauseShare,
+    Figures,
+    GroupFigures,
+    RunFigures,
+    Traits,
+    total,
+)
 from partage.report.traits import causes_by_group, traits_by_group
 from partage.runs.published_run import PublishedRun
 from partage.tables.metrics import METRICS, REPLAY_COLUMNS, Aggregation
@@ -101,7 +109,7 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
-def read_run(out: str | Path, run: str | None = None) -> Run:
+def read_run(out: str | Path, run: str | None = None) -> RunFigures:
     """Read the newest published run of an output folder, or the run with the given id.
 
     Raises:
@@ -111,7 +119,7 @@ def read_run(out: str | Path, run: str | None = None) -> Run:
     return run_of(PublishedRun(out, run))
 
 
-def run_of(folder: PublishedRun) -> Run:
+def run_of(folder: PublishedRun) -> RunFigures:
     """Read the report's data from an opened run folder.
 
     Raises:
@@ -142,7 +150,7 @@ def run_of(folder: PublishedRun) -> Run:
     groups = [_without_zero(_group(row, tables)) for row in _group_rows(folder, table, rebalances)]
     groups.sort(key=_by_loss)
     figures = _overall(main)
-    run = Run(
+    run = RunFigures(
         summary,
         tuple(replace(group, anchor=f"g{i}") for i, group in enumerate(groups)),
         _policy_order(folder.summary, figures), figures, _overall(other),
@@ -240,7 +248,7 @@ def _latest_last(claimed: Iterable[str], latest: str | None) -> tuple[str, ...]:
     return (*(one for one in known if one != latest), str(latest))
 
 
-_GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, Run)
+_GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, RunFigures)
 
 
 def _without_zero(found: _GroupOrRun) -> _GroupOrRun:

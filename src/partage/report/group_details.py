@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from partage.report.data import load_table
 from partage.report.messages import CAUSES, count, format_range
-from partage.report.run import FigureRange, GroupFigures, Run
+from partage.report.run import FigureRange, GroupFigures, RunFigures
 from partage.tables.statuses import DONE, PER_REBALANCE, RECORDED
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return found
 
 
-def details(folder: PublishedRun, run: Run) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
+def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
     """Yield each group that rebalanced, with details for its page; the largest downtime first.
 
     Raises:

@@ -24,7 +24,7 @@ from partage.report.gains import gains_by_policy
 from partage.report.group_details import details
 from partage.report.json_document import json_document
 from partage.report.recommendations import recommendations_for
-from partage.report.run import GroupFigures, Run
+from partage.report.run import GroupFigures, RunFigures
 from partage.runs.published_run import PublishedRun
 from partage.tables.metrics import SHOWN, Shown
 
@@ -47,7 +47,7 @@ _ADVISED = 12
 Details = Iterable[tuple[GroupFigures, dict[str, Any]]]
 
 
-def publish_page(out: str | Path, page: Path, run: str | None = None) -> Run:
+def publish_page(out: str | Path, page: Path, run: str | None = None) -> RunFigures:
     """Write the HTML page of a published run, with details of single groups.
 
     Args:
@@ -69,7 +69,7 @@ def publish_page(out: str | Path, page: Path, run: str | None = None) -> Run:
     return found
 
 
-def write_page(run: Run, path: Path, details: Details = ()) -> Path:
+def write_page(run: RunFigures, path: Path, details: Details = ()) -> Path:
     """Write the HTML page of a run atomically: a failure leaves no partial file.
 
     Args:
@@ -91,7 +91,7 @@ def write_page(run: Run, path: Path, details: Details = ()) -> Path:
     return path
 
 
-def render(run: Run, details: Details = ()) -> str:
+def render(run: RunFigures, details: Details = ()) -> str:
     """Return the HTML page of a run as text.
 
     Raises:
@@ -149,7 +149,7 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
     return path
 
 
-def _details_json(run: Run, details: Details) -> dict[str, Markup]:
+def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
     """Return anchor -> JSON with a group's details, up to a limit on the total size.
 
     Groups with the largest downtime come first.

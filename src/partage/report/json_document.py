@@ -18,7 +18,7 @@ from partage.report.advice import (
 )
 from partage.report.gains import error_of
 from partage.report.recommendations import Recommendation, recommendations_for
-from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, Run
+from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, RunFigures
 from partage.tables.sums import document as metrics_document
 
 __all__ = ["FORMAT", "VERSION", "json_document"]
@@ -26,7 +26,7 @@ __all__ = ["FORMAT", "VERSION", "json_document"]
 FORMAT, VERSION = "partage-report", 2
 
 
-def json_document(run: Run) -> dict[str, Any]:
+def json_document(run: RunFigures) -> dict[str, Any]:
     """Return the report of a run as plain values for JSON."""
     saved, helped = savable(run)
     return {
@@ -104,7 +104,7 @@ def _recommendation(one: Recommendation) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _advice(run: Run) -> list[dict[str, Any]]:
+def _advice(run: RunFigures) -> list[dict[str, Any]]:
     found = [
         {
             "rule": m.advice.rule, "title": m.advice.title,

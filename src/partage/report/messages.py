@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from partage.report.run import Estimate, FigureRange, Figures, Run
+from partage.report.run import Estimate, FigureRange, Figures, RunFigures
 from partage.tables.metrics import SHOWN, Shown
 
 __all__ = [
@@ -294,7 +294,7 @@ RECORD_MORE = (
 )
 
 
-def headline(run: Run) -> str:
+def headline(run: RunFigures) -> str:
     """Return the report's first sentence: the downtime by rebalances, or that it is unknown."""
     if not run.rebalancing:
         return "No group rebalanced in this log."
@@ -322,7 +322,7 @@ def headline(run: Run) -> str:
     return f"Rebalances caused {format_range(lost)} of downtime{span}."
 
 
-def _unread_sentence(run: Run, found: Estimate) -> str:
+def _unread_sentence(run: RunFigures, found: Estimate) -> str:
     """Return a sentence with the estimated downtime and its share of all assigned time."""
     text = f"Rebalances kept partitions unread for {format_estimate(found)}"
     if not run.assigned_ps:
@@ -331,7 +331,7 @@ def _unread_sentence(run: Run, found: Estimate) -> str:
     return f"{text}: {part} of all consuming time."
 
 
-def trust(run: Run) -> str:
+def trust(run: RunFigures) -> str:
     """Return a line on how reliable the report is: coverage, reproduced assignments, intervals."""
     parts = [
         f"The log has {percent(run.in_log, run.known)} of {plural(run.known, 'known rebalance')}."
@@ -350,7 +350,7 @@ def trust(run: Run) -> str:
     return " ".join(parts)
 
 
-def lead(run: Run, saved: Estimate | None, helped: int) -> str:
+def lead(run: RunFigures, saved: Estimate | None, helped: int) -> str:
     """Return two to four sentences: where downtime occurred, its causes, what could be saved.
 
     Args:
@@ -377,7 +377,7 @@ def lead(run: Run, saved: Estimate | None, helped: int) -> str:
 _LED = 3
 
 
-def _distribution(run: Run, begin: str) -> str:
+def _distribution(run: RunFigures, begin: str) -> str:
     """Return a sentence on how many groups have half of the estimated downtime."""
     found = [(g.name, g.unread.best) for g in run.groups if g.unread and g.unread.best > 0]
     found.sort(key=lambda pair: -pair[1])
@@ -395,7 +395,7 @@ def _distribution(run: Run, begin: str) -> str:
     return f"{begin} {percent(reached, whole)} of the downtime is in {where}{joined}."
 
 
-def _where_lost(run: Run) -> str:
+def _where_lost(run: RunFigures) -> str:
     """Return a sentence with the number of rebalances and the groups with most of the downtime."""
     lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
     whole = sum(r.high for _, r in lost)
@@ -416,7 +416,7 @@ def _where_lost(run: Run) -> str:
     return f"{begin} {part} of the downtime is in {names}."
 
 
-def _main_cause(run: Run) -> str:
+def _main_cause(run: RunFigures) -> str:
     """Return a sentence on the cause with most of the downtime; empty if none is known."""
     known = [c for c in run.causes if c.kind not in {"unknown", "first"}]
     if not known:
@@ -443,7 +443,7 @@ def _main_cause(run: Run) -> str:
     )
 
 
-def _fewest_moves(run: Run) -> Figures | None:
+def _fewest_moves(run: RunFigures) -> Figures | None:
     """Return the policy with the fewest moves that leaves no more members idle than recorded."""
     fit = [
         f
@@ -453,7 +453,7 @@ def _fewest_moves(run: Run) -> Figures | None:
     return min(fit, key=lambda f: (f.moved, f.policy), default=None)
 
 
-def simulated_note(run: Run) -> str:
+def simulated_note(run: RunFigures) -> str:
     """Return a sentence on why numbers of rebalances differ between log, record and policies.
 
     The sentence is empty if nothing was simulated.
@@ -473,7 +473,7 @@ def simulated_note(run: Run) -> str:
     )
 
 
-def notes(run: Run) -> list[str]:
+def notes(run: RunFigures) -> list[str]:
     """Return notes on the limits of the results, one or two sentences each; empty if none."""
     cover = run.summary.get("coverage", {})
     found = [*_failed(run), *_selection(run)]
@@ -523,7 +523,7 @@ def _transactions(known: str) -> list[str]:
     return []
 
 
-def _unknown_downtime(run: Run) -> list[str]:
+def _unknown_downtime(run: RunFigures) -> list[str]:
     if run.groups and run.recorded.stopped is None:
         return [
             "Downtime is unknown: the log has no commits before and after these rebalances, or an "
@@ -542,7 +542,7 @@ def _unknown_downtime(run: Run) -> list[str]:
 _NAMED = 3
 
 
-def _failed(run: Run) -> list[str]:
+def _failed(run: RunFigures) -> list[str]:
     """Return a note on groups whose replay raised an exception; empty if there are none."""
     if not run.failed:
         return []
@@ -555,7 +555,7 @@ def _failed(run: Run) -> list[str]:
     ]
 
 
-def _selection(run: Run) -> list[str]:
+def _selection(run: RunFigures) -> list[str]:
     """Return a note on the selected groups and times; it says if the selection is empty."""
     asked = run.summary.get("selection") or {}
     parts = [f"groups {', '.join(asked['groups'])}"] if asked.get("groups") else []

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partage.report.data import load_table, run_of
-from partage.report.run import MIN_COVERAGE, GroupFigures, Run
+from partage.report.run import MIN_COVERAGE, GroupFigures, RunFigures
 from partage.runs.published_run import PublishedRun
 from partage.tables.statuses import FAILED, OFFSETS_ONLY, RECORDED
 from partage.tables.sums import Estimate
@@ -134,7 +134,7 @@ class Recording:
     """
 
     folder: Path
-    run: Run
+    run: RunFigures
     groups: Mapping[str, GroupRates]
     hours: float
 
@@ -172,7 +172,7 @@ def read_recording(folder: str | Path, run: str | None = None) -> Recording:
     return Recording(path, figures, groups, _span_ms(figures) / _HOUR_MS)
 
 
-def _span_ms(run: Run) -> int:
+def _span_ms(run: RunFigures) -> int:
     cover = run.summary["coverage"]
     first, last = cover.get("first_ms"), cover.get("last_ms")
     return 0 if first is None or last is None else int(last - first)

@@ -13,7 +13,7 @@ from partage.tables.sums import Estimate, FigureRange, add_sums, empty_sums, met
 
 __all__ = [
     "MIN_COVERAGE", "BadRecord", "CauseShare", "Estimate", "FigureRange", "Figures",
-    "GroupFigures", "Run", "Traits", "total",
+    "GroupFigures", "RunFigures", "Traits", "total",
 ]  # fmt: skip
 
 
@@ -276,7 +276,7 @@ class BadRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunFigures:
     """The data of a published run that the report shows.
 
     Attributes:

@@ -10,7 +10,7 @@ from partage.report import messages
 from partage.report.advice import coverage_advice, savable
 from partage.report.gains import gains_by_policy
 from partage.report.messages import count, plural
-from partage.report.run import Run
+from partage.report.run import RunFigures
 from partage.report.view_model import cause_list, group_row, policy_rows
 from partage.tables.metrics import SHOWN, Shown
 from partage.tables.statuses import FAILED
@@ -40,7 +40,7 @@ _LEGEND = (
 )
 
 
-def summary(run: Run) -> Iterator[RenderableType]:
+def summary(run: RunFigures) -> Iterator[RenderableType]:
     """Yield the parts of the report for the terminal, in the order of printing."""
     from rich.text import Text
 
@@ -107,7 +107,7 @@ class _Name:
         return Measurement(max(map(len, self._parts), default=0), len(self._name))
 
 
-def _facts(run: Run) -> Table:
+def _facts(run: RunFigures) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -183,13 +183,13 @@ def _groups(rows: Sequence[GroupRow]) -> Table:
     return table
 
 
-def _unlisted(run: Run) -> str:
+def _unlisted(run: RunFigures) -> str:
     others = f"{plural(len(run.others), 'group')} not replayed; the page has the reasons"
     more = len(run.rebalancing) - MAX_GROUPS
     return f"{plural(more, 'more group')}; {others}" if more > 0 else others
 
 
-def _causes(run: Run) -> Table:
+def _causes(run: RunFigures) -> Table:
     found = cause_list(run.causes)
     table = _table("cause", [found.measure.replace(", ", "\n"), "rebalances"])
     for row in found.rows:
@@ -197,7 +197,7 @@ def _causes(run: Run) -> Table:
     return table
 
 
-def _changes(run: Run, rows: Sequence[GroupRow]) -> Iterator[Text]:
+def _changes(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
     """Yield the first recommendation of each group with much downtime, the very first in full."""
     from rich.text import Text
 

@@ -27,7 +27,7 @@ from partage.report.recommendations import (
     present_settings,
     recommendations_for,
 )
-from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, Run
+from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, RunFigures
 from partage.tables.metrics import OWN, SHOWN, Aggregation, Metric, Shown
 from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
@@ -330,7 +330,7 @@ def metric_headings() -> list[dict[str, str]]:
     ]
 
 
-def group_data(run: Run, group: GroupFigures, details: Mapping[str, Any]) -> dict[str, Any]:
+def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data of one group that the page's script displays.
 
     Args:
@@ -368,7 +368,7 @@ def _recommendation_data(one: Recommendation) -> dict[str, Any]:
 
 
 def _policy_columns(
-    run: Run, figures: Mapping[str, Figures], gains: Mapping[str, Estimate]
+    run: RunFigures, figures: Mapping[str, Figures], gains: Mapping[str, Estimate]
 ) -> dict[str, list[Any]]:
     """Return the table of policies as named columns: texts, and ``NAME_sort`` to sort by."""
     records = []
