@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from partage.model import Member as Member
     from partage.model import Plan as Plan
     from partage.replicas import place as place
+    from partage.results import Run as Run
+    from partage.results import open_run as open_run
+    from partage.results import replay as replay
 
 __version__ = "0.1.0"
 
@@ -59,6 +62,9 @@ _HOME = {
     "strategies": "partage.groups.registry",
     "place": "partage.replicas",
     "play": "partage.groups.rounds",
+    "replay": "partage.results",
+    "open_run": "partage.results",
+    "Run": "partage.results",
     "Join": "partage.groups.rounds",
     "Leave": "partage.groups.rounds",
     "Metadata": "partage.groups.rounds",

@@ -53,6 +53,7 @@ EVERYTHING = {
     "clients",
     "jobs",
     "report",
+    "results",
     "runs",
     "sample",
     "testing",
@@ -83,6 +84,8 @@ MAY_IMPORT = {
     "jobs": {*PURE, "sample", "capture", "partage", "runs"},
     # Plain data in: no Spark, no strategies.
     "report": {"errors", "runs", "tables"},
+    # Replays in Python: a job's run, with the report's figures as typed rows.
+    "results": {"errors", "tables", "runs", "report", "jobs", "simulation", "groups"},
     # The manifest of a run: jobs write it, readers start here.
     "runs": {"errors"},
     "tables": set(),
@@ -108,6 +111,7 @@ LIBRARIES = {
     # Schemas and sums are made of Arrow's types.
     "tables": {"pyarrow"},
     "report": {"jinja2", "markupsafe", "rich", "pyarrow"},
+    "results": {"pyarrow", "pandas", "polars", "pyspark"},
     "testing": {"hypothesis", "pyarrow"},
     "watch": {"prometheus_client"},
     "cli": {"typer", "click", "rich", "pyarrow"},

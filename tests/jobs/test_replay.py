@@ -9,6 +9,7 @@ import pytest
 from tests.support.captured import DATA, SAMPLE, lines, parsed
 from tests.support.captures import capture, records, rows_of
 
+import partage as pg
 from partage.errors import (
     AccountingError,
     InvalidCaptureError,
@@ -401,6 +402,13 @@ def test_chosen_strategies_only(tmp_path: Path) -> None:
     replay(folder, tmp_path / "out", engine="local", strategies=["range"])
     rows = read_table(tmp_path / "out", "replays").to_pylist()
     assert {r["strategy"] for r in rows if r["status"] == DONE} == {RECORDED, "range"}
+
+
+def test_a_run_in_python_uses_the_session_of_the_user(spark, tmp_path: Path) -> None:
+    """`pg.replay(spark=...)` runs in it and leaves it open."""
+    run = pg.replay(capture(tmp_path / "c", records().slice(0, 500)), spark=spark, policies="range")
+    assert run.summary["engine"] == {"name": "spark", "reason": "a Spark session is given"}
+    assert spark.range(3).count() == 3
 
 
 def test_a_session_of_the_user_stays_as_it_was(spark, replayed) -> None:

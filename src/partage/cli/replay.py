@@ -7,7 +7,6 @@ import os
 import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -293,4 +292,6 @@ def demo(
 
 def sample() -> Path:
     """Return the folder of the recording that ships with Partage."""
-    return Path(str(resources.files("partage"))) / "sample"
+    from partage.sample import folder
+
+    return folder()

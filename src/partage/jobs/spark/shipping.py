@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["current_task", "freeze_imports", "is_local", "load_kernels", "ship_package"]
 
 #: What no node needs: the sample is for the demo, templates and commands are the driver's.
-_LEFT_OUT = ("sample", "report", "cli")
+_LEFT_OUT = ("sample", "report", "results", "cli")
 
 
 def ship_package(context: SparkContext) -> bool:

@@ -1,0 +1,356 @@
+"""A finished replay in Python, and the functions that make one: `replay` and `open_run`."""
+
+from __future__ import annotations
+
+import shutil
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from partage.errors import InvalidConfigError
+from partage.results.tables import (
+    AdviceResult,
+    EventResult,
+    GroupResult,
+    OwnershipResult,
+    PolicyResult,
+    RebalanceResult,
+    ResultRow,
+    TableView,
+)
+from partage.runs.published_run import PublishedRun
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from partage.groups.api import Strategy
+    from partage.report.run import Figures, GroupFigures, RunFigures
+    from partage.simulation.policies import Policy
+
+__all__ = ["GroupRun", "Run", "open_run", "replay"]
+
+R = TypeVar("R", bound=ResultRow)
+#: Groups that the text of a run has.
+_MOST_SHOWN = 5
+#: Order of rows that come from the log.
+_IN_LOG_ORDER = ("group", "log_partition", "log_offset")
+
+
+def replay(
+    capture: str | Path,
+    *,
+    policies: Sequence[str | Policy | Strategy] | None = None,
+    groups: Sequence[str] | str = (),
+    since: str | int | None = None,
+    until: str | int | None = None,
+    out: str | Path | None = None,
+    engine: str = "auto",
+    spark: SparkSession | None = None,
+    kafka: Mapping[str, str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Run:
+    """Replay a recorded cluster's groups under other policies.
+
+    Args:
+        capture: the folder of a capture, Parquet files, a table that Spark reads, or a running
+            cluster (``kafka://host:port``).
+        policies: names of policies or strategies, or the objects; None for the default ones.
+        groups: names or patterns (``orders-*``) of groups; empty takes all.
+        since: first time, as ISO text (UTC) or epoch milliseconds.
+        until: the time after the last one, in the same form.
+        out: the folder for tables; None for a temporary one, which is removed with the run.
+        engine: ``local`` (this process, without Spark and Java), ``spark``, or ``auto``: local for
+            Parquet files with at most two million records.
+        spark: your session, which stays open; without it engine ``spark`` starts one.
+        kafka: properties of the client for ``kafka://``, by Kafka's names.
+        progress: called with (stage, done, total).
+
+    Raises:
+        InvalidCaptureError: the capture cannot be used.
+        InvalidConfigError: an argument has a wrong value.
+        UnknownStrategyError: there is no such strategy.
+        MissingExtraError, MissingJavaError: the engine lacks a library or Java.
+    """
+    from partage.jobs.replay.replay import replay as run_replay
+    from partage.jobs.replay.selection import Selection, parse_time
+
+    patterns = (groups,) if isinstance(groups, str) else tuple(groups)
+    bounds = [
+        None if time is None else parse_time(str(time), name)
+        for time, name in ((since, "since"), (until, "until"))
+    ]
+    chosen = [policies] if isinstance(policies, str) else policies
+    folder = Path(mkdtemp(prefix="partage-run-")) if out is None else Path(out)
+    try:
+        summary = run_replay(
+            capture, folder, policies=chosen, selection=Selection(patterns, *bounds),
+            engine=engine, spark=spark, kafka=kafka, progress=progress,
+        )  # fmt: skip
+    except BaseException:
+        if out is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    run = Run(folder, summary["run_id"])
+    if out is None:
+        weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
+    return run
+
+
+def open_run(folder: str | Path, run: str | None = None) -> Run:
+    """Return a finished run.
+
+    Args:
+        folder: the output folder of `replay` or ``partage replay``.
+        run: id of an earlier run; None for the newest.
+
+    Raises:
+        InvalidCaptureError: the folder has no such run.
+    """
+    return Run(folder, run)
+
+
+class Run:
+    """A finished replay.
+
+    Args:
+        folder: the output folder.
+        run: id of an earlier run; None for the newest.
+
+    Attributes:
+        folder: the output folder.
+        id: the run's id.
+        summary: the content of ``summary.json``.
+
+    Raises:
+        InvalidCaptureError: the folder has no such run.
+    """
+
+    def __init__(self, folder: str | Path, run: str | None = None) -> None:
+        self._published = PublishedRun(folder, run)
+        self.folder = Path(folder)
+        self.summary: Mapping[str, Any] = self._published.summary
+        self.id = str(self.summary.get("run_id"))
+
+    @cached_property
+    def _figures(self) -> RunFigures:
+        from partage.report.data import run_of
+
+        return run_of(self._published)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the published tables; docs/tables.md describes them."""
+        return self._published.tables
+
+    def table(self, name: str) -> pa.Table:
+        """Return a published table as it is.
+
+        Raises:
+            InvalidConfigError: there is no such table.
+            InvalidCaptureError: a file of the table cannot be read.
+        """
+        if name not in self.tables:
+            raise InvalidConfigError("name", f"must be one of {', '.join(self.tables)}", name)
+        return self._published.table(name)
+
+    @cached_property
+    def groups(self) -> TableView[GroupResult]:
+        """The groups, the largest downtime first."""
+        return TableView.of(GroupResult, map(_group_row, self._figures.groups))
+
+    @cached_property
+    def rebalances(self) -> TableView[RebalanceResult]:
+        """The rebalances of all groups, in log order."""
+        return self._view("rebalances", RebalanceResult, _IN_LOG_ORDER)
+
+    @cached_property
+    def policies(self) -> TableView[PolicyResult]:
+        """The figures of each policy over all groups; the first row is the record's."""
+        found = self._figures
+        return _policy_view(found.figures, found.per_rebalance, found.policies)
+
+    @cached_property
+    def advice(self) -> TableView[AdviceResult]:
+        """The recommendations for all groups, the largest expected gain first."""
+        found = [pair for group in self._figures.groups for pair in _advice_rows(group)]
+        found.sort(key=lambda pair: -pair[0])
+        return TableView.of(AdviceResult, (row for _, row in found))
+
+    def group(self, name: str) -> GroupRun:
+        """Return one group.
+
+        Raises:
+            InvalidConfigError: the run has no such group.
+        """
+        found = next((g for g in self._figures.groups if g.name == name), None)
+        if found is None:
+            names = sorted(g.name for g in self._figures.groups)
+            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+            what = f"must be a group of the run ({', '.join(names[:10])}{more})"
+            raise InvalidConfigError("group", what, name)
+        return GroupRun(self, found)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the run's HTML page; return its path.
+
+        Raises:
+            MissingExtraError: jinja2 is not installed.
+            InvalidConfigError: the page cannot be written.
+        """
+        from partage.report.html import publish_page
+
+        page = Path(path)
+        try:
+            publish_page(self.folder, page, self.id)
+        except OSError as e:
+            what = f"cannot be written ({e.strerror or e})"
+            raise InvalidConfigError("path", what, str(page)) from None
+        return page
+
+    def _view(
+        self, table: str, row: type[R], order: Sequence[str], group: str | None = None
+    ) -> TableView[R]:
+        """Return rows of a published table in this order, of one group or of all."""
+        import pyarrow as pa
+        from pyarrow import compute as pc
+
+        where = None if group is None else pc.field("group") == group
+        found = self._published.table(table, where=where)
+        found = found.sort_by([(name, "ascending") for name in order])
+        names = _fields(row)
+        cells = [found[row.COLUMNS.get(name, name)] for name in names]
+        return TableView(pa.table(cells, names=names), row)
+
+    def __repr__(self) -> str:
+        from partage.report.messages import headline
+
+        engine = self.summary.get("engine")  # runs of earlier versions have none
+        where = f", engine {engine['name']}" if engine else ""
+        records = self.summary["accounting"]["records"]
+        text = headline(self._figures).replace("\N{NO-BREAK SPACE}", " ")
+        return "\n".join([
+            f"Run {self.id}: {records:,} records, {len(self.groups):,} groups, "
+            f"{self._figures.in_log:,} rebalances{where}",
+            text, repr(self.groups[:_MOST_SHOWN]),
+        ])  # fmt: skip
+
+
+class GroupRun:
+    """One group of a run.
+
+    Attributes:
+        name: the group's name.
+        row: its row of `Run.groups`.
+    """
+
+    def __init__(self, run: Run, figures: GroupFigures) -> None:
+        self._run, self._figures = run, figures
+        self.name = figures.name
+        self.row = _group_row(figures)
+
+    @cached_property
+    def rebalances(self) -> TableView[RebalanceResult]:
+        """Its rebalances, in log order."""
+        return self._run._view("rebalances", RebalanceResult, _IN_LOG_ORDER, self.name)  # noqa: SLF001 - of its run
+
+    @cached_property
+    def timeline(self) -> TableView[EventResult]:
+        """Its events, in log order."""
+        order = (*_IN_LOG_ORDER, "position")
+        return self._run._view("events", EventResult, order, self.name)  # noqa: SLF001 - of its run
+
+    @cached_property
+    def ownership(self) -> TableView[OwnershipResult]:
+        """The members that had its partitions, in order of topic, partition and time."""
+        order = ("topic", "partition", "from_ms", "member")
+        return self._run._view("ownership", OwnershipResult, order, self.name)  # noqa: SLF001 - of its run
+
+    @cached_property
+    def policies(self) -> TableView[PolicyResult]:
+        """The figures of each policy; the first row is the record's."""
+        found = self._figures
+        return _policy_view(found.figures, found.per_rebalance, self._run._figures.policies)  # noqa: SLF001 - of its run
+
+    @cached_property
+    def advice(self) -> TableView[AdviceResult]:
+        """Its recommendations, the first one first."""
+        return TableView.of(AdviceResult, (row for _, row in _advice_rows(self._figures)))
+
+    def __repr__(self) -> str:
+        one = self.row
+        head = f"Group {self.name}: {one.protocol}, {one.status}, {one.rebalances:,} rebalances"
+        return "\n".join([head, repr(self.timeline[:_MOST_SHOWN]), repr(self.advice)])
+
+
+def _fields(row: type[ResultRow]) -> list[str]:
+    from dataclasses import fields
+
+    return [field.name for field in fields(row)]  # type: ignore[arg-type]  # rows are dataclasses
+
+
+def _group_row(group: GroupFigures) -> GroupResult:
+    from partage.report.recommendations import recommendations_for
+
+    unread, cause = group.unread, group.main_cause
+    actions = recommendations_for(group)
+    return GroupResult(
+        group=group.name, protocol=group.kind, status=group.status,
+        strategy=group.strategy or None, clients=group.clients, rebalances=group.rebalances,
+        rebalances_per_hour=group.rebalances_per_hour, coverage=group.coverage,
+        members_max=group.members_max, partitions_max=group.partitions_max,
+        unread=None if unread is None else unread.best,
+        unread_low=None if unread is None else unread.low,
+        unread_high=None if unread is None else unread.high,
+        unread_share=group.unread_share, main_cause=None if cause is None else cause.kind,
+        action=actions[0].advice.title if actions else None, why=group.why,
+    )  # fmt: skip
+
+
+def _policy_view(
+    main: Mapping[str, Figures], other: Mapping[str, Figures], order: Iterable[str]
+) -> TableView[PolicyResult]:
+    """Return the rows of the recorded assignments and of each policy's simulations."""
+    from partage.tables.statuses import RECORDED
+
+    names = [RECORDED, *(name for name in order if name != RECORDED)]
+    found = [of[name] for name in names for of in (main, other) if name in of]
+    return TableView.of(PolicyResult, map(_policy_row, found))
+
+
+def _policy_row(figures: Figures) -> PolicyResult:
+    ends: dict[str, Any] = {}
+    for name in ("stopped", "saved", "reread"):
+        known = getattr(figures, name)
+        ends |= {f"{name}_low": None, f"{name}_high": None}
+        if known is not None:
+            ends |= {f"{name}_low": known.low, f"{name}_high": known.high}
+    return PolicyResult(
+        policy=figures.policy, simulation=figures.reading, comparable=figures.comparable,
+        rebalances=figures.happened, moved=figures.moved, avoidable=figures.avoidable,
+        evenness=figures.evenness, unread_at_once=figures.unread_at_once,
+        incomplete=figures.incomplete, **ends,
+    )  # fmt: skip
+
+
+def _advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
+    """Return the recommendations of a group, each with its gain in partition-seconds."""
+    from partage.report.recommendations import recommendations_for
+
+    found = []
+    for rank, one in enumerate(recommendations_for(group), 1):
+        advice, saves = one.advice, one.advice.saves
+        row = AdviceResult(
+            group=group.name, rank=rank, title=advice.title, gain=one.gain,
+            saves=None if saves is None else saves.best,
+            saves_low=None if saves is None else saves.low,
+            saves_high=None if saves is None else saves.high,
+            confidence=one.confidence or None, why=advice.why, where=advice.where,
+            lines=advice.lines, policy=advice.policy, risk=one.risk, rollout=one.rollout,
+            verify=one.verify, rule=advice.rule,
+        )  # fmt: skip
+        found.append((one.gain_ps, row))
+    return found

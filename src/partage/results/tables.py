@@ -1,0 +1,400 @@
+"""Tables of a run with typed rows: sequences in Python, streams of Arrow data elsewhere.
+
+A row is a frozen dataclass. The Arrow type of a column follows from the field's annotation: times
+are timestamps in UTC, tuples are lists, ``None`` is null. Durations are partition-seconds unless
+the name ends in ``_ms``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
+
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = [
+    "AdviceResult",
+    "EventResult",
+    "GroupResult",
+    "OwnershipResult",
+    "PolicyResult",
+    "RebalanceResult",
+    "ResultRow",
+    "TableView",
+    "text_table",
+]
+
+
+class ResultRow:
+    """Base of the rows' types.
+
+    Attributes:
+        SHOWN: columns that `TableView` prints; empty for all.
+        COLUMNS: field -> column of the published table, where the names differ.
+    """
+
+    SHOWN: ClassVar[tuple[str, ...]] = ()
+    COLUMNS: ClassVar[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult(ResultRow):
+    """One group.
+
+    Attributes:
+        protocol: classic, consumer, share or streams, or several with ``+``.
+        status: replayed, not replayed, offsets only or failed.
+        strategy: the strategy that it chose last.
+        coverage: recorded rebalances divided by known ones.
+        unread, unread_low, unread_high: estimated downtime with its 80 % interval.
+        unread_share: the same as a share of the partition-time.
+        main_cause: kind of cause with most of the downtime.
+        action: title of the first recommendation.
+        why: reason for a group that was not replayed.
+    """
+
+    SHOWN = ("group", "protocol", "strategy", "rebalances", "unread", "unread_share", "main_cause",
+             "action")  # fmt: skip
+
+    group: str
+    protocol: str
+    status: str
+    strategy: str | None
+    clients: tuple[str, ...]
+    rebalances: int
+    rebalances_per_hour: float | None
+    coverage: float | None
+    members_max: int
+    partitions_max: int | None
+    unread: float | None
+    unread_low: float | None
+    unread_high: float | None
+    unread_share: float | None
+    main_cause: str | None
+    action: str | None
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceResult(ResultRow):
+    """One rebalance of the log.
+
+    Attributes:
+        cause: kind of the cause with the highest precedence.
+        detail: difference from the previous generation, in words.
+        storm: number of the rebalance storm that it belongs to.
+        stopped_low_ms, stopped_high_ms: bounds of its duration.
+        agrees: whether the recorded assignment is the claimed strategy's.
+        replayed: whether policies were simulated on it.
+    """
+
+    SHOWN = ("group", "generation", "time", "strategy", "members", "partitions", "cause", "detail")
+    COLUMNS = {"time": "time_ms", "cause": "cause_kind", "detail": "cause"}  # noqa: RUF012 - of `ResultRow`
+
+    group: str
+    incarnation: int
+    generation: int
+    time: datetime
+    protocol: str
+    strategy: str | None
+    members: int
+    partitions: int
+    cause: str
+    detail: str
+    follow_up: bool
+    joined: int
+    left: int
+    restarted: int
+    resubscribed: int
+    storm: int | None
+    stopped_low_ms: int | None
+    stopped_high_ms: int | None
+    agrees: bool | None
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResult(ResultRow):
+    """Figures of one policy over the rebalances of a group, or of all groups.
+
+    docs/metrics.md defines the figures.
+
+    Attributes:
+        policy: name of the policy, or ``recorded``.
+        simulation: recorded, per_rebalance or cumulative.
+        comparable: true if the policy has a valid plan for each rebalance.
+        rebalances: rebalances that happen under the policy.
+        stopped_low, stopped_high: bounds of the downtime.
+        saved_low, saved_high: bounds of recorded downtime minus this one.
+        incomplete: plans that violate a rule.
+    """
+
+    SHOWN = ("policy", "simulation", "comparable", "rebalances", "moved", "stopped_low",
+             "stopped_high", "saved_low", "saved_high")  # fmt: skip
+
+    policy: str
+    simulation: str
+    comparable: bool
+    rebalances: int
+    moved: int
+    avoidable: int
+    evenness: float | None
+    stopped_low: float | None
+    stopped_high: float | None
+    saved_low: float | None
+    saved_high: float | None
+    reread_low: int | None
+    reread_high: int | None
+    unread_at_once: int | None
+    incomplete: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceResult(ResultRow):
+    """One recommendation for one group.
+
+    Attributes:
+        rank: 1 for the group's first recommendation.
+        gain: expected gain in words.
+        saves, saves_low, saves_high: simulated gain with its interval; None if not simulated.
+        confidence: medium or low; None if nothing is to be changed.
+        why: evidence in the log.
+        where: place of the settings.
+        lines: lines of a configuration.
+        policy: the policy whose simulation it rests on.
+        verify: how to measure the effect.
+        rule: name of the rule.
+    """
+
+    SHOWN = ("group", "rank", "title", "gain", "confidence")
+
+    group: str
+    rank: int
+    title: str
+    gain: str
+    saves: float | None
+    saves_low: float | None
+    saves_high: float | None
+    confidence: str | None
+    why: str
+    where: str
+    lines: tuple[str, ...]
+    policy: str | None
+    risk: str
+    rollout: str
+    verify: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventResult(ResultRow):
+    """One event of a group: a rebalance, a member that joins or leaves, and so on.
+
+    Attributes:
+        source: recorded (stated by a record) or inferred (from two records).
+        log_partition, log_offset: place of the record that shows the event.
+    """
+
+    SHOWN = ("time", "generation", "event", "member", "source", "detail")
+    COLUMNS = {"time": "time_ms"}  # noqa: RUF012 - of `ResultRow`
+
+    time: datetime
+    incarnation: int
+    generation: int
+    event: str
+    member: str | None
+    instance: str | None
+    source: str
+    detail: str | None
+    log_partition: int
+    log_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipResult(ResultRow):
+    """One partition with one member, for some time.
+
+    Attributes:
+        role: owner, releasing, active, standby or warmup.
+        until: None while it lasts.
+    """
+
+    COLUMNS = {"since": "from_ms", "until": "to_ms"}  # noqa: RUF012 - of `ResultRow`
+
+    topic: str
+    partition: int
+    member: str
+    instance: str | None
+    role: str
+    since: datetime
+    until: datetime | None
+
+
+R = TypeVar("R", bound=ResultRow)
+_MOST_SHOWN = 10
+_WIDEST = 28
+
+
+class TableView(Sequence[R], Generic[R]):
+    """A table with typed rows.
+
+    It is a sequence of rows, and any library with the Arrow PyCapsule interface takes it: for
+    example ``pyarrow.table(view)``.
+
+    Args:
+        table: the columns, one a field of the rows.
+        row: type of the rows.
+
+    >>> one = OwnershipResult("orders", 0, "c1", None, "owner", datetime(2026, 11, 20), None)
+    >>> view = TableView.of(OwnershipResult, [one])
+    >>> len(view), view[0].member, view.to_arrow().schema.field("since").type
+    (1, 'c1', TimestampType(timestamp[ms, tz=UTC]))
+    """
+
+    def __init__(self, table: pa.Table, row: type[R]) -> None:
+        names = [field.name for field in fields(row)]  # type: ignore[arg-type]  # rows are dataclasses
+        self._table, self._row = table.select(names).cast(_schema(row)), row
+
+    @classmethod
+    def of(cls, row: type[R], rows: Iterable[R]) -> TableView[R]:
+        """Return the view of some rows."""
+        import pyarrow as pa
+
+        found = list(rows)
+        columns = [
+            pa.array([getattr(one, field.name) for one in found], field.type)
+            for field in _schema(row)
+        ]
+        return cls(pa.Table.from_arrays(columns, schema=_schema(row)), row)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self._table.column_names)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @overload
+    def __getitem__(self, at: int) -> R: ...
+    @overload
+    def __getitem__(self, at: slice) -> TableView[R]: ...
+    def __getitem__(self, at: int | slice) -> R | TableView[R]:
+        if isinstance(at, slice):
+            return TableView(self._table.take(list(range(len(self))[at])), self._row)
+        number = range(len(self))[at]
+        return next(iter(TableView(self._table.slice(number, 1), self._row)))
+
+    def __iter__(self) -> Iterator[R]:
+        for batch in self._table.to_batches():
+            for cells in batch.to_pylist():
+                yield self._row(**{n: tuple(c) if isinstance(c, list) else c
+                                   for n, c in cells.items()})  # fmt: skip
+
+    def where(self, **values: Any) -> TableView[R]:
+        """Return the rows with these values, for example ``where(cause="join")``.
+
+        Raises:
+            InvalidConfigError: there is no such column, or a value has another type.
+        """
+        import pyarrow as pa
+        from pyarrow import compute as pc
+
+        table = self._table
+        for name, value in values.items():
+            if name not in table.column_names:
+                raise InvalidConfigError(name, f"must be one of {', '.join(self.columns)}", value)
+            try:
+                wanted = pa.scalar(value, table.schema.field(name).type)
+            except (pa.ArrowException, TypeError) as e:
+                kind = table.schema.field(name).type
+                raise InvalidConfigError(name, f"must be {kind}", value) from e
+            cells = table[name]
+            table = table.filter(pc.is_null(cells) if value is None else pc.equal(cells, wanted))
+        return TableView(table, self._row)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as a table of pyarrow."""
+        return self._table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a data frame of pandas."""
+        found: pd.DataFrame = self._table.to_pandas()
+        return found
+
+    def to_polars(self) -> Any:
+        """Return the rows as a data frame of polars, which must be installed."""
+        return import_module("polars").DataFrame(self._table)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows as a capsule with an ``ArrowArrayStream``."""
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        shown = self._row.SHOWN or self.columns
+        first = self._table.slice(0, _MOST_SHOWN)
+        rows = [[cells[name] for name in shown] for cells in first.to_pylist()]
+        more = len(self) - len(rows)
+        count = f"{len(self):,} row{'' if len(self) == 1 else 's'} of {self._row.__name__}"
+        hidden = len(self.columns) - len(shown)
+        note = f", {hidden} more columns" if hidden else ""
+        rest = [f"... {more:,} more rows"] if more else []
+        return "\n".join([f"{count}{note}", *text_table(shown, rows), *rest])
+
+
+def _schema(row: type[ResultRow]) -> pa.Schema:
+    """Return the Arrow schema of a row's type."""
+    import pyarrow as pa
+
+    kinds = {
+        "str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(),
+        "datetime": pa.timestamp("ms", "UTC"), "tuple[str, ...]": pa.list_(pa.string()),
+    }  # fmt: skip
+    found = []
+    for field in fields(row):  # type: ignore[arg-type]  # rows are dataclasses
+        kind, _, none = str(field.type).partition(" | ")
+        found.append(pa.field(field.name, kinds[kind], nullable=bool(none)))
+    return pa.schema(found)
+
+
+def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Return lines with aligned columns; long cells are cut.
+
+    >>> text_table(["group", "moved"], [["billing", 12], ["mailer", None]])
+    ['group    moved', 'billing     12', 'mailer']
+    """
+    found = list(rows)
+    cells = [[_cell(value) for value in row] for row in found]
+    numbers = [
+        all(isinstance(v, int | float | None) for v in column)
+        for column in zip(*found, strict=True)
+    ]
+    right = [*numbers, *[False] * (len(names) - len(numbers))]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in ([*names], *cells)
+    ]
+
+
+def _cell(value: Any) -> str:
+    """Return a cell's text."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, float):
+        return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    text = ", ".join(value) if isinstance(value, list) else str(value)
+    text = "".join(c if c.isprintable() else " " for c in text.replace("\N{NO-BREAK SPACE}", " "))
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

@@ -1,0 +1,150 @@
+"""Finished runs in Python: typed rows, Arrow data, a group, the page, and the text in a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.support.captures import capture, records
+from tests.support.published import NASTY, published, tables
+
+import partage as pg
+from partage.results.tables import (
+    AdviceResult,
+    EventResult,
+    GroupResult,
+    OwnershipResult,
+    PolicyResult,
+    RebalanceResult,
+    TableView,
+)
+from partage.tables.schemas import schema
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> pg.Run:
+    """A made-up run of three groups."""
+    rows = tables()
+    event = {
+        "group": "orders", "incarnation": 0, "generation": 2, "log_partition": 0, "log_offset": 20,
+        "position": 0, "time_ms": 2_000, "event": "join", "member": "m", "instance": None,
+        "source": "inferred", "detail": None,
+    }  # fmt: skip
+    rows["events"] = [event, event | {"generation": 1, "log_offset": 10, "time_ms": 1_000}]
+    return pg.open_run(published(tmp_path_factory.mktemp("run") / "out", rows))
+
+
+def test_rows_have_types_and_order(run: pg.Run) -> None:
+    """Rows are dataclasses in log order; times are datetimes in UTC."""
+    assert {row.group for row in run.groups} == {"orders", NASTY, "streamy"}
+    first = run.group("orders").rebalances[0]
+    assert isinstance(first, RebalanceResult)
+    assert (first.generation, first.cause, first.detail) == (1, "join", "1 joined")
+    assert first.time == datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)
+    assert [one.generation for one in run.group("orders").timeline] == [1, 2]
+    assert isinstance(run.groups[0].clients, tuple)
+    assert run.rebalances[-1].generation == 2
+    with pytest.raises(IndexError):
+        run.groups[3]
+
+
+def test_policies_begin_with_the_record(run: pg.Run) -> None:
+    """Each policy has a row for all groups and for one, with the figures of the report."""
+    assert [row.policy for row in run.policies] == ["recorded", "range", "fair"]
+    assert [row.moved for row in run.policies] == [12, 12, 12]
+    assert [row.moved for row in run.group("orders").policies] == [6, 6, 6]
+
+
+def test_advice_is_of_known_groups(run: pg.Run) -> None:
+    """A group's recommendations are those of the run for it."""
+    for group in run.groups:
+        mine = list(run.group(group.group).advice)
+        assert mine == [one for one in run.advice if one.group == group.group]
+        assert [one.rank for one in mine] == list(range(1, len(mine) + 1))
+
+
+@pytest.mark.parametrize("name", ["groups", "rebalances", "policies", "advice"])
+def test_other_libraries_take_the_rows_as_arrow(run: pg.Run, name: str) -> None:
+    """The PyCapsule stream, pyarrow and pandas have the same rows as the sequence."""
+    view = getattr(run, name)
+    table = pa.table(view)
+    assert table.equals(view.to_arrow())
+    assert table.num_rows == len(view) == len(list(view)) == len(view.to_pandas())
+    assert table.column_names == list(view.columns) == list(view.to_pandas().columns)
+
+
+def test_rows_of_tables_are_published_columns() -> None:
+    """Each field of a published row's type is a column of its table."""
+    for row, table in (
+        (RebalanceResult, "rebalances"), (EventResult, "events"), (OwnershipResult, "ownership"),
+    ):  # fmt: skip
+        names = [row.COLUMNS.get(one.name, one.name) for one in fields(row)]
+        assert set(names) <= set(schema(table).names)
+        kinds = [str(one.type).endswith("| None") for one in fields(row)]
+        assert kinds == [schema(table).field(name).nullable for name in names]
+
+
+def test_a_slice_and_a_filter_are_views(run: pg.Run) -> None:
+    """Slices keep the type of rows; a filter by a wrong column or type names it."""
+    assert isinstance(run.rebalances[1:3], TableView)
+    assert [one.generation for one in run.rebalances[::2]] == [1, 1]
+    assert len(run.rebalances.where(group="orders", generation=2)) == 1
+    assert len(run.rebalances.where(storm=None)) == 4
+    with pytest.raises(pg.InvalidConfigError, match="setting kind: must be one of group"):
+        run.rebalances.where(kind="join")
+    with pytest.raises(pg.InvalidConfigError, match="setting generation: must be int64"):
+        run.rebalances.where(generation="two")
+
+
+def test_wrong_names_are_errors_that_name_them(run: pg.Run, tmp_path: Path) -> None:
+    """A group, a table, a folder that is not there."""
+    with pytest.raises(pg.InvalidConfigError, match="setting group: must be a group of the run"):
+        run.group("ordres")
+    with pytest.raises(pg.InvalidConfigError, match="setting name: must be one of"):
+        run.table("group")
+    with pytest.raises(pg.InvalidCaptureError, match="no published run"):
+        pg.open_run(tmp_path)
+    assert run.table("groups").num_rows == 3
+
+
+def test_the_page_is_written(run: pg.Run, tmp_path: Path) -> None:
+    """`report` returns the path of the page; a folder that is missing is an error."""
+    assert run.report(tmp_path / "page.html").stat().st_size > 10_000
+    with pytest.raises(pg.InvalidConfigError, match="setting path: cannot be written"):
+        run.report(tmp_path / "none" / "page.html")
+
+
+def test_text_in_a_terminal_is_short(run: pg.Run) -> None:
+    """A run, a group and a table print a head and at most ten rows, each on one line."""
+    assert repr(run).startswith(f"Run {run.id}: ")
+    assert "3 rows of GroupResult" in repr(run)
+    assert repr(run.group("orders")).startswith("Group orders: classic, replayed, 2 rebalances")
+    many = TableView.of(AdviceResult, [
+        AdviceResult("g\n" * 50, rank, "t", "", None, None, None, None, "", "", (), None, "", "", "", "")
+        for rank in range(1, 13)
+    ])  # fmt: skip
+    lines = repr(many).splitlines()
+    assert lines[0] == "12 rows of AdviceResult, 11 more columns"
+    assert len(lines) == 13
+    assert lines[-1] == "... 2 more rows"
+    assert repr(TableView.of(PolicyResult, [])).startswith("0 rows of PolicyResult")
+    assert TableView.of(GroupResult, []).to_arrow().num_rows == 0
+
+
+def test_a_replay_without_a_folder_removes_its_tables(tmp_path: Path) -> None:
+    """The temporary folder lasts as long as the run; with `out` the run can be opened again."""
+    folder = capture(tmp_path / "c", records().slice(0, 1_000))
+    run = pg.replay(folder, policies="range", groups="*")
+    assert run.summary["engine"]["name"] == "local"
+    assert run.summary["selection"] == {"groups": ["*"]}
+    place = run.folder
+    assert (place / "manifest.json").is_file()
+    del run
+    assert not place.exists()
+    kept = pg.replay(folder, policies=["range"], out=tmp_path / "out", engine="local")
+    assert pg.open_run(tmp_path / "out").id == kept.id
+    with pytest.raises(pg.InvalidConfigError, match="setting since"):
+        pg.replay(folder, since="yesterday")
