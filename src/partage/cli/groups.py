@@ -241,7 +241,7 @@ def _judged(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
     cluster: Cluster, strategies: list[str] | None, *, asked: bool,
 ) -> _Look:  # fmt: skip
-    """Return a group with its lag and the judge's figures of its assignment."""
+    """Return a group with its lag and the judge's measures (spread, moves) of its assignment."""
     from partage.api import decisions
     from partage.api.measures import measure
     from partage.model import Assignment, Group, Member

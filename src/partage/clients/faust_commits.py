@@ -150,7 +150,7 @@ class CommitGuard:
             self._start(self._read_again(tp, waiting))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as a task, and hold a reference to it until it ends."""
+        """Run a coroutine as an asyncio task, and hold a reference to it until it ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

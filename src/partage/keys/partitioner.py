@@ -261,7 +261,7 @@ class State:
     draws: Draws = field(default_factory=lambda: draws_of(0))
 
     def pool(self, partitions: int) -> Sequence[int]:
-        """Return the partitions to choose from: those with a leader, or all if none has one.
+        """Return the partitions to choose from: all with a leader, or all if none has a leader.
 
         Raises:
             InvalidConfigError: the topic has no such partition.

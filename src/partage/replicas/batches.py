@@ -143,7 +143,7 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return, by partition, where its moves need space and where they free it.
+    """Return, by partition, the space that its moves need and the space that they free.
 
     Both map a partition to (location, bytes) pairs. A location is the number of a broker, or the
     number of brokers plus the number of a disk.

@@ -21,7 +21,7 @@ ServerTask = tuple[str, int]
 
 @dataclass(frozen=True)
 class ServerSubtopology:
-    """A sub-topology as the group coordinator knows it, the input of its task assignor.
+    """A sub-topology of a streams group, as input of the coordinator's task assignor.
 
     Attributes:
         id: sub-topology id, any text.

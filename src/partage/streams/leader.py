@@ -162,7 +162,7 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 @dataclass(frozen=True)
 class StreamsApplication:
-    """The application and the cluster, the leader's input besides the members.
+    """Application and cluster of a rebalance: the leader's input besides the members.
 
     Attributes:
         topology: topology of the application.

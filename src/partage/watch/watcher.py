@@ -128,7 +128,7 @@ class WatchListener(Protocol):
     """Interface of a listener that receives events and ticks in the watcher's thread."""
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Process an event; events from before the start of the watch are not fresh."""
+        """Process an event; it is fresh if it was recorded after the watch began."""
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
         """Process the current time and the capture's progress, several times a second."""
@@ -193,7 +193,10 @@ class Watcher:
         self._thread.start()
 
     def _rebuilt(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
-        """Rebuild the group histories from a capture's content; none of it counts as fresh."""
+        """Rebuild the group histories from a capture's content.
+
+        Events in it are not fresh, that is, they are from before the watch began.
+        """
         now_ms = _now_ms()
         live = LiveGroups(started_ms=now_ms)
         ends, positions = writer.manifest.first_ends, writer.manifest.positions
@@ -264,7 +267,10 @@ class Watcher:
         self._states.append(state)
 
     def end(self, partition: int, first_end: int) -> None:
-        """Record a successful read; records before the partition's first end are not fresh."""
+        """Record a successful read.
+
+        Records before the partition's first end count as past, not fresh.
+        """
         self._read_s = time.time()
         self._live.fresh_from.setdefault(partition, first_end)
 

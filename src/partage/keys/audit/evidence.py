@@ -127,7 +127,7 @@ class KeyPart(Enum):
 
     @property
     def words(self) -> str:
-        """Description of the part for messages, such as "key without its window"."""
+        """Description of the part for messages, such as "the whole key"."""
         return self.value[1]
 
     def of(self, keys: Sequence[bytes]) -> Sequence[bytes]:
