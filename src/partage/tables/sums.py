@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -245,7 +246,13 @@ def sum_differences(
 
 
 def empty_sums() -> Sums:
-    """Return the sums of an empty set of rows."""
+    """Return the sums of an empty set of rows, as a new dict."""
+    return dict(_empty_sums())
+
+
+@cache
+def _empty_sums() -> Sums:
+    """Return the sums of an empty set of rows; a report asks for them per group and policy."""
     found: Sums = {}
     for metric in METRICS:
         if metric.aggregation in _INTERVALS:
