@@ -13,10 +13,12 @@ import pytest
 from tests.support.live_batches import follow, log_batches
 from tests.support.recordings import json_lines, recording
 from tests.support.wire_samples import ROOT
+from typer.testing import CliRunner
 
 from partage.capture.log_dir import batches_in
 from partage.capture.unpacking import checksum
 from partage.capture.writing import CaptureWriter
+from partage.cli.app import app
 from partage.errors import InvalidConfigError
 from partage.history.live_groups import RebalanceOpened
 from partage.watch.watcher import EventSink, Watcher
@@ -149,3 +151,21 @@ def test_a_capture_that_is_continued_rebuilds_what_it_read(tmp_path) -> None:
     assert len(seen) == len(found)
     assert configs == {"group.consumer.session.timeout.ms": "6000"}
     assert states == []
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--events", "-"], 1, "--events: needs --follow"),
+        (["--metrics", "127.0.0.1:0"], 1, "--metrics: needs --follow"),
+        (["--follow", "--events", "-", "--json"], 2, "both"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_a_broker_is_asked(
+    tmp_path, options, code, said
+) -> None:
+    """The message names the option."""
+    command = ["capture", "--bootstrap-server", "localhost:1", "--out", str(tmp_path), *options]
+    done = CliRunner().invoke(app, command, terminal_width=200)
+    assert done.exit_code == code
+    assert said in done.stderr
