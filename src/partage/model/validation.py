@@ -30,7 +30,7 @@ _MAX_CACHED_NAMES = 100_000
 
 #: The last validated list, its tuple, and the last other tuple that was equal to it. One variable
 #: is read and written at a time, so a race between threads only validates a list again.
-_last: tuple[list[str], tuple[str, ...], object] = ([], (), None)
+_last: tuple[list[str], tuple[str, ...], tuple[str, ...]] = ([], (), ())
 
 
 def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
             expect_text(topic, f"members.{member_id}.topics[{i}]")
     made = topics if type(topics) is tuple else tuple(names)
     if len(made) <= _MAX_CACHED_NAMES:
-        _last = (list(made), made, None)
+        _last = (list(made), made, made)
     return made
 
 
