@@ -1,9 +1,13 @@
 """Expected gain of a policy: unread time that a group would have saved, with its uncertainty.
 
-Record and simulation share one unknown: how long a stop lasts between its lower and upper bound.
-The estimate of the recorded downtime fixes this length. The same length is used for the policy and
-for `own`, so that their difference is a difference of policies (common random numbers). The
-simulation's own error widens the interval. A gain counts only if this interval excludes zero.
+Record and simulation share their unknowns, so that a difference is one of policies (common random
+numbers). Two methods give an interval, and the gain has the wider one of both:
+
+* the estimates of unread time, made with the stop lengths of the record;
+* the bounds by commits, between which the estimate of the recorded downtime fixes one length.
+
+The error of the simulation is added at both ends. A gain counts only if this interval excludes
+zero.
 """
 
 from __future__ import annotations
@@ -71,12 +75,14 @@ def own_figures(
 def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) -> float | None:
     """Return the simulation's error in partition-seconds; None if it is unknown.
 
-    The error is the difference between the record and `own` (the simulated present settings), at
-    the estimated length of the stops.
+    The error is the difference between the estimates of the record and of `own`; without them,
+    between their bounds at the estimated length of the stops.
     """
     own = own_figures(group, figures)
     if own is None:
         return None
+    if group.unread is not None and own.stopped_estimate is not None:
+        return abs(float(group.unread.best - own.stopped_estimate.best))
     largest = max(abs(own.saved.low), abs(own.saved.high))
     bounds, recorded = own.stopped, group.recorded.stopped
     if group.unread is None or bounds is None or recorded is None:
@@ -102,12 +108,29 @@ def gain_of(
         return None
     lengths = relative_lengths(group.lost, group.unread)
     low, best, high = (saved.low + one * (saved.high - saved.low) for one in lengths)
+    estimated = _estimated_gain(group, known[OWN], found)
+    if estimated is not None:  # both methods have to agree
+        best = estimated.best
+        low, high = min(low, estimated.low), max(high, estimated.high)
     low, high = low - error, high + error
     for limit in (group.unread, group.lost):
         if limit is not None:
             most = limit.best if isinstance(limit, Estimate) else limit.high
             low, best, high = min(low, most), min(best, most), min(high, limit.high)
     return Estimate(best, low, high)
+
+
+def _estimated_gain(group: GroupFigures, own: Figures, found: Figures) -> Estimate | None:
+    """Return the difference of two policies by the stop lengths of the record; None if unknown.
+
+    Its interval is as wide as that of the recorded downtime, and by a factor wider.
+    """
+    whole, before, after = group.unread, own.stopped_estimate, found.stopped_estimate
+    if whole is None or not whole.best or before is None or after is None:
+        return None
+    gain = before.best - after.best
+    ends = (gain * whole.low / whole.best / _FACTOR, gain * whole.high / whole.best * _FACTOR)
+    return Estimate(gain, min(ends), max(ends))
 
 
 def gains_by_policy(

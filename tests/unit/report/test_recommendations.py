@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.support.made_groups import figures, made_group, made_run
 
 from partage.report import messages
 from partage.report.advice import best_policy, savable
 from partage.report.client_settings import lines_of
-from partage.report.gains import error_of, gain_of
+from partage.report.gains import error_of, gain_of, gains_by_policy
 from partage.report.json_document import json_document
 from partage.report.recommendations import present_settings, recommendations_for
 from partage.report.run import CauseShare, Figures, Traits
-from partage.report.view_model import cause_list, group_row
+from partage.report.view_model import cause_list, group_row, policy_rows
+from partage.tables.metrics import SHOWN, Shown
 from partage.tables.statuses import RECORDED
 
 
@@ -184,3 +187,44 @@ def test_causes_have_one_measure_and_one_order() -> None:
     counted = cause_list(CauseShare(c.kind, c.rebalances) for c in causes)
     assert counted.measure == "share of rebalances"
     assert [row.figure for row in counted.rows] == ["81.8\xa0%", "18.2\xa0%"]
+
+
+def with_estimates(own: float, other: float, **more):
+    """Return the group of `paged` whose policies have estimates of their unread time."""
+    group = paged(**more)
+    sums = {"own": own, COOPERATIVE: other}
+    figures_of = dict(group.figures)
+    for name, best in sums.items():
+        known = dict(figures_of[name].sums) | {
+            "stopped_estimate_known": 4, "stopped_estimate_best": best,
+        }  # fmt: skip
+        figures_of[name] = replace(figures_of[name], sums=known)
+    return replace(group, figures=figures_of)
+
+
+def test_a_gain_is_the_difference_of_two_estimates() -> None:
+    """70 of 98 are left under the policy; bounds say 80, and the error is 2."""
+    group = with_estimates(98.0, 28.0)
+    assert error_of(group) == pytest.approx(2)
+    gain = gain_of(group, COOPERATIVE)
+    assert gain.best == pytest.approx(70)
+    assert gain.low == pytest.approx(min(32, 70 * 80 / 100 / 2) - 2)
+    assert best_policy(group).saved == gain
+
+
+def test_a_gain_counts_only_if_both_methods_exclude_zero() -> None:
+    """The estimates differ, the bounds do not: the difference is within the error."""
+    group = with_estimates(98.0, 28.0, saves=(-10, 0))
+    assert gain_of(group, COOPERATIVE).low < 0
+    assert best_policy(group) is None
+
+
+@pytest.mark.parametrize(("own", "other", "shown"), [
+    (98.0, 28.0, "0.4–2\xa0p·min"), (60.0, 50.0, "within error"),
+])  # fmt: skip
+def test_tables_of_policies_show_savings_outside_the_error_only(own, other, shown) -> None:
+    """A saving within the difference of `own` and the record is no saving."""
+    group = with_estimates(own, other)
+    rows = policy_rows([COOPERATIVE], group.figures, Shown.TERMINAL, gains_by_policy([group]))
+    at = [metric.name for metric in SHOWN[Shown.TERMINAL]].index("saved")
+    assert [row.cells[at].text for row in rows] == ["", shown]
