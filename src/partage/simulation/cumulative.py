@@ -69,8 +69,7 @@ def simulate_cumulative(
     The rows are in order of generation and step.
 
     Every recorded rebalance that can be replayed has at least one row: the rebalance that its
-        causes lead to, or why there is none. A cause may take effect at another time than recorded
-        (an
+    causes lead to, or why there is none. A cause may take effect at another time than recorded (an
     eviction under another session timeout); its row stays with the recorded rebalance. Memory
     does not grow with the history: input is consumed as simulated time passes, and rows come out
     some thousand rebalances later.

@@ -176,10 +176,9 @@ class ConsumptionTracker:
     """Tracks which partitions members consume during rebalances, and tells a listener.
 
     Eager members stop and resume together. Cooperative members stop the partitions that they lose,
-        then take those without an owner. In the consumer protocol each member reconciles at its own
-        heartbeat: it revokes partitions outside of its target and takes those in it that no member
-        consumes. Without
-    a listener nothing is tracked.
+    then take those without an owner. In the consumer protocol each member reconciles at its own
+    heartbeat: it revokes partitions outside of its target and takes those in it that no member
+    consumes. Without a listener nothing is tracked.
     """
 
     def __init__(self, clock: Clock, listener: ConsumptionListener | None) -> None:
