@@ -114,7 +114,7 @@ class Sticky(PlainStrategy):
         return decision.to_plan(sticky, memory=replace(before, max_generation=highest))
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Return the decision of Kafka's class, and the highest generation that it has seen so far.
+        """Run Kafka's algorithm; return its decision and the highest generation claimed so far.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -190,7 +190,7 @@ class CooperativeSticky(PlainStrategy):
         )
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Return the decision of Kafka's class, and the highest generation that it has seen so far.
+        """Run Kafka's algorithm; return its decision and the highest generation claimed so far.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -216,12 +216,15 @@ def _decide(
 
 
 def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
-    """Return the partitions that move between members, from Kafka's transfer map if it has any."""
+    """Return the partitions that must move between members, and their new owners.
+
+    The source is Kafka's map ``partitionsTransferringOwnership`` if the decision has one.
+    """
     return decision.transfers or _find_transfers(sticky, decision)
 
 
 def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
-    """Return the partitions that a member gets while another one still owns them."""
+    """Return the partitions that are assigned to one member while another one still owns them."""
     member, slot = owned_slots(sticky, decision.slots)
     if not decision.slots.regular:
         return _find_transfers_of_duplicates(sticky, decision, member, slot)
@@ -234,9 +237,10 @@ def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 def _find_transfers_of_duplicates(
     sticky: StickyProblem, decision: Decision, member: Int32Array, slot: Int32Array
 ) -> Transfers:
-    """Return the partitions that move, where a partition may have two owners.
+    """Return the partitions that must move between members, if a partition may have two new owners.
 
-    The last owner in map order counts as the new owner.
+    The last owner in the iteration order of Kafka's map counts as the new owner. ``member`` and
+    ``slot`` are pairs of current owner and partition.
     """
     have = set(zip(member.tolist(), slot.tolist(), strict=True))
     start, given = decision.start.tolist(), decision.slot.tolist()

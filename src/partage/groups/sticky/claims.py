@@ -44,9 +44,10 @@ _List = tuple[int, Int32Array, Int32Array]
 
 @dataclass(frozen=True, eq=False)
 class ClaimedSlots:
-    """All claims of a group on known topics, as pairs of member and slot.
+    """The partitions that members claim (say that they owned), as pairs of member and partition.
 
-    Members are in the order of the leader's map; each member's claims are in the order sent.
+    Only topics that exist and have a subscriber count. Members are in the order of the leader's
+    map; each member's claims are in the order sent. A slot is a partition's index in this problem.
 
     Attributes:
         member: int32[n], the claiming member.
@@ -64,7 +65,7 @@ class ClaimedSlots:
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
-    """Decode the claims in the members' user data, the only ones that ``StickyAssignor`` uses."""
+    """Return the claims in the members' user data, the only ones that ``StickyAssignor`` uses."""
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
     if sent is None:
@@ -80,7 +81,9 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
 
 
 def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, int | None]]:
-    """Return the claims in each member's user data, and their generation; None for none.
+    """Return the claimed partitions and the generation that each member's user data contains.
+
+    The generation is None if the data has none.
 
     The values equal those of `partage.wire.sticky_userdata.decode_sticky_user_data`.
     """
@@ -99,13 +102,17 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the members' owned partitions, the claims that ``CooperativeStickyAssignor`` uses."""
+    """Return the claims in the members' subscriptions, which ``CooperativeStickyAssignor`` uses."""
     generation = [_cooperative_generation(member) for member in sticky.problem.group]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
 
 def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32Array]:
-    """Return the members and slots of all owned partitions that are among ``slots``."""
+    """Return the owned partitions of all members, as pairs of member and partition slot.
+
+    A slot is a partition's index in this problem. Owned partitions that are not among ``slots`` are
+    left out.
+    """
     member, topic, number = _owned(sticky)
     if slots.regular and sticky.counted:
         inside = (number >= 0) & (number < sticky.counts[topic])
@@ -119,7 +126,10 @@ def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32A
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """Return the generation in the subscription, or else in the first 4 bytes of the user data."""
+    """Return the generation of a member's claims for ``CooperativeStickyAssignor``, None for none.
+
+    It is the subscription's generation, or else the first 4 bytes of the user data.
+    """
     if member.generation >= 0:
         return member.generation
     if member.user_data is None:
@@ -130,7 +140,10 @@ def _cooperative_generation(member: Member) -> int | None:
 
 
 def _owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Return member, topic and number of each owned partition of a known topic, in map order."""
+    """Return member, topic and partition number of each partition in the members' subscriptions.
+
+    Unknown topics are left out. Members are in the order of the leader's map.
+    """
     if sticky.owned is None:
         sticky.owned = _known_claims(sticky, [m.owned for m in sticky.problem.group])
     return sticky.owned
@@ -139,7 +152,10 @@ def _owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
 def _known_claims(
     sticky: StickyProblem, claims: Sequence[Claims]
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Return (member, topic, number) of the members' claims on known topics, in map order."""
+    """Return member, topic and partition number of each claim, without claims on unknown topics.
+
+    ``claims`` is by member; the result is in the order of the leader's map.
+    """
     lists = [(m, claims[m]) for m in sticky.visit if len(claims[m].partition)]
     if not lists:
         return _concatenate([])
@@ -191,7 +207,10 @@ NO_OWNER = -1
 
 @dataclass(frozen=True, eq=False)
 class ResolvedClaims:
-    """The claims after conflicts are resolved: each slot has at most one owner.
+    """The claims after conflicts between members are resolved.
+
+    Each partition has at most one owner. S counts partition slots (existing partitions and claimed
+    ones that do not exist), n claims.
 
     Attributes:
         owner: int32[S], owner of each slot, -1 for none.
@@ -228,7 +247,9 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
 
 
 def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClaims:
-    """Return the owner of each slot: the newer generation wins, equal generations both lose.
+    """Return each partition's owner after conflicting claims: the newest generation wins.
+
+    If the generations are equal, no claimant becomes the owner.
 
     For the earlier claimant Kafka compares the generation field of its subscription, for the later
     one the generation of its claim. For ``StickyAssignor`` these differ if the field is not set
@@ -262,10 +283,11 @@ def read_group_user_data(
     tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
     | None
 ):
-    """Decode the user data of a whole group with one compiled kernel.
+    """Decode the claims in all members' user data with one compiled kernel.
 
-    The result equals `partage.wire.sticky_userdata.decode_sticky_user_data` member by member:
-    (member, topic, number) by claim in map order, and (generation, dated) by member. It is None
+    The result equals `partage.wire.sticky_userdata.decode_sticky_user_data` member by member. Its
+    first part is (member, topic, partition number) of each claim, in the order of the leader's map.
+    Its second part is, by member, the generation and whether the data has one. The result is None
     if the name of a known topic contains Java's replacement character, because malformed bytes
     could then decode to that name, and the kernel compares bytes.
     """

@@ -30,7 +30,7 @@ __all__ = ["MemberLists", "assign_by_rack", "assign_constrained"]
 
 @dataclass(slots=True)
 class Quota:
-    """The number of slots (partitions) for each member, and the members that may get more.
+    """The partitions that each member may have (Kafka's quotas), and the members below them.
 
     Attributes:
         low, high: floor and ceiling of partitions / members.
@@ -50,7 +50,7 @@ class Quota:
 def assign_constrained(
     sticky: StickyProblem, owned: ResolvedClaims, slots: Slots, racks: Racks
 ) -> Decision:
-    """Run Kafka's constrained algorithm, for members with equal subscriptions.
+    """Assign all partitions as Kafka's ``ConstrainedAssignmentBuilder`` does (equal subscriptions).
 
     Raises:
         StickyAssignorError: the group has no members, or members keep claims of partitions that
@@ -85,9 +85,10 @@ def assign_constrained(
 
 
 def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
-    """Remove owners that lose their slot because of racks or a dispute.
+    """Remove the owner of each partition that it loses because of racks or a disputed claim.
 
-    Return the owner of each slot, and for slots lost because of racks the member that lost it.
+    Return the owner of each partition slot (-1 for none), and the previous owner of the partitions
+    lost because of racks. Both are int32[S].
     """
     owner = owned.owner
     previous_owner = np.full(len(owner), NO_OWNER, np.int32)
@@ -102,9 +103,9 @@ def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, 
 
 
 def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota) -> Int32Array:
-    """Return how many slots each member keeps (step 1).
+    """Return how many of its partitions each member keeps (step 1).
 
-    ``quota`` gets the members that want more.
+    The queues of ``quota`` get the members that may get more.
     """
     sizes = [0] * sticky.members
     if owner.max(initial=NO_OWNER) != NO_OWNER:
@@ -116,7 +117,10 @@ def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota) -> Int32Array:
 
 
 def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
-    """Return how many slots a member keeps; add it to the quota's queues if it may get more."""
+    """Return how many of its ``size`` partitions a member keeps.
+
+    If the member may get more, it is added to a queue of ``quota``.
+    """
     if size < quota.low:
         quota.under.append(member)
         return size
@@ -131,11 +135,11 @@ def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
 
 
 def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
-    """Return the slots that no member keeps, sorted by topic and partition number (step 2).
+    """Return the partitions without owner, sorted by topic and partition number (step 2).
 
     Kafka iterates all partitions, counted from 0, in parallel with the sorted kept ones. A kept
-    slot outside the partition count stops the comparison: all later partitions count as
-    unassigned (Q26). If nothing is kept, it takes the existing partitions.
+    partition outside the partition count stops the comparison: all later partitions count as
+    unassigned (Q26). If no partition is kept, Kafka takes the existing partitions.
     """
     if not keeps_any:
         return np.arange(slots.real, dtype=np.int32)
@@ -152,10 +156,10 @@ def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int
 
 
 def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Array:
-    """Return the members that get the remaining ``count`` slots, in order (step 6).
+    """Return the member for each of the last ``count`` unassigned partitions (step 6).
 
-    Members below the low quota take turns until each has reached it; then members that may
-    have one more get one each, in the order in which they reached the low quota.
+    Members below the low quota take turns until each has reached it. Then members that may have one
+    partition more get it, in the order in which they reached the low quota.
     """
     under = np.array(quota.under, np.int32)
     lack = quota.low - size[under]
@@ -190,7 +194,7 @@ def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> Int32Array:
 def _find_transfers(
     given: Transfers, previous_owner: Int32Array, disputed: NDArray[np.bool_] | None
 ) -> Transfers:
-    """Return the assigned slots that another member had, or that several members claimed."""
+    """Return the assigned partitions that had another owner, or that several members claimed."""
     if disputed is None and previous_owner.max(initial=NO_OWNER) == NO_OWNER:
         nothing = np.zeros(0, np.int32)
         return Transfers(nothing, nothing)
@@ -204,10 +208,10 @@ def _find_transfers(
 def assign_by_rack(
     free: Int32Array, racks: Racks, quota: Quota, size: NDArray[np.int64], sticky: StickyProblem
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Assign free slots to members with room on one of their racks (step 5, KIP-881).
+    """Assign unassigned partitions to members that are on a rack of a replica (step 5, KIP-881).
 
-    ``quota`` and ``size`` are updated. The result is the assigned slots, their members, and the
-    slots that remain.
+    Only members below their quota get partitions; ``quota`` and ``size`` are updated. The result is
+    the assigned partitions, their members, and the partitions that remain unassigned.
     """
     under = np.array(quota.under, np.int32)
     waiting = np.array(quota.exact, np.int32)
@@ -258,9 +262,9 @@ def assign_by_rack(
 
 
 def _by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
-    """Return the indices of members by rack, in compressed rows (CSR).
+    """Group the positions in ``rack`` (the rack of each member, -1 for none) by rack.
 
-    Members without rack are left out.
+    Members without rack are left out. The result is in compressed rows (CSR): offsets, positions.
     """
     order = np.argsort(rack, kind="stable")
     start = np.searchsorted(rack[order], np.arange(width + 1)).astype(np.int32)
@@ -268,9 +272,10 @@ def _by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
 
 
 class MemberLists:
-    """Builder of the list of slots of each member.
+    """Builder of each member's list of partitions in the constrained algorithm.
 
-    It uses compiled kernels if they are loaded, which are twice as fast as NumPy's sorts.
+    Partitions are slots (indices in this problem). It uses compiled kernels if they are loaded,
+    which are twice as fast as NumPy's sorts.
 
     Args:
         members: number of lists.
@@ -283,9 +288,10 @@ class MemberLists:
     def keep(
         self, slots: Slots, owner: Int32Array, keep: Int32Array, previous_owner: Int32Array
     ) -> None:
-        """Keep each owner's first ``keep`` slots by (number, topic) and revoke the others.
+        """Keep the first partitions of each owner, as many as ``keep`` says, and revoke its others.
 
-        ``owner`` and ``previous_owner`` (int32[S]) are updated.
+        Partitions are ordered by partition number, then topic. ``owner`` and ``previous_owner``
+        (int32 by slot) are updated.
         """
         total = int(keep.sum())
         self._kept = np.zeros(total, np.int32)
@@ -309,9 +315,9 @@ class MemberLists:
         owner[revoked] = NO_OWNER
 
     def finish(self, keep: Int32Array, given: Transfers) -> tuple[Int32Array, Int32Array]:
-        """Return all lists by member (compressed rows, CSR).
+        """Return each member's list: its kept partitions, then its new ones in order of ``given``.
 
-        New slots follow kept ones in order.
+        The result is in compressed rows (CSR): offsets by member, and partition slots.
         """
         slot, member = given.slot, given.member
         sizes = keep + np.bincount(member, minlength=self._members).astype(np.int32)

@@ -27,9 +27,10 @@ Made = TypeVar("Made", bound=Assignment)
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Slots (numbered partitions) and their new owners, as two parallel arrays.
+    """Partitions and their new owners, as two parallel arrays.
 
-    If it holds moved slots, it is Kafka's map ``partitionsTransferringOwnership``.
+    If the partitions move between members, this is Kafka's map ``partitionsTransferringOwnership``.
+    Partitions are slots (indices in this problem).
     """
 
     slot: Int32Array
@@ -38,9 +39,10 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """The list of slots (numbered partitions) that a sticky algorithm assigns to each member.
+    """The result of a sticky algorithm: the list of partitions that each member gets.
 
-    Slots may be claimed partitions that do not exist.
+    Partitions are slots: indices in this problem, which may include claimed partitions that do not
+    exist. `to_plan` converts the decision to a plan.
 
     Attributes:
         start: int32[M + 1], offsets of each member's list, in join order (compressed rows, CSR).
@@ -60,20 +62,20 @@ class Decision:
 
     @property
     def member(self) -> Int32Array:
-        """The member of each entry of ``slot`` (int32[n])."""
+        """The member that gets each partition of ``slot`` (int32[n])."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
     def without(self, removed: NDArray[np.bool_]) -> Decision:
-        """Return the decision without the entries at which ``removed`` (bool[n]) is true."""
+        """Return the decision without the partitions at which ``removed`` (bool[n]) is true."""
         start = np.zeros(len(self.start), np.int32)
         sizes = np.bincount(self.member[~removed], minlength=len(start) - 1)
         np.cumsum(sizes, out=start[1:])
         return replace(self, start=start, slot=self.slot[~removed])
 
     def to_pairs(self, sticky: StickyProblem) -> dict[str, list[tuple[str, int]]]:
-        """Return each member's (topic, partition) pairs in order.
+        """Return a dict from member id to the member's (topic, partition number) pairs in order.
 
-        Pairs of non-existing partitions are included.
+        Claimed partitions that do not exist are included.
         """
         names = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
         topic, number = self.slots.topic.tolist(), self.slots.number.tolist()
@@ -133,7 +135,7 @@ class Decision:
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Return offsets of each member's entries (CSR), and the stable order of entries by member."""
+    """Group entries by owner: return each member's offset, and the entries in stable order."""
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
     # NumPy sorts 16-bit keys by radix, several times faster than wider ones.

@@ -55,7 +55,7 @@ def assign_general(
     racks: Racks,
     max_generation: int,
 ) -> Decision:
-    """Run Kafka's general algorithm, for members with different subscriptions.
+    """Assign all partitions as Kafka's ``GeneralAssignmentBuilder`` does (different subscriptions).
 
     Raises:
         StickyAssignorError: Kafka's class throws because of a claim that a member may not own.
@@ -69,10 +69,11 @@ def assign_general(
 
 
 def _balance(inputs: GeneralProblem) -> Decision:
-    """Run the general algorithm on arrays.
+    """Run the general algorithm with compiled kernels and return its decision.
 
-    If Kafka's class never returns, run it again to find its best plan. The second run compares the
-    plan after each move, which is too slow for every problem.
+    If Kafka's class never returns on this input, the decision is the most even valid assignment
+    that it reaches. This takes a second run that scores the assignment after each move, which is
+    too slow for every input.
     """
     balancing = ArrayBalancer(inputs)
     balancing.assign_unassigned()
@@ -90,7 +91,7 @@ def _balance(inputs: GeneralProblem) -> Decision:
 
 
 class ArrayBalancer:
-    """One run of the general algorithm on arrays: `assign_unassigned`, then `balance`.
+    """The general sticky algorithm on arrays: call `assign_unassigned`, then `balance`, once.
 
     Attributes:
         owner: int32[S], the owner of each slot (numbered partition), -1 for none.
@@ -121,9 +122,9 @@ class ArrayBalancer:
         self.loop: EndlessLoop | None = None
 
     def assign_unassigned(self) -> None:
-        """Assign free slots to the least loaded subscribers.
+        """Assign each partition without owner to the least loaded subscriber of its topic.
 
-        If racks matter, subscribers on a rack of the slot's replicas come first.
+        If racks matter, a subscriber on a rack of the partition's replicas comes first.
         """
         free = self._inputs.free
         if self._inputs.racks.active:
@@ -132,10 +133,10 @@ class ArrayBalancer:
         self._pass(free, filling=True)
 
     def balance(self, *, watch: bool = False) -> None:
-        """Move slots one by one from members with more slots to members with fewer.
+        """Move partitions from members with more partitions to members with fewer, one by one.
 
-        If Kafka's class repeats its passes endlessly, `loop` is set. With ``watch`` the plan is
-        then the best valid one after any move; without it, the plan is arbitrary.
+        If Kafka's class would loop forever, `loop` is set. With ``watch`` the result is then the
+        most even valid assignment after any move; without it, the result is arbitrary.
 
         Args:
             watch: whether to compare the plan after each move with the best one so far.
@@ -163,7 +164,10 @@ class ArrayBalancer:
             self.owner, self.seq, self.size = owner, seq, size
 
     def _improve(self, slots: Int32Array) -> bool:
-        """Repeat passes until nothing moves or a state repeats; return whether any slot moved."""
+        """Repeat passes over the partitions until none moves; return whether any has moved.
+
+        If the run returns to an earlier state, Kafka's class would loop forever; this sets `loop`.
+        """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass(slots):
             moved_at_all = True
@@ -173,7 +177,7 @@ class ArrayBalancer:
         return moved_at_all
 
     def _snapshot(self) -> tuple[bytes | int, ...]:
-        """Return the complete state that decides the next passes, to detect an endless loop.
+        """Return all that decides the next passes; two equal snapshots prove an endless loop.
 
         It consists of the owners (sizes and the queue follow from them), the recorded movements,
         and the order and Java table length of each set of movements.
@@ -188,9 +192,9 @@ class ArrayBalancer:
         )  # fmt: skip
 
     def _describe_loop(self, slots: Int32Array, repeated: RepeatedState) -> EndlessLoop:
-        """Run one more period of the endless loop.
+        """Return the length of Kafka's endless loop, and the partitions that move in it.
 
-        Describe the loop and the slots that move in it.
+        This runs the passes of one more period.
         """
         begin = self._state[CLOCK]
         for _ in range(repeated.length):
@@ -200,7 +204,11 @@ class ArrayBalancer:
         return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _pass(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
-        """Try to move (or with ``filling`` assign) each slot once; return whether a slot moved."""
+        """Try to move each partition to a less loaded member once; return whether any moved.
+
+        With ``filling``, assign each partition instead of moving it. With ``racks``, only members
+        on a rack of the partition's replicas can get it.
+        """
         queue, inputs, state = self._queue, self._inputs, self._state
         known = inputs.claimed.slots
         slot_arrays = SlotArrays(known.topic, inputs.racks.start, inputs.racks.rack)
@@ -233,14 +241,14 @@ class ArrayBalancer:
         return bool(state[MOVES])
 
     def _watch(self, slot: int) -> None:
-        """Record the move of a slot; make the plan the best one if it is valid and more even."""
+        """Record a move, and remember the assignment if it is the most even valid one so far."""
         self._best.record(slot, int(self.owner[slot]), int(self.seq[slot]))
         score = self._score(self.size)
         if score < self._best.score and self._is_valid():
             self._best.update(score)
 
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes to the topics of its slots.
+        """Return whether every member subscribes to the topics of all its partitions.
 
         Only a move to a previous owner can violate this.
         """
@@ -251,23 +259,28 @@ class ArrayBalancer:
         return bool(self._inputs.subscriptions.is_subscribed(self.owner[assigned], topic).all())
 
     def _raise_null_pointer(self, slot: int) -> None:
-        """Raise Kafka's NullPointerException if the slot's previous owner left the queue (Q2)."""
+        """Raise Kafka's NullPointerException if the partition's previous owner left the queue (Q2).
+
+        A member leaves the queue of members by load if it can neither lose nor get a partition.
+        """
         previous = self._inputs.previous[slot]
         if previous >= 0 and self._fixed[previous]:
             raise null_pointer(self._inputs, slot)
 
     @staticmethod
     def _is_level(size: NDArray[np.int64]) -> bool:
-        """Return whether the members' sizes differ by at most one."""
+        """Return whether the members' numbers of partitions differ by at most one."""
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
     def _is_balanced(self) -> bool:
-        """Return the result of Kafka's ``isBalanced``; it is only called where it can matter.
+        """Return whether no member could take a partition from a more loaded member.
 
-        A slot that is about to move to a subscriber proves that this member can get more, so the
-        test is superfluous. The exception is a member at the maximum that Kafka computes for it,
-        but without all its partitions. Such a member has a partition of a topic to which it does
-        not subscribe, which only a move to a previous owner causes.
+        This is Kafka's ``isBalanced``; it is only called where its result can matter.
+
+        A partition that is about to move to a subscriber proves that this member can get more, so
+        the test is superfluous. The exception is a member at the maximum that Kafka computes for
+        it, but without all its partitions. Such a member has a partition of a topic to which it
+        does not subscribe, which only a move to a previous owner causes.
         """
         inputs, in_queue = self._inputs, ~self._fixed
         if self._is_level(self.size[in_queue]):
@@ -287,7 +300,7 @@ class ArrayBalancer:
         return int(((2 * np.arange(len(sizes)) - len(sizes) + 1) * sizes).sum())
 
     def _prepare_movements(self) -> None:
-        """Allocate the tables that record movements (see the row names in `kernels`)."""
+        """Allocate the arrays that record moves (Kafka's ``PartitionMovements``)."""
         slots = self._inputs.claimed.slots
         sticky = self._inputs.sticky
         self._net = np.full((5, slots.count), -1, np.int32)
@@ -300,7 +313,9 @@ class ArrayBalancer:
 
 
 class _Best:
-    """The best plan of a run so far, stored as the moves made since then.
+    """The most even valid assignment of a run so far, stored as the moves made since then.
+
+    Undoing these moves restores it.
 
     Args:
         owner, seq: copies of the arrays of `ArrayBalancer` before the first move.
@@ -313,17 +328,17 @@ class _Best:
         self._moves: list[tuple[int, int, int]] = []
 
     def record(self, slot: int, owner: int, seq: int) -> None:
-        """Record that a slot has moved to a new owner, with its new order number."""
+        """Record that a partition has moved to a new owner, with its new order number."""
         self._moves.append((slot, int(self._owner[slot]), int(self._seq[slot])))
         self._owner[slot], self._seq[slot] = owner, seq
 
     def update(self, score: int) -> None:
-        """Make the current plan the best one."""
+        """Make the assignment after the recorded moves the best one, with its balance score."""
         self.score = score
         self._moves.clear()
 
     def restore(self, owner: Int32Array, seq: Int32Array, size: NDArray[np.int64]) -> None:
-        """Undo all moves since the best plan, in the given arrays."""
+        """Undo all moves made since the best assignment, in the given arrays."""
         for slot, old_owner, old_seq in reversed(self._moves):
             size[owner[slot]] -= 1
             size[old_owner] += 1
@@ -332,6 +347,9 @@ class _Best:
 
 class MemberQueue:
     r"""Kafka's tree set of members by (size, id), as one tournament tree per cell of members.
+
+    It returns the least loaded subscriber of a topic. The size of a member is its number of
+    partitions.
 
     A cell is the set of members with one subscription and one rack. A member's key is
     ``size * members + rank of its id``, so the least key belongs to the member that comes first.
@@ -377,9 +395,9 @@ class MemberQueue:
 def _trees(
     cell_of: Int32Array, rank: Int32Array, size: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
-    """Build the trees of a `MemberQueue`.
+    """Build the tournament trees of a `MemberQueue`, one for each cell of members.
 
-    Return each cell's base, each member's leaf, and the keys.
+    Return the begin of each cell's tree, the offset of each member's leaf in it, and the keys.
     """
     members = len(cell_of)
     count = np.bincount(cell_of)
@@ -404,7 +422,11 @@ def _trees(
 def _cells_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
-    """Return the cells that subscribe to each topic (CSR by topic); ``subscription`` is by cell."""
+    """Return the cells (sets of members) of a `MemberQueue` that subscribe to each topic.
+
+    ``subscription`` is the subscription of each cell. The result is in compressed rows (CSR):
+    offsets by topic, and cells.
+    """
     subscriptions = inputs.subscriptions
     sizes = np.diff(subscriptions.start)[subscription]
     ends = np.cumsum(sizes)

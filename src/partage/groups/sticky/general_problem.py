@@ -22,7 +22,10 @@ __all__ = ["GeneralProblem", "fixed_members", "null_pointer", "prepare"]
 
 @dataclass(frozen=True, eq=False)
 class GeneralProblem:
-    """The input of Kafka's general sticky algorithm, as arrays.
+    """Input arrays of Kafka's general sticky algorithm: valid claims and unassigned partitions.
+
+    A claim is a partition that a member says it owned. A slot is a partition's index in this
+    problem (dimension S); existing partitions come before claimed ones that do not exist.
 
     Attributes:
         member, slot: int32[n], the valid claims; members in map order, their claims as sent.
@@ -44,7 +47,7 @@ class GeneralProblem:
     previous: Int32Array
 
     def names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
-        """Return the names of some slots, each as topic-number."""
+        """Return the names of some partitions, each as "topic-number"."""
         numbering, topics = self.claimed.slots, self.sticky.problem.index.topics
         return tuple(
             f"{topics[self.sticky.topics[numbering.topic[slot]]]}-{numbering.number[slot]}"
@@ -59,7 +62,11 @@ def prepare(
     racks: Racks,
     max_generation: int,
 ) -> GeneralProblem:
-    """Drop invalid claims and find the unassigned slots; return the general algorithm's input."""
+    """Drop invalid claims and find unassigned partitions; return the general algorithm's input.
+
+    A claim is invalid if another member has the partition, if its member does not subscribe to the
+    topic, or if its member is on none of the partition's racks.
+    """
     subscriptions, slots = Subscriptions(sticky), claimed.slots
     member, slot = claimed.member, claimed.slot
     if owned.held is not None:
@@ -88,7 +95,7 @@ def _unassigned(
     slots: Slots,
     subscriptions: Subscriptions,
 ) -> Int32Array:
-    """Return the slots that no claim keeps, in the order of ``every``."""
+    """Return the partitions that no valid claim keeps with a member, in the order of ``every``."""
     kept = claims[1]
     if not len(kept):
         return every
@@ -106,7 +113,11 @@ def _unassigned(
 
 
 def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
-    """Return the member of each slot's newest older claim, the first of equal ones (int32[S])."""
+    """Return each partition's previous owner for Kafka's general algorithm, -1 for none (int32[S]).
+
+    It is the member of the newest claim that is older than ``max_generation``, the first of equal
+    ones.
+    """
     out = np.full(claimed.slots.count, -1, np.int32)
     undated = ~claimed.dated & (max_generation > NO_GENERATION)
     old = (claimed.dated & (claimed.generation < max_generation)) | undated
@@ -122,7 +133,10 @@ def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
 def fixed_members(
     inputs: GeneralProblem, size: NDArray[np.int64], owner: Int32Array, slot: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return the members that can neither lose nor get a slot (bool[M])."""
+    """Return the members that can neither lose nor get a partition by balancing (bool[M]).
+
+    ``owner`` and ``slot`` are pairs of member and assigned partition.
+    """
     shared = inputs.subscriptions.shared[inputs.claimed.slots.topic[slot]]
     may_lose = np.zeros(inputs.sticky.members, bool)
     may_lose[owner[shared]] = True

@@ -43,7 +43,7 @@ _MIN_TREE_TABLE = 64
 
 
 class SlotArrays(NamedTuple):
-    """The topic and the racks of each slot (numbered partition).
+    """Topic and replica racks of each partition slot (partition index), for compiled kernels.
 
     Attributes:
         topic: int32[S], topic of each slot.
@@ -57,7 +57,7 @@ class SlotArrays(NamedTuple):
 
 
 class DraftArrays(NamedTuple):
-    """The plan under construction, which each move changes in place.
+    """The assignment that the general algorithm is building; each move changes it in place.
 
     Attributes:
         owner: int32[S], owner of each slot, -1 for none.
@@ -77,7 +77,7 @@ class DraftArrays(NamedTuple):
 
 
 class QueueArrays(NamedTuple):
-    """The arrays of a `partage.groups.sticky.general.MemberQueue`; its docstring has a drawing.
+    """Arrays of a `partage.groups.sticky.general.MemberQueue`, which defines cells and keys.
 
     Attributes:
         cell_start: int32[K + 1], index of each topic's first cell in ``cell`` (CSR).
@@ -105,7 +105,7 @@ class QueueArrays(NamedTuple):
 
 
 class MovementArrays(NamedTuple):
-    """Kafka's ``PartitionMovements``: recorded moves, in sets by topic and pair of members.
+    """Moves made so far (Kafka's ``PartitionMovements``), in sets by topic and pair of members.
 
     Attributes:
         net: int32[5, S], rows `FROM` to `PREV`: the record of each slot.
@@ -122,7 +122,7 @@ class MovementArrays(NamedTuple):
 
 @piece
 def _update_key(queue, m, key):
-    """Set the queue key of member m and update the tournament tree above it."""
+    """Set member m's queue key (load and id rank) and update the tournament tree above it."""
     tree = queue.tree
     start, i = queue.base[queue.cell_of[m]], queue.leaf[m]
     tree[start + i] = key
@@ -137,10 +137,10 @@ def _update_key(queue, m, key):
 
 @piece
 def _first_key(k, slot, racks, slots, queue):
-    """Return the least queue key of topic k's subscribers, -1 for none.
+    """Return the key of topic k's least loaded subscriber in the queue, -1 if there is none.
 
-    With ``racks`` only subscribers on the slot's racks count. Members without a rack count as being
-    on all racks.
+    With ``racks`` only subscribers on the partition's racks count. Members without a rack count as
+    being on all racks.
     """
     best = -1
     for j in range(queue.cell_start[k], queue.cell_start[k + 1]):
@@ -161,14 +161,14 @@ def _first_key(k, slot, racks, slots, queue):
 
 @piece
 def _bucket(movements, k, slot, table):
-    """Return the bucket of a slot's ``TopicPartition`` in a Java hash table of the given length."""
+    """Return the bucket of a partition's ``TopicPartition`` in a Java hash table of this length."""
     h = (31 * (31 + movements.number[slot]) + movements.hashed[k]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (table - 1)
 
 
 @piece
 def _find(sets, k, source, target):
-    """Return the set of topic k's movements from one member to another, -1 if there is none."""
+    """Return the set of topic k's partitions that moved from one member to another, -1 for none."""
     s = sets[OF_TOPIC, k]
     while s >= 0 and not (sets[SOURCE, s] == source and sets[TARGET, s] == target):
         s = sets[AFTER, s]
@@ -177,7 +177,7 @@ def _find(sets, k, source, target):
 
 @piece
 def _remove(movements, state, k, slot):
-    """Remove a slot from its set of movements; an empty set is freed."""
+    """Delete the record that a partition has moved; an empty set of movements becomes unused."""
     net, sets = movements.net, movements.sets
     s, before, after = net[SET, slot], net[PREV, slot], net[NEXT, slot]
     if before >= 0:
@@ -205,9 +205,9 @@ def _remove(movements, state, k, slot):
 
 @piece
 def _add(movements, state, k, slot, source, target):
-    """Add a slot to the set of movements of its pair of members.
+    """Add a partition to those of topic k that moved from one member to another.
 
-    The set's Java hash table grows by its number of entries and by long chains.
+    The length of the set's Java hash table follows ``HashMap``.
     """
     net, sets = movements.net, movements.sets
     s = _find(sets, k, source, target)
@@ -242,9 +242,9 @@ def _add(movements, state, k, slot, source, target):
 
 @piece
 def _actual(movements, k, slot, holder, target):
-    """Return the slot that Kafka moves in place of ``slot``.
+    """Return the partition that Kafka moves instead (``getTheActualPartitionToBeMoved``).
 
-    It is the first one in Java's order that has moved in the opposite direction, or else ``slot``.
+    It is the topic's first in Java's order that moved in the opposite direction, or ``slot``.
     """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else holder
@@ -263,9 +263,9 @@ def _actual(movements, k, slot, holder, target):
 
 @piece
 def _record(movements, state, k, slot, holder, target):
-    """Record that a slot moves to another member.
+    """Record that a partition moves to another member (Kafka's ``PartitionMovements``).
 
-    The source is the slot's first owner in this run. A slot that returns there has no record.
+    The source is its first owner in this run. A partition that returns there has no record.
     """
     source = holder
     if movements.net[TO, slot] >= 0:
@@ -282,12 +282,12 @@ def _record(movements, state, k, slot, holder, target):
     SlotArrays, DraftArrays, QueueArrays, MovementArrays,
 )  # fmt: skip
 def balance_pass(order, at, filling, racks, slots, draft, queue, movements):
-    """Assign or move the slots in ``order`` from index ``at``.
+    """Move each partition of ``order`` to a less loaded member if that makes loads more even.
 
-    Return the index where the pass stopped.
+    With ``filling``, assign each partition to the first subscriber in the queue instead. The pass
+    begins at index ``at``; the result is the index where it stopped.
 
-    With ``filling``, each slot goes to the first member of the queue that subscribes to its topic.
-    Otherwise a slot moves if its owner has at least two slots more than the previous owner, or than
+    A partition moves if its owner has at least two partitions more than its previous owner, or than
     a subscriber. The pass stops with ``state[CHECK] = 1`` where Kafka's balance test could matter
     (see ``ArrayBalancer``), and with ``state[ONE_MOVE]`` after each move.
     """
@@ -340,7 +340,7 @@ def balance_pass(order, at, filling, racks, slots, draft, queue, movements):
 
 @piece
 def _next_row(after, row):
-    """Return the first row from ``row`` on that is not removed (union-find)."""
+    """Return the first index from ``row`` on that is not removed (union-find)."""
     root = row
     while after[root] != root:
         root = after[root]
@@ -353,7 +353,7 @@ def _next_row(after, row):
 
 @piece
 def _not_before(under_place, begin, end, place):
-    """Return the first row of a rack whose position is at least ``place`` (binary search)."""
+    """Return the first index in [begin, end) whose value is at least ``place`` (binary search)."""
     while begin < end:
         middle = (begin + end) >> 1
         if under_place[middle] < place:
@@ -364,7 +364,7 @@ def _not_before(under_place, begin, end, place):
 
 
 class UnderQuota(NamedTuple):
-    """The members below the low quota, which `assign_on_racks` visits in a cycle.
+    """The members below the low quota, to which `assign_on_racks` assigns partitions in turn.
 
     Attributes:
         member: int32[U], these members in order.
@@ -383,7 +383,7 @@ class UnderQuota(NamedTuple):
 
 
 class WaitingMembers(NamedTuple):
-    """The members at the low quota that wait for one more slot, by rack in order of waiting.
+    """The members at the low quota that may get one more partition: a first-in queue per rack.
 
     Attributes:
         queue: int32, members by rack; the rows from ``head`` to ``tail`` of a rack wait.
@@ -400,9 +400,9 @@ class WaitingMembers(NamedTuple):
 
 @piece
 def _next_under(slot, place, slots, under):
-    """Return the row and position of the next member on the slot's racks.
+    """Return the next member below the low quota on a rack of the partition.
 
-    The search goes cyclically from ``place``.
+    The search goes cyclically from ``place``. Return indexes of ``after`` and ``member``, or -1.
     """
     ahead, behind = -1, -1
     best, first = -1, -1
@@ -423,7 +423,7 @@ def _next_under(slot, place, slots, under):
 
 @piece
 def _longest_waiting(slot, slots, waiting):
-    """Return the member that has waited longest on the slot's racks; -1 if none waits there."""
+    """Return the longest waiting member on the partition's racks; -1 if none waits there."""
     chosen = -1
     for j in range(slots.rack_start[slot], slots.rack_start[slot + 1]):
         r = slots.rack[j]
@@ -440,11 +440,11 @@ def _longest_waiting(slot, slots, waiting):
     SlotArrays, UnderQuota, WaitingMembers,
 )  # fmt: skip
 def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers):
-    """Assign free slots to members on their racks; return how many members exceed the low quota.
+    """Assign unassigned partitions to members on a rack of a replica, as far as quotas allow.
 
-    ``out`` gets the member of each free slot, -1 for none. ``numbers`` are the low and the high
-    quota, the number of members that may have the high one, the number that have it, and the number
-    of members that wait.
+    Return how many members exceed the low quota. ``out`` gets the member of each partition, -1 for
+    none. ``numbers`` are the low and the high quota, the number of members that may have the high
+    one, the number that have it, and the number of members that wait for one more partition.
     """
     low, high, extra = numbers[0], numbers[1], numbers[2]
     over, clock, place = numbers[3], numbers[4], 0
@@ -484,7 +484,7 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def keep_up_to_quota(order, owner, at, end, out, previous_owner):
-    """Copy slots, in ``order``, to their owner's part of ``out``; revoke those beyond the quota.
+    """Copy partitions, in ``order``, to their owners' parts of ``out``; revoke those over quota.
 
     The part of member m is from ``at[m]`` to ``end[m]``.
     """
@@ -503,7 +503,7 @@ def keep_up_to_quota(order, owner, at, end, out, previous_owner):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def append_to_lists(slot, member, at, out):
-    """Append slots to their new owners' lists; ``at[m]`` is the next free index of member m."""
+    """Append partitions to their new owners' lists; ``at[m]`` is member m's next free index."""
     for i in range(len(slot)):
         m = member[i]
         out[at[m]] = slot[i]
@@ -515,9 +515,9 @@ def append_to_lists(slot, member, at, out):
     " boolean[::1], boolean[::1])"
 )
 def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
-    """Resolve conflicting claims on slots in the order of the claims.
+    """Resolve several members' claims on one partition: the newest generation wins.
 
-    ``owner`` gets the owner of each slot and ``entry`` the index of its claim, -1 for none.
+    Equal ones both lose. ``owner`` gets each partition's owner, ``entry`` its claim, -1 for none.
     """
     for i in range(len(member)):
         m, s = member[i], slot[i]
@@ -558,7 +558,7 @@ def _hash(data, begin, end):
 
 @piece
 def _int(data, at, size):
-    """Decode a big-endian signed integer of ``size`` bytes."""
+    """Decode the big-endian signed integer of ``size`` bytes at offset ``at``."""
     value = 0
     for i in range(at, at + size):
         value = (value << 8) | data[i]
@@ -568,7 +568,7 @@ def _int(data, at, size):
 
 @piece
 def _same(data, at, names, begin, size):
-    """Return whether ``size`` bytes of two arrays are equal."""
+    """Return whether ``size`` bytes of two arrays are equal, from ``at`` and from ``begin`` on."""
     for i in range(size):  # noqa: SIM110 - Numba has no generators in all()
         if data[at + i] != names[begin + i]:
             return False
@@ -576,7 +576,7 @@ def _same(data, at, names, begin, size):
 
 
 class EncodedNames(NamedTuple):
-    """The names of the known topics in a hash table.
+    """The names of the known topics as UTF-8 bytes, with a hash table to look them up.
 
     Attributes:
         data: uint8, the names as UTF-8, one after the other.
@@ -635,7 +635,7 @@ def _topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Insert the topic names into the empty hash table, which is longer than their number."""
+    """Insert the topic names into their empty hash table, which is longer than their number."""
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):
@@ -651,7 +651,7 @@ def hash_names(names):
 def read_claims(data, start, names, claims):
     """Decode the partitions of known topics that all members claim; return their number.
 
-    ``start`` has the offset of each member's bytes and the end. The format is that of
+    ``start`` has the offset of each member's sticky user data, and the end. The format is that of
     `decode_sticky_user_data`: malformed bytes claim nothing, with generation -1. Java's hash order
     of topics is the same for all members, so the topic that followed last time (``names.after``)
     usually needs no look-up.

@@ -34,10 +34,11 @@ _MIN_REGULAR_KEYS = 49
 
 
 class Slots:
-    """The numbering of partitions as slots: existing ones by (topic, number), then foreign ones.
+    """Numbering of partitions as slots, which the sticky algorithms use as array indices.
 
-    A foreign slot is a partition that does not exist, but that a member claims, or that Kafka meets
-    when it counts a topic's partitions from 0: Kafka only checks a claim's topic (Q26).
+    Existing partitions come first, by (topic, number), then foreign slots. A foreign slot is a
+    partition that does not exist, but that a member claims, or that Kafka meets when it counts a
+    topic's partitions from 0: Kafka only checks a claim's topic (Q26).
 
     Args:
         sticky: the problem with the existing partitions.
@@ -55,18 +56,18 @@ class Slots:
 
     @property
     def regular(self) -> bool:
-        """Whether all slots are existing partitions."""
+        """Whether the numbering has existing partitions only."""
         return self.count == self.real
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Index of each slot's topic in ``StickyProblem.topics`` (int32[S])."""
+        """Topic of each partition slot, as an index of ``StickyProblem.topics`` (int32[S])."""
         foreign = (self._foreign >> 32).astype(np.int32)
         return np.concatenate([self._sticky.topic, foreign]) if len(foreign) else self._sticky.topic
 
     @cached_property
     def number(self) -> Int32Array:
-        """Partition number of each slot within its topic (int32[S])."""
+        """Partition number within its topic of each partition slot (int32[S])."""
         if not len(self._foreign):
             return self._sticky.number
         foreign = ((self._foreign & 0xFFFFFFFF) - _HALF).astype(np.int32)
@@ -74,15 +75,15 @@ class Slots:
 
     @cached_property
     def keys(self) -> NDArray[np.int64]:
-        """(topic, number) of each slot as one sortable integer (int64[S])."""
+        """Sort key of each partition slot, ascending by (topic, partition number) (int64[S])."""
         return keys_of(self.topic, self.number)
 
     @cached_property
     def walk(self) -> Int32Array:
-        """The slots that Kafka meets when it counts each topic's partitions from 0 (int32[T]).
+        """The partitions that Kafka meets when it counts each topic's partitions from 0 (int32[T]).
 
-        It does so when it looks for unassigned partitions. The slots are ``arange(real)`` unless
-        the partition numbers of a topic have holes.
+        Kafka does so when it looks for unassigned partitions. These slots are ``arange(real)``
+        unless the partition numbers of a topic have holes.
         """
         if self._sticky.counted:
             return np.arange(self.real, dtype=np.int32)
@@ -92,14 +93,17 @@ class Slots:
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """The slots sorted by (partition number, topic) (int32[S])."""
+        """All partition slots, sorted by (partition number, topic) (int32[S])."""
         if not self.regular:
             return np.lexsort((self.topic, self.number)).astype(np.int32)
         return self._sticky.layout.by_number
 
 
 class SlotLayout:
-    """The existing slots of a group's topics, equal for all groups with the same subscriptions.
+    """Numbering of a group's existing partitions as slots (array indices).
+
+    It is shared by groups with equal subscriptions. Existing partitions are numbered by (topic,
+    partition number).
 
     Attributes: those of `StickyProblem`.
     """
@@ -113,30 +117,30 @@ class SlotLayout:
 
     @cached_property
     def number(self) -> Int32Array:
-        """Partition number of each existing slot (int32[T])."""
+        """Partition number within its topic of each existing partition (int32[T])."""
         return self.nth if self.counted else self.index.number_of[self.dense]
 
     @cached_property
     def nth(self) -> Int32Array:
-        """Position of each existing slot within its topic, from 0 (int32[T])."""
+        """Position of each existing partition within its topic, from 0 (int32[T])."""
         nth = np.arange(len(self.dense), dtype=np.int32)
         nth -= np.repeat(self.start[:-1], self.counts)
         return nth
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each existing slot (int32[T])."""
+        """Topic of each existing partition, as an index of ``topics`` (int32[T])."""
         return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Topic name -> index in ``topics``."""
+        """Dict from topic name to index in ``topics``."""
         names = self.index.topics
         return {names[t]: k for k, t in enumerate(self.topics.tolist())}
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """The existing slots sorted by (partition number, topic) (int32[T])."""
+        """The existing partitions, sorted by (partition number, topic) (int32[T])."""
         # Existing slots are in topic order already, and NumPy sorts 16-bit keys by radix.
         if self.counted and (self.counts == self.counts[:1]).all():
             topics = len(self.counts)
@@ -149,7 +153,10 @@ class SlotLayout:
 
 
 class StickyProblem:
-    """A rebalance as the sticky assignors see it: numbered topics, members and partitions.
+    """Input of the sticky assignors: a rebalance with numbered members, topics and partitions.
+
+    A slot is a partition's number in this problem, by (topic, partition number). Groups with the
+    same subscriptions share it (`SlotLayout`).
 
     Attributes:
         problem: the group and the cluster.
@@ -174,27 +181,27 @@ class StickyProblem:
 
     @property
     def number(self) -> Int32Array:
-        """Partition number of each existing slot (int32[T])."""
+        """Partition number within its topic of each existing partition (int32[T])."""
         return self.layout.number
 
     @property
     def nth(self) -> Int32Array:
-        """Position of each existing slot within its topic, from 0 (int32[T])."""
+        """Position of each existing partition within its topic, from 0 (int32[T])."""
         return self.layout.nth
 
     @property
     def topic(self) -> Int32Array:
-        """Topic of each existing slot (int32[T])."""
+        """Topic of each existing partition, as an index of ``topics`` (int32[T])."""
         return self.layout.topic
 
     @property
     def topic_by_name(self) -> dict[str, int]:
-        """Topic name -> index in ``topics``."""
+        """Dict from topic name to index in ``topics``."""
         return self.layout.topic_by_name
 
     @property
     def visit(self) -> list[int]:
-        """Members in the iteration order of the leader's map of subscriptions."""
+        """All members, in the iteration order of the leader's map of subscriptions."""
         return self.problem.group.mapped
 
     @cached_property
@@ -204,15 +211,19 @@ class StickyProblem:
 
     @cached_property
     def owners(self) -> list[int]:
-        """Members in the iteration order of the assignor's own map, filled in `visit` order."""
+        """All members, in the iteration order of Kafka's map ``currentAssignment``.
+
+        The assignor fills that map in `visit` order.
+        """
         if self.members >= _MIN_REGULAR_KEYS and not _in_trees(self.hashes):
             return self.visit
         return self.problem.group.mapped_again
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
-        """Return the slots of some partitions of known topics, and the numbering of all slots.
+        """Return the slots (numbers) of some partitions, and the numbering of all slots.
 
-        The numbering includes foreign slots, if any.
+        A slot is a partition's index in this problem. ``topic`` and ``number`` are the partitions;
+        their topics are known. Partitions that do not exist get foreign slots.
         """
         if self.counted:
             slot = self.start[topic]
@@ -245,9 +256,9 @@ class StickyProblem:
 
 
 def _in_trees(hash_of_id: list[int]) -> bool:
-    """Return whether a hash bucket of the ids may be a tree.
+    """Return whether Java's map of these ids may have a bucket that is a tree instead of a chain.
 
-    A refilled map then has another iteration order.
+    If it has, a map that is filled again has another iteration order.
     """
     hashes = np.array(hash_of_id, np.int64) & 0xFFFFFFFF
     return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
@@ -273,7 +284,7 @@ def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
 
 
 class Subscriptions:
-    """The members' subscriptions as the general algorithm counts them.
+    """The members' subscriptions as Kafka's general sticky algorithm counts them.
 
     A topic name that a member lists twice counts twice.
 
@@ -312,9 +323,9 @@ class Subscriptions:
 
     @property
     def shared(self) -> NDArray[np.bool_]:
-        """Mask of the topics with at least two subscriber entries (bool[K]).
+        """Whether each topic has at least two subscriber entries (bool[K]).
 
-        Only their partitions can move.
+        Only partitions of such topics can move between members.
         """
         return self.entries >= 2
 
@@ -324,7 +335,7 @@ class Subscriptions:
         return subscription * max(self._topics, 1) + self.topic
 
     def is_subscribed(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return whether each member subscribes to the topic at the same index (bool[n])."""
+        """Return which members subscribe to the topic at the same position (bool[n])."""
         if not len(self._keys):
             return np.zeros(len(member), bool)
         wanted = self.of_member[member].astype(np.int64) * max(self._topics, 1) + topic
@@ -338,7 +349,7 @@ Numbers = TypeVar("Numbers", bound=np.integer[Any])
 
 
 def distinct(values: NDArray[Numbers]) -> NDArray[Numbers]:
-    """Return the distinct values, ascending.
+    """Return the distinct values of an array in ascending order.
 
     >>> distinct(np.array([3, 1, 3])).tolist()
     [1, 3]
@@ -352,7 +363,7 @@ def distinct(values: NDArray[Numbers]) -> NDArray[Numbers]:
 
 
 def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int32]]:
-    """Return the distinct values, ascending, and each value's position among them.
+    """Return the distinct values of an array in ascending order, and each value's position in them.
 
     >>> [part.tolist() for part in numbered(np.array([30, 10, 30]))]
     [[10, 30], [1, 0, 1]]
@@ -362,7 +373,10 @@ def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int
 
 
 class Racks:
-    """The racks of members and of the replicas of each slot (numbered partition).
+    """The racks of members, and the racks of each partition's replicas.
+
+    S counts partition slots: existing partitions, then claimed ones that do not exist (foreign
+    slots).
 
     Attributes:
         of_member: int32[M], the rack of each member as `Problem.member_rack`, -1 for none.
@@ -392,12 +406,12 @@ class Racks:
 
     @property
     def start(self) -> Int32Array:
-        """Offset of each slot's racks in ``rack`` (int32[S + 1])."""
+        """Offset of each partition's first rack in ``rack`` (int32[S + 1])."""
         return self._csr[0]
 
     @property
     def rack(self) -> Int32Array:
-        """Racks of the slots' replicas, distinct within a slot (int32)."""
+        """Racks of all partitions' replicas, each rack once per partition (int32)."""
         return self._csr[1]
 
     @property
@@ -405,9 +419,10 @@ class Racks:
         return max(len(self._sticky.problem.cluster.rack_names), 1)
 
     def _differ(self) -> bool:
-        """Return whether racks matter.
+        """Return whether racks matter to Kafka's sticky assignors.
 
-        They do if a member shares a rack with a replica, and not all slots have the same racks.
+        They do if a member shares a rack with a replica, and not all partitions have the same
+        racks.
         """
         has_replica = np.zeros(self._width, bool)
         has_replica[self.rack] = True
@@ -419,7 +434,7 @@ class Racks:
 
     @cached_property
     def weight(self) -> NDArray[np.int64]:
-        """Number of members on each slot's racks, summed over its racks (int64[S])."""
+        """Number of members on each partition's racks, summed over the racks (int64[S])."""
         on_rack = self.of_member[self.of_member >= 0]
         members = np.bincount(on_rack, minlength=self._width)
         total = np.zeros(len(self.rack) + 1, np.int64)
@@ -427,9 +442,10 @@ class Racks:
         return total[self.start[1:]] - total[self.start[:-1]]
 
     def mismatch(self, member: Int32Array, slot: Int32Array) -> NDArray[np.bool_]:
-        """Return which (member, slot) pairs are on different racks (bool[n]).
+        """Return which members are on none of the racks of the partition at the same position.
 
-        It is False for members without a rack, and for all pairs if racks do not matter.
+        The result is bool[n]. It is False for members without a rack, and for all pairs if racks do
+        not matter.
         """
         if not self.active:
             return np.zeros(len(member), bool)

@@ -25,7 +25,9 @@ __all__ = ["ListBalancer", "OwnerMap", "PartitionMovements"]
 
 
 class ListBalancer:
-    """One run of the general algorithm on lists; `decide` returns its result.
+    """The general sticky algorithm on Python lists, for claims of partitions that do not exist.
+
+    An instance is used for one run: `decide` returns its result.
 
     Args:
         inputs: the input of the algorithm.
@@ -72,7 +74,7 @@ class ListBalancer:
         self._movements = PartitionMovements(names, self._topic, slots.number.tolist())
 
     def decide(self) -> Decision:
-        """Assign the free slots, balance loads, and return the decision."""
+        """Assign the unassigned partitions, balance the members' loads, and return the decision."""
         fresh = self._queue[-1][0] == 0
         self._assign_unassigned()
         every = [s for s in self._inputs.every.tolist() if self._shared[self._topic[s]]]
@@ -101,7 +103,10 @@ class ListBalancer:
         return Decision(start, slot, self._slots, owner_order=self._owners.order, loop=self._loop)
 
     def _assign_unassigned(self) -> None:
-        """Assign free slots to the least loaded subscribers, first to those on the slots' racks."""
+        """Assign each unassigned partition to the least loaded subscriber of its topic.
+
+        Subscribers on a rack of the partition's replicas come first.
+        """
         waiting = self._inputs.free.tolist()
         if self._inputs.racks.active:
             waiting = [s for s in waiting if not self._assign(s, by_rack=True)]
@@ -109,7 +114,10 @@ class ListBalancer:
             self._assign(s, by_rack=False)
 
     def _assign(self, slot: int, *, by_rack: bool) -> bool:
-        """Assign a slot to the first subscriber in the queue; return False if there is none."""
+        """Assign a partition to the least loaded subscriber; return False if there is none.
+
+        With ``by_rack`` only subscribers on a rack of its replicas, or without rack, count.
+        """
         for m in self._in_queue(self._topic[slot]):
             rack = self._rack[m]
             if by_rack and rack != -1 and rack not in self._racks[slot]:
@@ -122,7 +130,11 @@ class ListBalancer:
         return False
 
     def _improve(self, slots: list[int]) -> bool:
-        """Repeat passes until nothing moves or a state repeats; return whether any slot moved."""
+        """Repeat passes over the partitions until none moves; return whether any has moved.
+
+        If the run returns to an earlier state, Kafka's class would loop forever; this records the
+        loop.
+        """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass(slots):
             moved_at_all = True
@@ -132,7 +144,7 @@ class ListBalancer:
         return moved_at_all
 
     def _pass(self, slots: list[int]) -> list[int]:
-        """Try to move each slot once; return those that moved."""
+        """Move each partition that a less loaded member can take; return the moved ones."""
         moved = []
         for slot in slots:
             if self._is_balanced():
@@ -148,11 +160,11 @@ class ListBalancer:
         return {m: list(slots) for m, slots in self.have.items()}
 
     def _is_better(self) -> bool:
-        """Return whether the plan is valid and more even than the best one so far."""
+        """Return whether the assignment is valid and more even than the best one so far."""
         return self._score(self.have) < self._score(self._best) and self._is_valid()
 
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes and no partition has two owners."""
+        """Return whether each owner subscribes to the topic and no partition has two owners."""
         held = [slot for slots in self.have.values() for slot in slots]
         return len(held) == len(set(held)) and all(
             self._topic[slot] in self._wanted[self._class[m]]
@@ -161,19 +173,22 @@ class ListBalancer:
         )
 
     def _snapshot(self) -> object:
-        """Return the complete state that decides the next passes, to detect an endless loop."""
+        """Return all that decides the next passes; two equal snapshots prove an endless loop."""
         lists = {m: sorted(slots) for m, slots in self.have.items()}
         return lists, dict(self._holder), list(self._queue), self._movements.state()
 
     def _describe_loop(self, slots: list[int], repeated: RepeatedState) -> EndlessLoop:
-        """Run one more period of the endless loop; describe the loop and the moving slots."""
+        """Return the length of Kafka's endless loop, and the partitions that move in it.
+
+        This runs the passes of one more period.
+        """
         moving = {slot for _ in range(repeated.length) for slot in self._pass(slots)}
         keys = self._slots.keys
         names = self._inputs.names(np.array(sorted(moving, key=lambda slot: int(keys[slot]))))
         return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _better_owner(self, slot: int) -> int | None:
-        """Return the member to which Kafka moves a slot, None if it stays."""
+        """Return the member to which Kafka moves a partition to balance loads, None if it stays."""
         holder = self._holder.get(slot)
         if holder is None:
             raise self._null(slot)
@@ -192,7 +207,10 @@ class ListBalancer:
         return None
 
     def _move(self, slot: int, target: int) -> int:
-        """Move the slot that Kafka chooses in place of ``slot`` to ``target``; return that slot."""
+        """Move a partition, or the one that Kafka moves instead; return the moved partition.
+
+        See `PartitionMovements.actual`.
+        """
         slot = self._movements.actual(slot, self._holder[slot], target)
         holder = self._holder[slot]
         self._leave_queue(holder)
@@ -207,7 +225,10 @@ class ListBalancer:
         return slot
 
     def _is_balanced(self) -> bool:
-        """Return the result of Kafka's ``isBalanced`` for the current plan."""
+        """Return whether no member could take a partition from a more loaded member.
+
+        This is Kafka's ``isBalanced``.
+        """
         if not self._queue:
             what = "every member has all that it can get, but a partition still moves"
             raise StickyAssignorError(what, "NoSuchElementException")
@@ -256,14 +277,14 @@ class ListBalancer:
 
 
 class _JavaSet:
-    """A Java ``HashSet`` of slots, modelled by insertion order and table length."""
+    """A Java ``HashSet`` of partitions, modelled by insertion order and hash table length."""
 
     def __init__(self) -> None:
         self.hashes: dict[int, int] = {}
         self.table = 16
 
     def add(self, slot: int, hashed: int) -> None:
-        """Add a slot with its hash; the table grows as Java's does and never shrinks."""
+        """Add a partition with its Java hash; the table grows as Java's does and never shrinks."""
         self.hashes[slot] = hashed
         while True:
             spread = [(h & 0xFFFFFFFF) >> 16 ^ (h & 0xFFFFFFFF) for h in self.hashes.values()]
@@ -276,16 +297,16 @@ class _JavaSet:
             self.table *= 2
 
     def first(self) -> int:
-        """Return the slot that comes first in Java's iteration order."""
+        """Return the partition that comes first in Java's iteration order."""
         spread = [(h & 0xFFFFFFFF) >> 16 ^ (h & 0xFFFFFFFF) for h in self.hashes.values()]
         buckets = [one & (self.table - 1) for one in spread]
         return list(self.hashes)[buckets.index(min(buckets))]
 
 
 class PartitionMovements:
-    """Kafka's ``PartitionMovements``: the moves of slots between members in one run.
+    """The moves of partitions between members in one run (Kafka's ``PartitionMovements``).
 
-    A movement is reversed where possible, so that a slot does not move twice.
+    It finds moves that can be reversed, so that one partition fewer changes its owner.
 
     Args:
         names: topic names.
@@ -299,9 +320,9 @@ class PartitionMovements:
         self._sets: dict[tuple[int, int, int], _JavaSet] = {}
 
     def record(self, slot: int, old: int, new: int) -> None:
-        """Record the move of a slot from member ``old`` to ``new``.
+        """Record that a partition moves from member ``old`` to ``new``.
 
-        Only the slot's first owner in this run counts.
+        If it has moved before in this run, its first owner counts as the source.
         """
         k = self._topic[slot]
         if slot in self._net:
@@ -318,20 +339,24 @@ class PartitionMovements:
         self._sets.setdefault((k, old, new), _JavaSet()).add(slot, hashed)
 
     def actual(self, slot: int, old: int, new: int) -> int:
-        """Return the slot to move in place of ``slot``: one that moved the opposite way."""
+        """Return the partition that Kafka moves instead (``getTheActualPartitionToBeMoved``).
+
+        It is a partition of the topic that moved in the opposite direction, or else ``slot``
+        itself.
+        """
         if slot in self._net:
             old = self._net[slot][0]
         opposite = self._sets.get((self._topic[slot], new, old))
         return slot if opposite is None else opposite.first()
 
     def state(self) -> object:
-        """Return the recorded movements in a form that can be compared with an earlier state."""
+        """Return the recorded moves, in a form to compare with those of an earlier pass."""
         sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
         return dict(self._net), sets
 
 
 class OwnerMap:
-    """The keys of ``currentAssignment`` in the iteration order of Kafka's map.
+    """The members in the iteration order of Kafka's map ``currentAssignment``.
 
     ``GeneralAssignmentBuilder.balance`` removes members that can neither lose nor get a slot from
     the map and adds them again at the end. Its order only matters where a partition has two owners
@@ -351,7 +376,10 @@ class OwnerMap:
         self.order = self._table.order()
 
     def remove_fixed(self, fixed: Collection[int]) -> None:
-        """Remove members from the map, in the iteration order of a map created for all members."""
+        """Remove the members that can neither lose nor get a partition, in Kafka's order.
+
+        This is the iteration order of a map created for all members.
+        """
         if fixed:
             visit = self._sticky.visit
             iterated = self._filled(visit, table_for_capacity(len(visit))).order()
@@ -369,7 +397,7 @@ class OwnerMap:
             self._table.put(m)
 
     def add_fixed(self) -> None:
-        """Add the removed members to the map again."""
+        """Add the members that `remove_fixed` removed to the map again."""
         for m in self._aside:
             self._table.put(m)
         self.order = self._table.order()

@@ -33,7 +33,7 @@ def unassigned_along_walk(
     claims: tuple[Int32Array, Int32Array],
     place: NDArray[np.int64],
 ) -> Int32Array:
-    """Return the slots of ``walk`` that Kafka considers unassigned.
+    """Return the partitions that Kafka considers unassigned, if members claim non-existing ones.
 
     Args:
         sticky: the problem, which has the iteration order of members.
@@ -79,6 +79,6 @@ def _sort_as_java(
 
 
 def _compare(one: tuple[int, int], other: tuple[int, int]) -> int:
-    """Compare two partitions by topic, then by the difference of their numbers as a Java int."""
+    """Compare two partitions by topic, then by their numbers' difference as a Java int."""
     topics = (one[0] >> 32) - (other[0] >> 32)
     return topics or ((one[0] - other[0] + _HALF) & 0xFFFFFFFF) - _HALF
