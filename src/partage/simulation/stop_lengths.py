@@ -81,20 +81,22 @@ class _Length(NamedTuple):
 class _Mean:
     """Mean of lengths."""
 
-    sums: _Length = field(default_factory=lambda: _Length(0.0, 0.0, 0.0))
+    best: float = 0.0
+    p10: float = 0.0
+    p90: float = 0.0
     count: int = 0
 
     def add(self, one: UnreadInterval) -> None:
         """Add the length of a recorded interval."""
-        best, p10, p90 = self.sums
-        lengths = (one.unread_ms, one.unread_p10_ms, one.unread_p90_ms)
-        self.sums = _Length(best + lengths[0], p10 + lengths[1], p90 + lengths[2])
+        self.best += one.unread_ms
+        self.p10 += one.unread_p10_ms
+        self.p90 += one.unread_p90_ms
         self.count += 1
 
     @property
-    def value(self) -> _Length | None:
-        """The mean; None without a length."""
-        return _Length(*(one / self.count for one in self.sums)) if self.count else None
+    def value(self) -> _Length:
+        """The mean; only defined with a length."""
+        return _Length(self.best / self.count, self.p10 / self.count, self.p90 / self.count)
 
 
 @dataclass(slots=True)
@@ -159,19 +161,15 @@ class StopLengths:
             return None
         means = self._means.get(rebalance.generation.number, _RebalanceMeans())
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-        lengths = [
-            (one.members[0], self._length(one, rebalance, means).plus(one.later_ms))
-            for one in stops
-        ]
         is_join = was_empty and not rebalance.ids_before
-        lengths += [
-            (one.member, _of(one))
-            for one in rebalance.generation.unread_intervals
-            if (restarts if _is_restart(one, rebalance) else is_join)
-        ]
-        for member, length in lengths:
-            for i, value in enumerate(length):
-                sums[member][i] += value
+        for stop in stops:
+            length = self._length(stop, rebalance, means)
+            if stop.later_ms:
+                length = length.plus(stop.later_ms)
+            _add(sums[stop.members[0]], length)
+        for one in rebalance.generation.unread_intervals:
+            if restarts if _is_restart(one, rebalance) else is_join:
+                _add(sums[one.member], _of(one))
         best = sum(one[0] for one in sums.values())
         below, above = (sqrt(sum((one[i] - one[0]) ** 2 for one in sums.values())) for i in (1, 2))
         ends = (best, max(0.0, best - below), best + above)
@@ -184,7 +182,7 @@ class StopLengths:
             return _of(found)
         known = [means.by_member[member] for member in stop.members if member in means.by_member]
         for mean in (*known, means.by_fate[stop.left], self._usual[stop.left]):
-            if mean.value is not None:
+            if mean.count:
                 return mean.value
         members = len(rebalance.generation.first.members)
         return _modelled(stop.session_ms, _session_ms(rebalance), members)
@@ -225,6 +223,13 @@ def _is_restart(one: UnreadInterval, rebalance: RecordedRebalance) -> bool:
     if generation.protocol != "classic":
         return one.new_owner == one.member or one.new_owner not in _ids(rebalance)
     return one.assigned_ms > generation.timestamp_ms + _RESTART_MS
+
+
+def _add(sums: list[float], length: _Length) -> None:
+    best, p10, p90 = length
+    sums[0] += best
+    sums[1] += p10
+    sums[2] += p90
 
 
 def _of(one: UnreadInterval) -> _Length:
