@@ -37,13 +37,13 @@ def sweep(
     master: str | None = None,
     progress: Progress | None = None,
 ) -> list[tuple[StreamsMetrics, dict[str, Any]]]:
-    """Simulate every combination of a Streams simulation in Spark, each in a task of its own.
+    """Simulate a Kafka Streams application in Spark under each parameter combination, one per task.
 
     The metrics equal those of a sequential run.
 
     Args:
         application: the simulated application.
-        cells: the combinations of parameters.
+        cells: the combinations of parameters to simulate.
         keep: whether `SimulationResult.to_dict` (rebalances and intervals) is returned as well.
         spark: a running session; None starts one.
         master: Spark's master for a session that is started here.

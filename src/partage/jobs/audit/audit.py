@@ -71,7 +71,7 @@ class CoSubscription:
 def read_co_subscriptions(
     spark: SparkSession, capture: str | Path
 ) -> dict[tuple[str, ...], CoSubscription]:
-    """Return each set of topics that groups subscribed to at the same time, with those groups.
+    """Return a dict from each set of topics that a group reads together to the groups that do so.
 
     The keys are sorted tuples of two or more topic names.
 
@@ -98,7 +98,9 @@ def read_co_subscriptions(
 
 
 def _task(slices: tuple[Any, ...], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield, in a Spark worker, the topic sets that group records of some slices subscribe to.
+    """Find, in a Spark worker, the sets of topics that groups subscribe to; yield them as batches.
+
+    The worker reads the group records in its share of the capture's files.
 
     Offset commits are skipped without decoding them.
     """
@@ -134,7 +136,9 @@ def _group_records(table: pa.Table) -> Iterator[tuple[bytes | None, bytes | None
 
 
 def _sets(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, tuple[str, ...], bool]]:
-    """Yield (group, sorted topics, whether joined) for the subscriptions in one group record.
+    """Decode one group record and yield (group, sorted topics, whether joined) per subscription.
+
+    "Joined" says that the topology of a streams group joins the topics.
 
     Damaged records are skipped; `partage replay` reports them.
     """
@@ -219,7 +223,10 @@ class TopicAudit:
 
     @property
     def scattered(self) -> bool:
-        """Whether 5 % of the keys (at least ten) are unexplained in several partitions."""
+        """Whether many keys have records in several partitions and no partitioner explains it.
+
+        Many are 5 % of the topic's keys, and at least ten.
+        """
         few = max(_FEWEST_SCATTERED, _SCATTERED * self.keys)
         return bool(self.split["unexplained"] >= few)
 
@@ -388,7 +395,9 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
 def _read_pairs(
     pieces: Sequence[tuple[str, int]], tasks: int, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Count, in a Spark worker, the (topic, key, partition) pairs of some row groups.
+    """Count, in a Spark worker, the records of each distinct (topic, key, partition).
+
+    The input is some row groups of Parquet files.
 
     A task with number n reads row groups n, n + ``tasks``, n + 2 ``tasks`` and so on.
     """
@@ -402,7 +411,10 @@ def _read_pairs(
 
 
 def _spark_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Count, in a Spark worker, the (topic, key, partition) pairs that Spark has read."""
+    """Count, in a Spark worker, the records of each distinct (topic, key, partition).
+
+    The input is batches of records that Spark has read.
+    """
     import pyarrow as pa
 
     pairing = PairCounter()
@@ -422,7 +434,9 @@ def _joins(
     packed: dict[str, bytes | None],
     together: dict[tuple[str, ...], CoSubscription],
 ) -> tuple[list[BrokenJoin], int]:
-    """Return the broken joins, and the number of topic pairs that were compared.
+    """Find joins of topics that are not co-partitioned.
+
+    Return them and how many pairs were compared.
 
     A pair is compared once, however many groups read both topics.
     """
@@ -476,7 +490,7 @@ def _sides(
     topics: dict[str, TopicAudit],
     verdicts: dict[str, TopicVerdict],
 ) -> tuple[Side, Side]:
-    """Return both topics of a pair for the comparison, sampled at the same rate.
+    """Return the keys and partitions of two topics for the co-partitioning check, equally sampled.
 
     Both samples then have the same keys, so that no common key is missed.
     """

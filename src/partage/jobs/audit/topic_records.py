@@ -43,12 +43,15 @@ _HOLDS = f"needs the columns {', '.join(COLUMNS)}"
 
 @dataclass(frozen=True)
 class TopicSource:
-    """The checked input of an audit, before any record is read.
+    """The input of `partage audit` after its checks: files or address, topics, client settings.
+
+    No record has been read yet.
 
     Attributes:
         where: the path or address as given.
         pieces: (file, row group) pairs that workers read; empty if Spark reads from Kafka.
-        counts: topic -> partition counts over time, the current one last; empty if not known.
+        counts: dict from topic to its partition counts over time, the current one last; empty if
+            not known.
         rows: number of records, if known.
         properties: properties of the Kafka client, which may contain secrets.
     """
@@ -133,7 +136,7 @@ def _groups(file: Path) -> Iterator[tuple[int, int]]:
 
 
 def _counts(metadata: Path) -> dict[str, tuple[int, ...]]:
-    """Return each topic's partition counts in order of time, from the lines of ``cluster.jsonl``.
+    """Return a dict from topic to its partition counts over time, from lines of ``cluster.jsonl``.
 
     Equal consecutive counts appear once.
 
@@ -247,7 +250,7 @@ class PairCounter:
         self._held = sum(map(len, (*self._tables, *self._nulls)))
 
     def _sampled(self, table: pa.Table) -> pa.Table:
-        """Return the pairs of the sampled keys.
+        """Return only the (topic, key, partition) pairs whose key is in the sample of its topic.
 
         The sample of a topic is halved until it has at most `MOST_PAIRS` pairs.
         """
@@ -273,7 +276,7 @@ class PairCounter:
         return pa.concat_tables(out)
 
     def _first(self, nulls: pa.Table) -> pa.Table:
-        """Return the earliest keyless records of each topic, at most `MOST_NULLS`, by time."""
+        """Return the first `MOST_NULLS` records without a key of each topic, sorted by time."""
         import pyarrow as pa
         from pyarrow import compute
 
@@ -286,7 +289,10 @@ class PairCounter:
         return pa.concat_tables(out) if out else nulls
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the pairs and the keyless records as Arrow batches with the schema `PAIRS_DDL`."""
+        """Yield the worker's result as Arrow batches with the schema `PAIRS_DDL`.
+
+        Its rows are the (topic, key, partition) pairs, followed by the records without a key.
+        """
         import pyarrow as pa
 
         self._merge()
@@ -343,7 +349,9 @@ def _expect_partitions(table: pa.Table) -> None:
 
 
 def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
-    """Return a hash of each key for sampling: the top bits of its 32-bit FNV-1a hash.
+    """Return a hash of each key that decides whether the sample contains the key.
+
+    It is the top bits of the key's 32-bit FNV-1a hash.
 
     They are independent of the low bits, by which partitioners choose a partition.
     """
@@ -354,7 +362,7 @@ def sample_hashes(keys: pa.Array) -> NDArray[np.int32]:
 
 
 def in_sample(mark: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
-    """Return a mask of the keys that the sample at a level contains, one in 2**level.
+    """Return a mask of the sampled keys: one key in 2**level is sampled, chosen by its hash.
 
     The sample at a higher level is a subset. ``mark`` are the keys' `sample_hashes`.
     """

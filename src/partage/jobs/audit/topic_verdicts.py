@@ -68,7 +68,7 @@ def _row(topic: str, found: str, pairs: bytes | None) -> pa.RecordBatch:
 
 
 def _by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield each topic with a table of its rows, joined if they span several batches."""
+    """Yield each topic's name with a table of all its rows, which may come from several batches."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -126,7 +126,7 @@ def _topic(
 
 
 def _records(rows: pa.Table) -> tuple[int, int]:
-    """Return the number of a topic's records, and of those without a key.
+    """Return how many records a topic has, and how many of them have no key.
 
     Records outside of the sample are included.
     """
@@ -162,7 +162,9 @@ def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tup
 
 
 def _try_counts(some: KeyPairs, seen: int, more: range) -> TopicVerdict:
-    """Return the partitioners that explain some pairs, at partition counts up to ``more.stop`` - 1.
+    """Find the partitioners and partition counts that explain where the given keys are.
+
+    Partition counts up to ``more.stop`` - 1 are tried.
 
     With many partitions, not all combinations are tried: the families of partitioners are found
         first, then their counts. A family is a set of partitioners that place every key equally.
@@ -177,12 +179,19 @@ def _try_counts(some: KeyPairs, seen: int, more: range) -> TopicVerdict:
 
 
 def _least_count(verdict: TopicVerdict, highest: int) -> int:
-    """Return the smallest possible partition count, by the highest partition and by the writers."""
+    """Return the smallest partition count that the topic can have.
+
+    It follows from the highest partition with a record and from the counts that writers used.
+    """
     return max([highest + 1, *(w.partitions for w in verdict.writers)])
 
 
 def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
-    """Return the pairs of all workers, one row per (key, partition), and the sampling level.
+    """Merge the rows of all workers to one row per (key, partition).
+
+    Return it and the sampling level.
+
+    At sampling level n, one key in 2**n is sampled.
 
     Only keys that are in every worker's sample stay.
     """
@@ -201,7 +210,9 @@ def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
 
 
 def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
-    """Return at most ``most`` pairs, by raising the sampling level until they fit.
+    """Sample fewer keys until at most ``most`` (key, partition) pairs are left, and return these.
+
+    Each further sampling level halves the number of keys.
 
     All topics keep the same keys at the same level.
     """
@@ -216,7 +227,7 @@ def _thin_out(pairs: pa.Table, most: int) -> pa.Table:
 
 
 def at_level(pairs: pa.Table, level: int) -> pa.Table:
-    """Return the pairs whose key is in the sample at a level, which has one in 2**level keys.
+    """Return the (key, partition) pairs whose key is sampled, if one key in 2**level is.
 
     Any two tables keep the same keys.
     """
@@ -258,7 +269,7 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def known_families() -> list[Family]:
-    """Return the families of partitioners: those of a family place every key equally.
+    """Return all partitioners, grouped into families that choose equal partitions for every key.
 
     They are found by running all partitioners on probe keys, once per process.
     """
@@ -269,7 +280,7 @@ def known_families() -> list[Family]:
 
 
 def partitions_of(name: str, keys: Sequence[bytes], partitions: int) -> Any:
-    """Return the partition of each key by a named partitioner.
+    """Return the partition that a named partitioner chooses for each key.
 
     It is -1 where a partitioner of strings gets a key that is not UTF-8 text.
     """

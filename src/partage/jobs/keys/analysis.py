@@ -248,7 +248,7 @@ def _analyse(
     top: int,
     stages: Stages,
 ) -> KeySpread:
-    """Count the keys and loads, then search the smallest partition count within the limits."""
+    """Count records by key and partition; then find the smallest partition count within limits."""
     job = replace(job, buckets=run.buckets, rows=(source.rows or 0) // run.tasks)
     limited = found.max_share is not None or found.max_rate is not None
     keep = limited and not job.approximate
@@ -287,13 +287,18 @@ class _RecordLimit:
 
 
 def _limit(run: LocalJob | SparkJob, found: KeySpread, share: float) -> _RecordLimit:
-    """Return the limit that a share of the keyed records sets, for the keys of the last count."""
+    """Return the limit on the records of one partition, from its largest share of keyed records.
+
+    It applies to the keys that were counted last.
+    """
     hottest = found.hottest[0].records if found.hottest else 0
     return _RecordLimit(run.loads(), share * found.keyed, found.keyed, hottest)
 
 
 def _limit_of_worst_hour(run: LocalJob | SparkJob, job: KeyJob, found: KeySpread) -> _RecordLimit:
-    """Return the limit for the hour in which one partition got the most records.
+    """Return the limit on the records of one partition in the busiest hour.
+
+    That is the hour in which one partition got the most records.
 
     It reads the input again, to count the keys of that hour alone.
     """
@@ -335,7 +340,7 @@ def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int
 
 
 def _fill(found: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
-    """Add up the result rows of all tasks and store the sums in ``found``."""
+    """Add up the result rows of all tasks and store the sums in the result, ``found``."""
     hot = rows.filter(np.asarray(rows["kind"]) == int(RowKind.HOT))
     grouped = rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
     sums = grouped.aggregate([("records", "sum"), ("bytes", "sum")])
@@ -384,7 +389,10 @@ def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top
 
 
 def _fill_count(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Store the load of one partition count; ``rows`` has one row for each non-empty partition."""
+    """Store the records and bytes of each partition at one partition count in the result.
+
+    ``rows`` has one row for each partition with records.
+    """
     order = np.argsort(rows["partition"])
     numbers, records, size = (rows[c][order] for c in ("partition", "records_sum", "bytes_sum"))
     found.loads[count] = load_of(numbers, records, count)
@@ -393,7 +401,7 @@ def _fill_count(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
 
 
 def _fill_hours(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
-    """Store the hottest partition of each hour at one partition count.
+    """Store which partition got the most records in each hour, at one partition count.
 
     On ties the lowest partition number is stored.
     """

@@ -44,7 +44,7 @@ _NAMES = [column.split()[0] for column in ROWS_DDL.split(", ")]
 
 
 class RowKind(IntEnum):
-    """Kinds of the rows that workers of `partage keys` exchange.
+    """Kinds of rows that the two stages of `partage keys` exchange, such as keys, loads and totals.
 
     The kind decides what the columns mean.
     """
@@ -72,7 +72,7 @@ def row_batch(
     partition: _Longs | None = None,
     keys: list[bytes] | pa.Array | None = None,
 ) -> pa.RecordBatch:
-    """Return an Arrow batch of rows that have one kind and one partition count ``n``.
+    """Build an Arrow batch of result rows, all of one `RowKind` and for one partition count ``n``.
 
     Columns that are not given get empty values.
     """
@@ -94,7 +94,7 @@ def row_batch(
 
 
 def is_block(rows: pa.RecordBatch) -> bool:
-    """Return whether a batch has blocks of keys; all of its rows are of one kind."""
+    """Return whether a batch contains packed keys, not sums; all rows of a batch have one kind."""
     return bool(rows.num_rows) and rows.column(0)[0].as_py() == int(RowKind.KEYS)
 
 
@@ -112,7 +112,9 @@ def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
 
 
 def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
-    """Yield all distinct keys of a table with their counts, packed into blocks by bucket.
+    """Pack the distinct keys of a hash table and their record counts into blocks, and yield these.
+
+    A block is one row with some megabytes of keys of one bucket.
 
     The bucket follows from the key's hash, so equal keys of all workers meet in one bucket.
     """
@@ -132,7 +134,10 @@ def pack_keys(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
 
 
 def _cut_by_bytes(lengths: _Longs) -> Iterator[slice]:
-    """Yield slices of consecutive keys, each with about as many bytes as a block should have."""
+    """Cut keys into consecutive slices, each with about as many bytes as one block.
+
+    Yield the slices.
+    """
     number = np.cumsum(lengths + 8) // _BLOCK_BYTES
     cuts = (np.flatnonzero(np.diff(number)) + 1).tolist()
     for first, end in zip([0, *cuts], [*cuts, len(lengths)], strict=True):
@@ -143,7 +148,7 @@ def _cut_by_bytes(lengths: _Longs) -> Iterator[slice]:
 def _block(
     table: Distinct, places: _Longs, lengths: _Longs, records: _Longs, size: _Longs
 ) -> bytes:
-    """Return one block as an Arrow stream: keys with their record counts and bytes."""
+    """Serialize some keys with their record counts and bytes as an Arrow stream, and return it."""
     import pyarrow as pa
 
     keys = key_array(*table.keys_at(places, lengths))
@@ -162,7 +167,7 @@ def _narrow(values: _Longs) -> NDArray[np.unsignedinteger]:
 
 
 def unpack_keys(rows: pa.RecordBatch) -> Iterator[tuple[pa.Array, _Longs, _Longs]]:
-    """Yield, for each block in rows of `RowKind.KEYS`, its keys, record counts and bytes.
+    """Unpack rows of `RowKind.KEYS`; yield the keys, record counts and bytes of each row.
 
     The keys are an Arrow large_binary array, the numbers int64.
     """

@@ -70,7 +70,7 @@ class InputColumns:
 
     @property
     def options(self) -> dict[str | None, str]:
-        """Column name -> the command-line option that set it, for error messages."""
+        """Dict from column name to the command-line option that set it, for error messages."""
         return {self.time: "--time", self.value: "--value", self.key: "--key"}
 
 
@@ -258,7 +258,7 @@ def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) 
 
 
 def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
-    """Return the keys that a partitioner hashes; null where it chooses the partition otherwise.
+    """Return the keys, null where the partitioner does not choose the partition by the key's hash.
 
     librdkafka's default picks a random partition for empty keys too. Its ``consistent``,
     ``murmur2`` and ``fnv1a`` hash a null key as the empty one: such records share a partition.

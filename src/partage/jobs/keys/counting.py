@@ -65,7 +65,7 @@ def count_part(
 
 @dataclass
 class KeyCounter:
-    """The distinct keys that one worker has read, with their numbers of records and bytes.
+    """Counts the records and bytes of each distinct key that one worker of `partage keys` reads.
 
     Call `add` for each batch, then send the blocks of `overflow`; at the end send `rows`.
 
@@ -124,7 +124,7 @@ class KeyCounter:
         self, keys: pa.Array, *, times: _Longs | None = None, value: _Longs | None = None,
         size: _Longs | None = None,
     ) -> None:  # fmt: skip
-        """Count keys, each as one record, or as ``times`` records with ``size`` bytes."""
+        """Count keys: each adds one record, or ``times`` records with ``size`` bytes."""
         import pyarrow as pa
 
         column = arrow_column(keys, pa)
@@ -167,7 +167,7 @@ class KeyCounter:
         self._count(distinct, times=times.astype(np.int64), size=size)
 
     def _take_times(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """Update the first and last time and return the records within the job's hour.
+        """Update the first and last record time, and drop records outside of the job's hour.
 
         Without a job's hour all records are returned.
         """
@@ -236,7 +236,7 @@ class KeyCounter:
                     size=counted.bytes[often])  # fmt: skip
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the remaining rows of this worker: keys, loads by the hour, and totals."""
+        """Yield the worker's remaining results: keys, records by hour and partition, and totals."""
         from pyarrow import compute
 
         if self.job.approximate:
@@ -284,7 +284,7 @@ def _occurrences(values: _Longs, end: int) -> tuple[_Longs, _Longs]:
 
 
 def _sum_hours(tables: list[pa.Table]) -> pa.Table:
-    """Return the sum of records for each partition count, hour and partition."""
+    """Add up the records of equal (partition count, hour, partition) rows of several tables."""
     import pyarrow as pa
 
     grouped = pa.concat_tables(tables).group_by(list(_HOUR_ROW[:3]), use_threads=False)

@@ -68,7 +68,9 @@ class KeyJob:
 
 
 def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
-    """Return, for each partition count, the partition of each key (int32[k]).
+    """Compute the partition of each key at several partition counts.
+
+    Return an int32[keys] array for each count.
 
     The result for a null key is arbitrary.
 
@@ -101,7 +103,10 @@ def _place(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint
 
 
 class PartitionLoads:
-    """Records and bytes of each partition at each partition count, and what count changes move."""
+    """Sums the records and bytes of each partition at several partition counts.
+
+    It also counts the records and keys that each change of the partition count moves.
+    """
 
     def __init__(self, job: KeyJob) -> None:
         self._counts, self._changes, self._partitioner = job.counts, job.changes, job.partitioner
@@ -163,7 +168,10 @@ class PartitionLoads:
         self._dense[n] = self._dense[n] + found if n in self._dense else found
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the loads and the moves as rows of `RowKind.PARTITION` and `RowKind.MOVED`."""
+        """Yield result rows: the records per partition, and the records that count changes move.
+
+        The rows are of `RowKind.PARTITION` and `RowKind.MOVED`.
+        """
         for n, (records, size) in self._dense.items():
             used = np.flatnonzero(records)
             yield row_batch(RowKind.PARTITION, records[used], size[used], n=n, partition=used)
@@ -179,7 +187,9 @@ class PartitionLoads:
 def merge_bucket(
     job: KeyJob, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Merge the counts of equal keys from all workers, for some buckets, and yield result rows.
+    """Merge the counts of equal keys from all workers, and yield the resulting loads.
+
+    A task gets some buckets; a bucket contains all counts of its keys.
 
     Args:
         job: the settings of the run.
@@ -214,7 +224,7 @@ def _buffers(keys: pa.LargeBinaryArray) -> tuple[NDArray[np.uint8], _Longs]:
 
 
 def _hottest(table: Distinct, places: _Longs, heads: _Longs, top: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows with the ``top`` keys that have the most records.
+    """Yield result rows with the hottest keys: the ``top`` keys with the most records.
 
     Ties for the last place go by the key's bytes.
     """
@@ -241,7 +251,7 @@ def _hottest(table: Distinct, places: _Longs, heads: _Longs, top: int) -> Iterat
 def loads_at(
     job: KeyJob, counts: range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield each partition's records at further partition counts, from blocks of merged keys."""
+    """Yield each partition's number of records at other partition counts, from the merged keys."""
     import pyarrow as pa
 
     loads = {n: np.zeros(n, np.int64) for n in counts}

@@ -72,7 +72,7 @@ class InputPart:
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """The checked input of `partage keys`: it exists and has the columns.
+    """The input of `partage keys` after its checks: it exists and has the named columns.
 
     Attributes:
         format: ``parquet``, ``csv``, ``json``, ``delta`` or ``kafka``.
@@ -93,7 +93,7 @@ class KeySource:
 
     @property
     def size(self) -> int:
-        """Estimated bytes to read, uncompressed."""
+        """Estimated uncompressed size of the input in bytes."""
         return sum(part.size for part in self.parts)
 
 
@@ -230,7 +230,7 @@ def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> It
 def _text_part(
     file: Path, text: str, columns: InputColumns, serializer: str | None, *, lenient: bool
 ) -> InputPart:
-    """Check a CSV or JSON file and return it as a part.
+    """Check that a CSV or JSON file has the columns, and return it as one piece of the input.
 
     With ``lenient``, a file that pyarrow cannot parse is accepted; Spark may be able to read it.
     """
@@ -245,7 +245,7 @@ def _text_part(
 
 
 def read_part(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Yield batches with a part's columns.
+    """Read one piece of the input (a row group or a file) and yield batches with the named columns.
 
     The key is an Arrow dictionary where the file has it dictionary-encoded.
 

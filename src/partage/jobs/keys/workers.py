@@ -134,14 +134,16 @@ class LocalJob:
 
 
 class _PartQueue:
-    """A queue of input parts that threads take one at a time, or as fixed shares."""
+    """A thread-safe queue of input parts (row groups or files)."""
 
     def __init__(self, parts: tuple[InputPart, ...], progress: Callable[[int, int], None]) -> None:
         self._parts, self._progress = parts, progress
         self._lock, self._next, self._done = Lock(), 0, 0
 
     def take(self, share: tuple[int, int] | None) -> Iterator[InputPart]:
-        """Yield parts of the input: those of a fixed share, or the next free one each time.
+        """Yield the input parts of a fixed share.
+
+        Without a share, those that no other thread has taken.
 
         A share is (its number, number of shares).
         """
@@ -180,7 +182,10 @@ def _merge(
     job: KeyJob, top: int, blocks: list[list[pa.RecordBatch]], bucket: int, stop: Event, *,
     keep: bool,
 ) -> list[pa.RecordBatch]:  # fmt: skip
-    """Merge the keys of one bucket; each block is freed as soon as it is added."""
+    """Merge the counts of the keys in one bucket, and return the resulting loads.
+
+    Each block of keys is freed as soon as it is added.
+    """
     if stop.is_set():
         return []
     rows, blocks[bucket] = blocks[bucket][::-1], []
@@ -257,7 +262,7 @@ class SparkJob:
 def read_and_count(
     job: KeyJob, parts: Sequence[InputPart], tasks: int, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read and count, in a Spark worker, the parts of some tasks.
+    """Read pieces of the input in a Spark worker, and count their records by key.
 
     Task n reads parts n, n + ``tasks``, n + 2 ``tasks`` and so on.
     """

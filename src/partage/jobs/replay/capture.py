@@ -75,7 +75,8 @@ class Capture:
 
     Attributes:
         folder: the source as given; a path is made absolute.
-        slices: the records' files, cut into slices for workers; empty if Spark reads them.
+        slices: row ranges of the records' files, which workers read; empty if Spark reads the
+            files.
         records: number of rows of the records' files; None if Spark reads them.
         states: cluster metadata, one dict for each line of ``cluster.jsonl``; empty without the
             file.
@@ -102,7 +103,7 @@ def open_capture(
     slice_rows: int | None = None,
     kafka: Mapping[str, str] | None = None,
 ) -> Capture:
-    """Check a capture and list its slices; no record is read yet.
+    """Check that a capture can be read, and return it; no record is read yet.
 
     Args:
         source: a folder, a file, a table, or ``kafka://host:port``.
@@ -143,7 +144,9 @@ def open_capture(
 
 
 def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[Slice, ...]:
-    """Return the slices of a capture's records, or of Parquet files with the same columns.
+    """Cut the records of a capture, or of Parquet files with its columns, into slices for workers.
+
+    A slice is a range of rows of one file.
 
     Raises:
         InvalidCaptureError: a file or column is missing or of a wrong type; the message says what
@@ -204,7 +207,7 @@ def files_of(table: Path) -> list[Path]:
 def read_metadata(
     folder: Path,
 ) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
-    """Return the metadata states, the transactional batches and the notes of a capture's folder.
+    """Read a capture's small files: cluster metadata, transactional batches and notes.
 
     Raises:
         InvalidCaptureError: a file cannot be read.
@@ -213,7 +216,7 @@ def read_metadata(
 
 
 def _find_beside(folder: Path | None, name: str) -> Path | None:
-    """Return the path of a capture's small file, in the folder or its parent, else None."""
+    """Return the path of a file such as ``cluster.jsonl`` in a folder or its parent, else None."""
     for at in [] if folder is None else [folder, folder.parent]:
         if (at / name).exists():
             return at / name
@@ -290,7 +293,7 @@ _TIMEOUT = "group.consumer.session.timeout.ms"
 
 @dataclass(frozen=True)
 class LogContext:
-    """Facts from other files than the records that help to explain the log.
+    """Session timeouts and coordinator moves of a cluster, from files next to the records.
 
     They are sent to every worker, and all of them are optional.
 
@@ -314,7 +317,7 @@ class LogContext:
 
 
 def read_context(folder: Path | str) -> LogContext:
-    """Return the facts that files next to a capture's records give: timeouts and coordinator moves.
+    """Read session timeouts and coordinator moves from the files next to a capture's records.
 
     Args:
         folder: the folder of the capture, or a file in it; a table has no such files.
@@ -370,11 +373,9 @@ _OTHERS = {_BATCHES, "topics.parquet"}
 
 @contextmanager
 def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture]:
-    """Copy the small files of a capture at an address, such as ``s3a://``, and yield the capture.
+    """Download the small files of a capture in remote storage (``s3a://``), and yield the capture.
 
-    The local copies exist until the block ends.
-
-    Copies of them exist as long as the block lasts.
+    The local copies exist until the ``with`` block ends.
 
     Args:
         spark: the session whose Hadoop configuration opens the address.
@@ -415,7 +416,7 @@ def with_remote_files(spark: SparkSession, capture: Capture) -> Iterator[Capture
 
 
 class _Folder:
-    """A capture's folder, or a file in it, at a remote address that Hadoop opens.
+    """A capture in remote storage, which Hadoop's file system opens: its folder, or a file in it.
 
     Args:
         spark: the session whose Hadoop configuration opens the address.
@@ -445,7 +446,9 @@ class _Folder:
         return bool(self._files.exists(self._path(address)))
 
     def copy_beside(self, local: Path) -> SparkTable:
-        """Copy the small files into a local folder, and return the table of the records.
+        """Download the small files into a local folder.
+
+        Return the table from which Spark reads records.
 
         As in a local capture each file may be beside the records or one folder above.
         """
@@ -469,7 +472,10 @@ class _Folder:
                 return
 
     def _records(self, manifest: Manifest | None) -> SparkTable:
-        """Return the table of the records; only complete files if the capture has a manifest."""
+        """Return the table that Spark reads the records from.
+
+        If the capture has a manifest, only the complete files that it lists belong to the table.
+        """
         records = f"{self._address}/{_RECORDS}"
         if self._is_folder and self._exists(records):
             if manifest is None:

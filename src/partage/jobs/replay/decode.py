@@ -77,9 +77,10 @@ def decode_job(
     raw: CommitsTable | None = None,
     sort: bool = False,
 ) -> Rows:
-    """Decode every record of a capture and return the lazy rows of results.
+    """Decode every record of ``__consumer_offsets`` in a capture; return the results as lazy rows.
 
-    They are group records, runs of offset commits, damaged records and tallies.
+    They are group records, commit runs (the commits of one partition within a minute and between
+    two group records), damaged records and record counts.
 
     Args:
         engine: schedules the job.
@@ -131,14 +132,17 @@ class _DecodeTask:
 def _task(
     slices: tuple[Slice, ...], job: _DecodeTask, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Decode, in a Spark worker, the slices whose numbers the batches contain."""
+    """Read and decode slices of a capture in a Spark worker; yield the result rows.
+
+    The batches contain the indices of the slices (row ranges of files).
+    """
     mine = (slices[n] for batch in numbers for n in batch.column(0).to_pylist())
     tables = (table for one in mine for table in read_slice(one, coded=job.many))
     yield from _decode_tables(tables, job)
 
 
 def _table_task(job: _DecodeTask, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode, in a worker, records that an earlier job has read."""
+    """Decode records that an earlier job has read, in a worker; yield the result rows."""
     import pyarrow as pa
 
     tables = (widen(pa.Table.from_batches([batch])) for batch in found if batch.num_rows)
@@ -207,7 +211,7 @@ def decode_table(
 
 
 def _topic_ids(found: OffsetCommits) -> dict[str, str]:
-    """Return topic id -> name, from the first and the last offset commit of each topic.
+    """Return a dict from topic id to name, from the first and the last offset commit of each topic.
 
     Without recorded metadata, only commits name the topics in the targets of consumer groups.
     """
@@ -226,7 +230,10 @@ def _topic_ids(found: OffsetCommits) -> dict[str, str]:
 
 
 def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Return topic -> highest partition with an offset commit; impossible numbers are ignored."""
+    """Return a dict from topic to its highest partition with an offset commit.
+
+    Impossible partition numbers are ignored.
+    """
     real = (made.commits > 0) & (made.partition >= 0) & (made.partition < MOST_PARTITIONS)
     highest = np.full(len(pairs), -1, np.int64)
     np.maximum.at(highest, made.pair[real], made.partition[real])
@@ -238,16 +245,17 @@ def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
 
 
 def _edges(read: LogColumns) -> list[int]:
-    """Return the row where each log partition begins, followed by the number of rows."""
+    """Return the row index at which each partition of the log begins, then the number of rows."""
     count = len(read.partition)
     new = np.flatnonzero(read.partition[1:] != read.partition[:-1]) + 1
     return [0, *new.tolist(), count] if count else []
 
 
 def _effects(log_columns: LogColumns, transactions: Transactions, tally: Tally) -> Effects:
-    """Return the outcome of each record, and the log position and time from which it counts.
+    """Return each record's transaction outcome, and the log position and time when it takes effect.
 
-    A transactional commit counts from its commit marker on. The tally gets the ranges and times.
+    A transactional commit takes effect at its commit marker. The tally gets offset ranges and
+    times.
     """
     count = len(log_columns.partition)
     made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
@@ -273,7 +281,7 @@ def _effective_commits(
 ) -> tuple[Commits, NDArray[np.int64]]:
     """Return the offset commits that took effect, and their indices in ``found``.
 
-    They are cut into stretches at the records of their group, see
+    Each gets a stretch number, which changes at each record of its group, see
     `history.commits.number_stretches`.
     """
     at = _as_slice(found.row, len(log_columns.partition))
@@ -299,9 +307,10 @@ def _effective_commits(
 
 
 def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
-    """Cut the stretches of commits where the log's times leap.
+    """Give commits before and after a leap of the log's timestamps different stretch numbers.
 
-    A run of commits then never mixes the times of a wrong clock with correct ones.
+    A commit run (commits with one stretch number and minute) then never mixes the times of a
+    broker's wrong clock with correct ones.
     """
     starts = {p: [one.offset for one in found] for p, found in tally.strands.items()}
     number = np.zeros(len(commits.pair), np.int64)
@@ -316,7 +325,7 @@ def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
 
 
 def _as_slice(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Return ascending row indices, or a slice if they are all ``count`` rows.
+    """Return ascending row indices unchanged, or a Python slice if they select all ``count`` rows.
 
     A slice gives a view without a copy.
     """
@@ -329,10 +338,11 @@ def _stretches(
     log_columns: LogColumns,
     others: BlockRows,
 ) -> NDArray[np.int64] | None:
-    """Return the stretch number of each commit: equal between two consecutive records of its group.
+    """Return a number for each commit, which changes at each record of its group.
 
-    Some commits count from a marker after these rows. They may be between group records that this
-    task has not read, so the commits of each such marker get a number of their own.
+    Some commits take effect at a transaction marker after these rows. They may be between group
+    records that this
+    task has not read, so the commits of each such marker get their own stretch number.
     """
     pair, partition, offset = commits
     if not len(pair):
@@ -355,12 +365,12 @@ def _stretches(
 def _marker_stretches(
     partition: NDArray[np.int64], offset: NDArray[np.int64], log_columns: LogColumns
 ) -> NDArray[np.int64] | None:
-    """Return a number above 0 for each commit that counts from beyond its log partition's last row.
+    """Number the commits whose transaction marker is after the last row that this task has read.
 
-    Commits of one marker have the same number; all other commits have 0.
+    Commits of one marker have the same number above 0; all other commits have 0.
 
     Returns:
-        int64[n]; None if there is no such position.
+        int64[n], the number of each commit; None if no commit has such a marker.
     """
     ends = np.append(np.flatnonzero(log_columns.partition[1:] != log_columns.partition[:-1]),
                      len(log_columns.partition) - 1)  # fmt: skip

@@ -30,7 +30,10 @@ __all__ = [
 
 
 class DecodedKind(IntEnum):
-    """Kinds of the rows that the decode job returns; the kind decides which columns are used."""
+    """Kinds of rows that the decode job returns, such as group records, commit runs and errors.
+
+    The kind decides which columns are used.
+    """
 
     GROUP_RECORD = 0
     COMMIT_RUNS = 1
@@ -67,7 +70,10 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Return an Arrow batch with all columns of the decode job; missing ones are null."""
+    """Build an Arrow batch with all columns of the decode job.
+
+    Columns that are not given are null.
+    """
     import pyarrow as pa
 
     arrays = [columns.get(name, pa.nulls(count, kind)) for name, kind in _types().items()]
@@ -83,7 +89,7 @@ def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatch:
-    """Return the rows of group records: log position, time and index in their block.
+    """Build the result rows of group records: log position, time, and index in the packed block.
 
     The row of a block's first record also has the block with the decoded records.
     """
@@ -103,9 +109,11 @@ def batch_of_records(log_columns: LogColumns, found: BlockRows) -> pa.RecordBatc
 
 
 def batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Return runs of offset commits as rows of the decode job, many runs in a row.
+    """Return commit runs as rows of the decode job, many runs in a row.
 
-    ``pairs[pair]`` are the group and the topic of a run.
+    A commit run has the commits of one partition within a minute and between two group records.
+
+    ``pairs[pair]`` are the group and the topic of a commit run.
     """
     import pyarrow as pa
 
@@ -122,14 +130,18 @@ _NUMBER = np.dtype("<i8")
 
 
 def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
-    """Pack runs of offset commits into the columns `OUT_COLUMNS`, many runs in a row.
+    """Pack commit runs into the columns `OUT_COLUMNS`, many runs in a row.
 
-    A row has the runs of one group between two of its records, as far as one task has read them.
-    Commits that count from one transaction marker get a row of their own. ``value`` has the fields
+    A commit run has the commits of one partition within a minute and between two group records.
+
+    A row has the commit runs of one group between two of its records, as far as one task has read
+    them.
+    Commits that take effect at one transaction marker get a row of their own. ``value`` has the
+    fields
     of each run as little-endian int64, run after run; ``topic`` is a JSON list of their topics.
 
     Args:
-        made: the runs of commits.
+        made: the commit runs.
         pairs: ``pairs[pair]`` are the group and the topic of a run.
     """
     import pyarrow as pa
@@ -162,9 +174,9 @@ def pack_runs(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, pa.Array]:
 
 
 def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fields of each run as one row of integers (int64[n, _WIDTH]).
+    """Return the fields of each commit run as one row of integers (int64[runs, _WIDTH]).
 
-    A field without a meaning is 0, a missing gap is -1.
+    Fields without a meaning are 0; a missing gap between commits is -1.
     """
     there = made.commits > 0
     columns: tuple[NDArray[Any], ...] = (
@@ -194,9 +206,9 @@ class _NameCodes:
 
 
 def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
-    """Unpack the runs of offset commits from rows that `pack_runs` made.
+    """Unpack the commit runs from rows that `pack_runs` made.
 
-    Return all runs, with ``stretch`` 0, and the number of runs in each row.
+    Return all commit runs, with ``stretch`` 0, and the number of runs in each row.
 
     Args:
         rows: rows of kind `DecodedKind.COMMIT_RUNS`.
@@ -214,7 +226,7 @@ def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:
 def _topics(
     cells: pa.Array, many: NDArray[np.int64], local: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the distinct topic names of all rows, and the index of each run's topic."""
+    """Return the distinct topic names of all rows, and the index of each commit run's topic."""
     coded: Any = cells.dictionary_encode()
     codes = _NameCodes()
     lists = [[codes.code(t) for t in json.loads(text)] for text in coded.dictionary.to_pylist()]

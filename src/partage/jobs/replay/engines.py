@@ -48,7 +48,7 @@ Job = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 class SharedValue(Protocol):
-    """Interface of a value that the driver sets and every task of a job can read."""
+    """Interface of a read-only value that the driver shares with every task (a broadcast)."""
 
     @property
     def value(self) -> Any:
@@ -65,19 +65,24 @@ class Rows(Protocol):
     """
 
     def of_kind(self, *kinds: int) -> Rows:
-        """Return the rows with one of these values in column ``kind``."""
+        """Filter the rows: return those with one of the given values in column ``kind``."""
 
     def sorted_by(self, key: str, order: Sequence[str]) -> Rows:
-        """Return the rows sorted by columns ``order``, where one task has all rows of a ``key``."""
+        """Sort the rows by columns ``order`` within each task.
+
+        One task has all rows of equal ``key``.
+        """
 
     def run(self, job: Job, ddl: str) -> Rows:
-        """Run a job on the rows and return its result.
+        """Apply a job to the rows, and return its result rows.
+
+        A job is a function from Arrow batches to Arrow batches.
 
         ``ddl`` are the result's columns for Spark.
         """
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the rows and return some columns as tuples."""
+        """Compute the lazy rows and return the named columns as a list of tuples."""
 
     def persist(self) -> Rows:
         """Cache the rows, so that several jobs can read them, and return them."""
@@ -104,13 +109,13 @@ class Engine(Protocol):
         """Return a value in a form that all tasks of later jobs can read."""
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> Rows:
-        """Run a job on the numbers 0 to ``count`` - 1 in ``tasks`` tasks, and return its rows."""
+        """Run a job on the items 0 to ``count`` - 1 in ``tasks`` tasks, and return its rows."""
 
     def table(self, table: SparkTable) -> Rows:
-        """Return the records of a table that only Spark can read."""
+        """Return the records of a table that only Spark can read, such as Delta or Iceberg."""
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
-        """Measure the duration of the block and report the progress of the jobs in it."""
+        """Measure how long the ``with`` block takes, and report the progress of the jobs in it."""
 
 
 #: Tasks a core in the jobs that shuffle: enough for all cores to end at one time.
@@ -124,12 +129,15 @@ class SparkRows:
     frame: DataFrame
 
     def of_kind(self, *kinds: int) -> SparkRows:
-        """Return the rows with one of these values in column ``kind``."""
+        """Filter the rows: return those with one of the given values in column ``kind``."""
         wanted = ", ".join(str(int(kind)) for kind in kinds)
         return SparkRows(self.frame.where(f"kind in ({wanted})"))
 
     def sorted_by(self, key: str, order: Sequence[str]) -> SparkRows:
-        """Return the rows sorted by columns ``order``, where one task has all rows of a ``key``."""
+        """Sort the rows by columns ``order`` within each task.
+
+        One task has all rows of equal ``key``.
+        """
         cores = self.frame.sparkSession.sparkContext.defaultParallelism
         shuffled = self.frame.repartition(max(4, _TASKS_A_CORE * cores), key)
         return SparkRows(shuffled.sortWithinPartitions(*order))
@@ -139,7 +147,7 @@ class SparkRows:
         return SparkRows(self.frame.mapInArrow(job, ddl))
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the rows in Spark and return some columns as tuples."""
+        """Compute the lazy rows in Spark and return the named columns as a list of tuples."""
         return [tuple(row) for row in self.frame.select(*columns).collect()]
 
     def persist(self) -> SparkRows:
@@ -168,7 +176,10 @@ class SparkEngine:
         return self.spark.sparkContext.broadcast(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> SparkRows:
-        """Return the result of a job on the numbers 0 to ``count`` - 1, in ``tasks`` tasks."""
+        """Run a job on the items 0 to ``count`` - 1 in ``tasks`` Spark tasks.
+
+        Return its lazy rows.
+        """
         return SparkRows(self.spark.range(0, count, 1, max(1, tasks)).mapInArrow(job, ddl))
 
     def table(self, table: SparkTable) -> SparkRows:
@@ -176,7 +187,7 @@ class SparkEngine:
         return SparkRows(table.rows(self.spark))
 
     def stage(self, stages: Stages, name: str) -> AbstractContextManager[None]:
-        """Measure the duration of the block and report the tasks of its Spark jobs."""
+        """Measure how long the ``with`` block takes; report finished tasks of its Spark jobs."""
         return stages.stage(name, self.spark)
 
 
@@ -208,7 +219,7 @@ class LocalRows:
         return iter(self._batches() if self._kept is None else self._kept)
 
     def of_kind(self, *kinds: int) -> LocalRows:
-        """Return the rows with one of these values in column ``kind``."""
+        """Filter the rows: return those with one of the given values in column ``kind``."""
 
         def some() -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -223,7 +234,7 @@ class LocalRows:
         return LocalRows(some, self._moved)
 
     def sorted_by(self, key: str, order: Sequence[str]) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Return the rows sorted by columns ``order``; the only task has all keys."""
+        """Sort the rows by columns ``order``; there is only one task, so it has all keys."""
         return LocalRows(lambda: self._sorted(order), self._moved)
 
     def _sorted(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -246,7 +257,7 @@ class LocalRows:
         return LocalRows(lambda: job(iter(self)), self._moved)
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Compute the rows and return some columns as tuples."""
+        """Compute the lazy rows and return the named columns as a list of tuples."""
         return [
             row
             for batch in self
@@ -288,7 +299,7 @@ class LocalEngine:
         return _LocalValue(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Return the lazy result of a job on the numbers 0 to ``count`` - 1."""
+        """Run a job on the items 0 to ``count`` - 1 in this process; return its lazy rows."""
         return LocalRows(lambda: job(self._numbers(count)), self._moved)
 
     def _numbers(self, count: int) -> Iterator[pa.RecordBatch]:
@@ -312,7 +323,7 @@ class LocalEngine:
 
     @contextmanager
     def stage(self, stages: Stages, name: str) -> Iterator[None]:
-        """Measure the duration of the block and report how many parts of its job are done."""
+        """Measure how long the ``with`` block takes; report how many parts of its job are done."""
         with stages.stage(name):
             self._report = lambda done, total: stages.reached(name, done, total)
             yield

@@ -44,12 +44,12 @@ class GroupFailure:
         return cls(group, why[:_LONGEST_WHY], lines[-_LONGEST_TRACEBACK:])
 
     def cells(self) -> dict[str, str]:
-        """Return the columns of table ``groups`` that describe the failure."""
+        """Return the failure as a dict from column names of table ``groups`` to values."""
         return {"status": FAILED, "why": self.why, "traceback": self.traceback}
 
 
 def mark_failed(out: Path, done: JobResults) -> None:
-    """Write failures of the replay job into the rows of table ``groups`` and into the totals.
+    """Mark groups whose simulation failed, in table ``groups`` and in the totals of the run.
 
     The histories job wrote those rows before the replay began.
 

@@ -53,7 +53,7 @@ _Named = tuple[int, str] | WireFormatError
 
 
 class BlockRows(NamedTuple):
-    """Group records of one task for the histories job, block after block.
+    """Decoded group records of one task, packed into blocks for the histories job.
 
     A block has the decoded records of one group and log partition.
 
@@ -75,7 +75,9 @@ class BlockRows(NamedTuple):
 def group_records(
     log_columns: LogColumns, found: OffsetCommits, tally: Tally, selection: Selection
 ) -> BlockRows:
-    """Decode all records other than offset commits, and pack them into blocks.
+    """Decode all group records (records other than offset commits), and pack them into blocks.
+
+    A block has the records of one group and log partition.
 
     The tally counts them, and damaged commits as well.
     """
@@ -122,7 +124,10 @@ class _Decoder:
         self._by_column = False
 
     def named(self, row: int) -> _Named:
-        """Return the record type and the group in a row's key, or the error of a damaged key."""
+        """Decode the key of a record.
+
+        Return its type and group, or the error if the key is damaged.
+        """
         key = self._columns.key[row]
         known = self._known.get(key)
         if known is None:
@@ -141,7 +146,7 @@ class _Decoder:
     def cut(
         self, rows: _Longs, damaged: dict[int, WireFormatError]
     ) -> Iterator[tuple[str, _Longs]]:
-        """Yield the group and the row indices of each block.
+        """Divide group records into blocks; yield the group and the row indices of each block.
 
         Rows with damaged keys are added to ``damaged``.
 
@@ -234,7 +239,7 @@ def pack_block(
 
 
 class BlockReader:
-    """Makes group records from the rows of the decode job; it unpacks blocks when needed.
+    """Restores group records from rows of the decode job; it unpacks blocks of records when needed.
 
     The rows must be in the order in which the blocks were cut.
     """
@@ -244,7 +249,7 @@ class BlockReader:
         self._block: _Block | None = None
 
     def records(self, rows: pa.RecordBatch) -> list[Callable[[], GroupRecord]]:
-        """Return, for each row of `DecodedKind.GROUP_RECORD`, a function that makes its record.
+        """Return one function for each group record, which builds the record when it is called.
 
         Call the functions in order; some may be left out. A block may continue in the next batch.
         """
@@ -284,7 +289,7 @@ class _Block:
             yield from states.of(_unpack(raw))
 
     def record(self, number: int, group: str, place: LogPosition, time_ms: int) -> GroupRecord:
-        """Return the record at an index of the block; call it with ascending indices."""
+        """Build the group record at an index of the block; call it with ascending indices."""
         if self._raw is not None:
             self._next = next(self._classic, None)
         while self._next is not None and self._next[0] < number:
@@ -297,7 +302,7 @@ class _Block:
 
 
 class _Regions(NamedTuple):
-    """Byte regions of the records that decoded columns point into, and their packed positions.
+    """The parts of raw record bytes that decoded columns refer to, and where packing moves them.
 
         bytes of the records    ....[member a]......[member b][leader]....
         after the move          [member a][member b][leader]
@@ -313,7 +318,7 @@ class _Regions(NamedTuple):
 
     @classmethod
     def of(cls, members: _Longs, others: Sequence[_Longs]) -> _Regions:
-        """Return the regions of all distinct members, and of strings outside of them.
+        """Build the byte regions of all distinct group members, and of strings outside of them.
 
         Args:
             members: first byte and size of each distinct member (int64[m, 2]).
@@ -332,7 +337,7 @@ class _Regions(NamedTuple):
         return cls(start, end, np.cumsum(end - start) - (end - start))
 
     def move(self, at: _Longs) -> _Longs:
-        """Return the packed positions of bytes.
+        """Convert positions in the original bytes to positions in the packed bytes.
 
         For a byte outside of all regions the result is arbitrary.
         """
@@ -348,9 +353,9 @@ class _Regions(NamedTuple):
 
 
 def _sorted(places: _Longs) -> tuple[_Longs, _Longs]:
-    """Return the first bytes and the ends of the non-empty regions, ascending.
+    """Return where the non-empty byte regions begin and end, in ascending order.
 
-    A place is (first byte, size).
+    Each given region is (first byte, size).
     """
     places = places[places[:, 1] > 0]
     places = places[np.argsort(places[:, 0], kind="stable")]
@@ -358,7 +363,7 @@ def _sorted(places: _Longs) -> tuple[_Longs, _Longs]:
 
 
 def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
-    """Pack the columns of the classic group records at some rows into bytes."""
+    """Serialize the decoded classic group records at some rows into bytes."""
     number = np.minimum(np.searchsorted(rows, found.column("row")), len(rows) - 1)
     chosen = rows[number] == found.column("row")
     records = found.records[chosen]
@@ -386,7 +391,10 @@ def _pack(found: ClassicColumns, rows: _Longs) -> bytes:
 
 
 def _unpack(raw: bytes) -> ClassicColumns:
-    """Unpack the columns that `_pack` made; each record's row is its index in the block."""
+    """Restore the decoded classic group records from the bytes that `_pack` returned.
+
+    Each record's row is its index in the block.
+    """
     records, listed, members, whole, texts, *rest, data = (
         np.frombuffer(part, dtype).reshape((-1, width) if width else -1)
         for part, (dtype, width) in zip(_split(raw), _ARRAYS, strict=True)

@@ -73,11 +73,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GroupInput:
-    """Decoded rows of one group in log order, as a part of one Spark batch.
+    """Decoded group records and commit runs of one group in log order, from one Spark batch.
+
+    A commit run has the commits of one partition within a minute and between two group records.
 
     Attributes:
         group: the group id.
-        runs: runs of offset commits; ``stretch`` is the number of ``records`` before each run.
+        runs: the commit runs; ``stretch`` is the number of ``records`` before each run.
         records: iterator of the group records; it must be consumed before the next `GroupInput` is
             read.
     """
@@ -90,7 +92,7 @@ class GroupInput:
 def read_group_inputs(
     batches: Iterable[pa.RecordBatch], clocks: Clocks | None = None
 ) -> Iterator[GroupInput]:
-    """Yield the decoded rows of each group, with wrong times corrected.
+    """Yield the decoded records and commits of each group, with wrong timestamps corrected.
 
     A group that spans several batches comes in pieces.
     """
@@ -104,7 +106,10 @@ def read_group_inputs(
 
 
 def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
-    """Return the rows of group records with the times of wrong clocks replaced."""
+    """Replace timestamps from brokers with wrong clocks in rows of group records.
+
+    Return the rows.
+    """
     import pyarrow as pa
 
     at = rows.schema.get_field_index("timestamp_ms")
@@ -118,7 +123,9 @@ def _correct_records(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
 
 
 def _correct_runs(runs: RunColumns, clocks: Clocks) -> None:
-    """Replace, in place, the times of commit runs from wrong clocks.
+    """Replace timestamps from brokers with wrong clocks in commit runs, in place.
+
+    A commit run has the commits of one partition within a minute and between two group records.
 
     All commits of such a run get one time.
     """
@@ -160,7 +167,7 @@ def _split_batch(
 
 
 def _distinct_names(cells: pa.Array) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the distinct names, and the index of each row's name."""
+    """Return the distinct names in a column, and the index of each row's name in them."""
     coded = cells.dictionary_encode()
     return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
 
@@ -367,14 +374,17 @@ class GroupRows:
         return {key: rate for key, rate in rates.items() if rate is not None}
 
     def feed(self, some: GroupInput) -> None:
-        """Process the next rows of the group: its records, and the commit runs between them."""
+        """Process the next group records, and the offset commits between them."""
         if len(some.runs):
             self._commits(some.runs, some.records)
         for record in some.records:
             self.record(record)
 
     def finish(self) -> dict[str, Any]:
-        """Write the rows that are still open; return the group's totals for the summary."""
+        """Write the rows that waited for later records.
+
+        Return the group's totals for the summary.
+        """
         self._all(self._history.finish())
         for interval in self._ownership.finish():
             self._write("ownership", interval_row(interval))
@@ -395,7 +405,10 @@ class GroupRows:
         self._writers.add(table, {"group": self.name, **row})
 
     def _commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Process commit runs together with the group records between them, in log order."""
+        """Process offset commits, reduced to runs, together with the group records between them.
+
+        A commit run has the commits of one partition within a minute and between two group records.
+        """
         self._totals.commit_place(LogPosition(*runs.positions[:, 0].tolist()))
         ends, before = self._ends(runs), 0
         stretches, minutes = self._folding.feed(runs)
@@ -414,7 +427,10 @@ class GroupRows:
 
     @staticmethod
     def _ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
-        """Return, for each stretch, the last log position in each log partition."""
+        """Return a dict from stretch number to its last log position in each log partition.
+
+        A stretch has the commits between two consecutive records of the group.
+        """
         stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
         out: dict[int, list[LogPosition]] = {}
@@ -458,7 +474,7 @@ class GroupRows:
             self._generation(found)
 
     def _believed(self, found: Pause) -> Pause:
-        """Return a pause with its end times removed if they are from a wrong clock.
+        """Return a consumption pause without the begin or end time that is from a wrong clock.
 
         Such a time would make the pause last for years.
         """
@@ -496,7 +512,7 @@ class GroupRows:
 
 
 def commit_columns(minutes: MinuteColumns, group: str) -> dict[str, pa.Array]:
-    """Return complete minutes of commits as Arrow columns of table ``commit_rates``.
+    """Convert the commits of complete minutes to Arrow columns of table ``commit_rates``.
 
     The column with the run id is not included.
     """

@@ -52,9 +52,9 @@ def histories_job(
     around: LogContext | None = None,
     many: bool = False,
 ) -> Rows:
-    """Rebuild the history of every group and write its tables; return the lazy rows.
+    """Rebuild the membership history of every group and write its tables; return lazy result rows.
 
-    They are receipts of files, totals of groups, and where the rebalances were spilled.
+    The rows are receipts of files, totals of groups, and positions in spill files of rebalances.
     """
     groups = decoded.of_kind(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
     job = partial(_task, states, selection, around=around, many=many, out=out, run_id=run_id)
@@ -62,7 +62,7 @@ def histories_job(
 
 
 def bad_records_job(decoded: Rows, *, out: str, run_id: str) -> Rows:
-    """Write table ``bad_records``; return the lazy rows, which are file receipts."""
+    """Write table ``bad_records``; return the receipts of its files as lazy rows."""
     bad = decoded.of_kind(DecodedKind.BAD_RECORD)
     ordered = bad.sorted_by("log_partition", ("log_partition", "log_offset"))
     return ordered.run(partial(_bad_task, out, run_id), RECEIPT_DDL)
@@ -78,7 +78,7 @@ def _task(
     out: str,
     run_id: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Rebuild, in a Spark worker, the histories of the groups whose sorted rows it gets."""
+    """Rebuild the histories of some groups in a Spark worker, from their sorted rows."""
     if many:
         load_kernels()
     clusters = clusters_of(states.value)
@@ -121,9 +121,9 @@ class _Group:
         self.rows = GroupRows(name, clusters, self, around, self._collector)
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write a row of a table; a row of ``rebalances`` goes to the spill file instead.
+        """Write a row of an output table; a row of ``rebalances`` goes to the spill file instead.
 
-        The simulation job completes it with the verdicts of strategies.
+        The simulation job completes it: whether the strategy reproduces the recorded assignment.
 
         The row of table ``groups`` waits until nothing of the group can fail any more.
         """
@@ -135,7 +135,7 @@ class _Group:
             self._writers.add(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write minutes of table ``commit_rates`` that overlap the selected times."""
+        """Write the rows (minutes) of table ``commit_rates`` that overlap the selected times."""
         import pyarrow as pa
 
         if self._selection.from_ms is not None:
@@ -158,7 +158,7 @@ class _Group:
         return time_ms is None or self._selection.started(time_ms)
 
     def feed(self, found: GroupInput) -> None:
-        """Process the next rows of the group; after a failure of the group they are ignored."""
+        """Process the group's next records and commits; ignore them once the group has failed."""
         if self._failure is None:
             try:
                 self.rows.feed(found)
@@ -170,9 +170,9 @@ class _Group:
     def finish(self) -> list[tuple[str, str]]:
         """Write the row of table ``groups``.
 
-        Return the group's totals and the place of its history.
-
-        Each is a pair of a kind and a JSON text.
+        Return the group's totals, and where its history is in the spill file. Each is a pair of a
+        kind
+        and a JSON text.
         """
         lines: list[tuple[str, str]] = []
         if self._failure is None:

@@ -95,7 +95,7 @@ def states_before(
     committed: Mapping[str, int],
     names: Mapping[str, str],
 ) -> list[Mapping[str, Any]]:
-    """Infer the metadata states from ``first_ms`` to the first recorded state.
+    """Infer cluster metadata for the time from ``first_ms`` to the first recorded metadata.
 
     A topic did not exist yet if members subscribed to it and no record has a partition of it. A
     topic that no record mentions is as in the first recorded state.
@@ -142,7 +142,7 @@ def _count_of(topic: Mapping[str, Any]) -> int:
 def _assumed(
     recorded: Mapping[str, Any], counts: Mapping[str, int], ts_ms: int, names: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return a metadata state with these partition counts.
+    """Return inferred cluster metadata with the given partition counts.
 
     Replicas and racks are those of the recorded state.
     """
@@ -162,7 +162,7 @@ def _assumed(
 def state_of(
     counts: Mapping[str, int], ts_ms: int, ids: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
-    """Return a metadata state, in the form of a line of ``cluster.jsonl``, from partition counts.
+    """Return cluster metadata with the given partition counts, as in a line of ``cluster.jsonl``.
 
     Topic ids are set if they are given.
 
@@ -180,7 +180,7 @@ def state_of(
 
 
 def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield, in a Spark worker, each topic's highest assigned partition."""
+    """Find the highest assigned partition of each topic, in a Spark worker; yield rows."""
     import pyarrow as pa
 
     highest: dict[str, int] = {}
@@ -192,7 +192,7 @@ def _highest_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _seen_task(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield, in a Spark worker, the partitions that group records before a time show.
+    """Find, in a Spark worker, the partitions that members are assigned or claim before a time.
 
     Each comes with the time of its first record.
     """
@@ -217,7 +217,7 @@ def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
 
 
 def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield each topic of a group record with the highest partition assigned or claimed.
+    """Yield each topic in a group record with its highest partition that a member owns or claims.
 
     Negative numbers mean a topic without a partition, see `ShownPartition`.
     """

@@ -61,7 +61,7 @@ def task_name() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A file that a worker wrote, with its table and size.
+    """Description of a file that a worker has written: its path, output table and size.
 
     ``path`` is relative to the output folder.
     """
@@ -76,10 +76,10 @@ class RowWriter(Protocol):
     """Interface of an object that writes rows of tables; columns that are not given are null."""
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Write one row; the column with the run id is filled in."""
+        """Write one row of a table; the column with the run id is filled in."""
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write ``count`` rows from Arrow arrays; the column with the run id is filled in."""
+        """Write ``count`` rows, given as Arrow arrays by column name; the run id is filled in."""
 
 
 class TableWriters:
@@ -131,7 +131,7 @@ class TableWriters:
         self._write(table, rows)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Write ``count`` rows from Arrow arrays; the column with the run id is filled in."""
+        """Write ``count`` rows, given as Arrow arrays by column name; the run id is filled in."""
         import pyarrow as pa
 
         wanted, given = schema(table), {"run_id": pa.repeat(pa.scalar(self.run_id), count)}
@@ -256,7 +256,7 @@ _FOLDER = "running"
 
 @contextmanager
 def run_lock(out: Path, run_id: str) -> Iterator[None]:
-    """Hold the lock file of a run while the block runs, so that others see that it is alive."""
+    """Hold the lock file of a run during the ``with`` block, which shows that the run is alive."""
     path = out / _FOLDER / f"{run_id}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
@@ -272,7 +272,10 @@ def run_lock(out: Path, run_id: str) -> Iterator[None]:
 
 
 def remove_dead_locks(out: Path) -> list[str]:
-    """Remove the lock files of runs whose process is dead; return the run ids."""
+    """Remove the lock files of runs whose process no longer exists.
+
+    Return the ids of these runs.
+    """
     gone = []
     for path in sorted((out / _FOLDER).glob("*.json")):
         if _is_dead(path):

@@ -68,7 +68,7 @@ RECORD_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A range of rows in one row group of one Parquet file; a worker reads it as a unit.
+    """A range of rows in one row group of one Parquet file: the smallest piece that a worker reads.
 
     Attributes:
         partition: the log partition that the folder's name gives (``partition=3``), if the file has
@@ -83,7 +83,7 @@ class Slice:
 
 
 def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
-    """Return the number of Spark tasks for some slices; a task reads several, one after the other.
+    """Return how many Spark tasks read the given slices (row ranges); one task reads several.
 
     A file with a thousand tiny row groups has a thousand slices. A task for each slice would spend
     most of its time on starting.
@@ -102,7 +102,7 @@ def count_tasks(slices: Sequence[Slice], parallelism: int) -> int:
 
 
 def cut_slices(files: list[Path], *, slice_rows: int | None = None) -> tuple[Slice, ...]:
-    """Check the columns of Parquet files and cut their rows into slices; no record is read.
+    """Check the columns of Parquet files and cut them into slices (row ranges); no record is read.
 
     Raises:
         InvalidCaptureError: a file cannot be read, or a column is missing or of a wrong type.
@@ -146,7 +146,7 @@ def _partition_in(path: Path) -> int | None:
 
 
 def _current_path(path: Path) -> Path:
-    """Return where a file is now.
+    """Return the current path of a capture's file, which may have been moved since it was listed.
 
     A capture that continues merges its files and moves the old ones aside.
     """
@@ -184,7 +184,7 @@ _WORDS = {"int": "an integer", "binary": "binary", "bool": "bool", "text": "a st
 
 
 def is_of_type(found: Any, kind: str) -> bool:
-    """Return whether an Arrow type is of a kind: "int" (any width), "binary", "bool" or text.
+    """Return whether an Arrow type is of a kind: "int" (any width), "binary", "bool", else text.
 
     A dictionary type counts as the type of its values.
     """
@@ -204,7 +204,9 @@ def is_of_type(found: Any, kind: str) -> bool:
 def read_slice(
     piece: Slice, *, batch_rows: int = BATCH_ROWS, coded: bool = False
 ) -> Iterator[pa.Table]:
-    """Yield tables with the records of a slice; the numbers are int64, key and value binary.
+    """Read a slice (row range of a Parquet file) and yield tables of records.
+
+    The numbers are int64; key and value are binary.
 
     Args:
         piece: the slice to read.
@@ -245,7 +247,9 @@ def read_slice(
 
 
 def widen(table: pa.Table) -> pa.Table:
-    """Cast the five record columns to int64 and binary; keys may stay an Arrow dictionary.
+    """Cast partition, offset, time, key and value of records to int64 and binary.
+
+    Keys may stay an Arrow dictionary.
 
     Raises:
         pyarrow.ArrowInvalid: a partition number does not fit int32.
@@ -265,7 +269,7 @@ _DDL = "partition bigint, offset bigint, timestamp_ms bigint, key binary, value 
 
 
 def record_rows(engine: Engine, capture: Capture) -> Rows:
-    """Return the five columns of a capture's records, in any order."""
+    """Return the records of a capture (partition, offset, time, key, value) in any order."""
     if capture.table is not None:
         return engine.table(capture.table)
     tasks = count_tasks(capture.slices, engine.cores)
@@ -289,7 +293,7 @@ def _read(slices: tuple[Slice, ...], numbers: Iterable[pa.RecordBatch]) -> Itera
 
 
 def overlapping_partitions(tally: Tally) -> list[int]:
-    """Return the log partitions in which the offset ranges of two batches overlap.
+    """Return the partitions of the log whose offset ranges overlap in two batches.
 
     Only there a record can occur twice.
 
@@ -327,7 +331,7 @@ class RepeatedPlaces:
         self._counted = False
 
     def note(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the tables unchanged, and count their repeated log positions."""
+        """Yield the tables unchanged, and count log positions that have more than one record."""
         import pyarrow as pa
 
         for table in tables:
@@ -337,7 +341,7 @@ class RepeatedPlaces:
             yield table
 
     def _note(self, rows: pa.Table) -> None:
-        """Count the repeated positions of rows.
+        """Count the log positions that have more than one record.
 
         The first row is the last one of the table before.
         """
@@ -359,7 +363,7 @@ class RepeatedPlaces:
 
 
 def _differ(some: pa.Table, others: pa.Table) -> list[bool]:
-    """Return, row by row, whether the keys or the values of two tables differ."""
+    """Return a mask of the rows in which the keys or the values of two tables differ."""
     columns = [(some[name].to_pylist(), others[name].to_pylist()) for name in ("key", "value")]
     (keys, other_keys), (values, other_values) = columns
     pairs = zip(keys, other_keys, values, other_values, strict=True)
@@ -408,7 +412,9 @@ class RawRecord(NamedTuple):
 
 
 class LogColumns(NamedTuple):
-    """The columns of records that have a position and a time, sorted by (partition, offset).
+    """Records of the log as columns, sorted by (partition, offset).
+
+    Each has a log position and a credible time.
 
     ``cells`` are key and value as Arrow arrays, from which single rows can be taken.
     """
@@ -421,7 +427,7 @@ class LogColumns(NamedTuple):
     cells: tuple[pa.ChunkedArray, pa.ChunkedArray]
 
     def raw(self, row: int) -> RawRecord:
-        """Return the record in one row, before decoding."""
+        """Return the undecoded record at a row."""
         place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
         return RawRecord(*place, self.key[row], self.value[row])
 
@@ -457,7 +463,10 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
 
 
 def _split_by_time(table: pa.Table) -> tuple[pa.Table, list[tuple[RawRecord, str]]]:
-    """Separate the rows whose time is impossible; differences of such times would overflow."""
+    """Separate the records whose timestamps are impossible from the others.
+
+    Differences of such times would overflow.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
@@ -476,13 +485,13 @@ def _raw(row: dict[str, Any]) -> RawRecord:
 
 
 def in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Return whether rows are sorted by two columns; those of a log mostly are."""
+    """Return whether rows are sorted by ``first``, then by ``second``; log records mostly are."""
     up, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
 
 
 def _coded(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
-    """Convert Arrow keys to a column for the decoder, dictionary-encoded if they are."""
+    """Convert Arrow keys to a column for the decoder; a dictionary-encoded column stays encoded."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(cells.type) or not len(cells):

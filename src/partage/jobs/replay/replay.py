@@ -152,7 +152,10 @@ def _spark_engine(
     master: str | None,
     conf: Mapping[str, str] | None,
 ) -> Iterator[tuple[SparkEngine, Capture]]:
-    """Start or reuse a Spark session; yield its engine, and the capture with its remote files."""
+    """Start or reuse a Spark session; yield its engine, and the capture with local small files.
+
+    Small files of a capture in remote storage are downloaded first.
+    """
     from partage.jobs.replay.capture import with_remote_files
     from partage.jobs.spark.session import session
 
@@ -286,7 +289,7 @@ _TASKS_OF_LIVES = 16
 
 @dataclass(frozen=True)
 class ReplayRun:
-    """Settings of one run: its id, output folder, start and options."""
+    """Settings of one `partage replay` run: its id, output folder, start time and options."""
 
     id: str
     out: Path
@@ -298,7 +301,7 @@ class ReplayRun:
 
 @dataclass
 class JobResults:
-    """The results of all Spark jobs of one run, collected on the driver.
+    """The results of all jobs of one replay run, collected on the driver.
 
     Attributes:
         capture: the input of the run.
@@ -325,7 +328,7 @@ class JobResults:
 
 
 def run_jobs(engine: Engine, source: Capture, run: ReplayRun, stages: Stages) -> JobResults:
-    """Run the jobs of a run one after the other: decode, histories, simulations.
+    """Run the three jobs of a replay one after the other: decode, histories, simulations.
 
     Raises:
         InvalidCaptureError: a record occurs twice.
@@ -371,7 +374,7 @@ def run_jobs(engine: Engine, source: Capture, run: ReplayRun, stages: Stages) ->
 def _decode(
     engine: Engine, source: Capture, run: ReplayRun, done: JobResults, held: ExitStack
 ) -> Rows:
-    """Run the decode job and return its rows, which are kept until ``held`` closes.
+    """Run the decode job and return its rows, which stay cached until the stack ``held`` closes.
 
     The tallies are added to ``done``. If files have the records in another order than the log, the
     records are sorted and decoded once more.
@@ -402,7 +405,7 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
 
 
 def _add_tallies(decoded: Rows, done: JobResults) -> None:
-    """Add the tallies of all slices, and the files of table ``commits``, to the results."""
+    """Add all tasks' record counts, and the files of table ``commits``, to the run's results."""
     counts = decoded.of_kind(DecodedKind.TALLY, DecodedKind.RECEIPT)
     # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
     # of so many thousand records is a few kilobytes.
@@ -426,7 +429,10 @@ def _simulate(
 
 
 def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
-    """Add a job's files and totals to the results; return where groups' histories were spilled."""
+    """Add a job's files and totals to the run's results.
+
+    Return the positions of spilled histories.
+    """
     kept = []
     for what, text in found.collect("what", "text"):
         if what == "file":

@@ -21,7 +21,7 @@ _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Selection:
-    """The groups and the time span that a run's tables cover.
+    """The groups and the time span that the user selected for a replay's output tables.
 
     All records are decoded and counted, whatever the selection. The history of a selected group is
     rebuilt from its first record on, but tables have only rows from ``from_ms`` on.
@@ -59,21 +59,23 @@ class Selection:
         return not self.groups or self._pattern.match(name) is not None
 
     def within(self, time_ms: int) -> bool:
-        """Return whether a time is within the span."""
+        """Return whether a time is within the selected time span."""
         return self.started(time_ms) and not self.over(time_ms)
 
     def started(self, time_ms: int) -> bool:
-        """Return whether a time is at or after the start of the span."""
+        """Return whether a time is at or after the start of the selected time span."""
         return self.from_ms is None or time_ms >= self.from_ms
 
     def over(self, time_ms: int) -> bool:
-        """Return whether a time is at or after the end of the span."""
+        """Return whether a time is at or after the end of the selected time span."""
         return self.to_ms is not None and time_ms >= self.to_ms
 
     def commits(
         self, pairs: Sequence[tuple[str, str]], pair: NDArray[np.int32], time_ms: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Return a mask of the offset commits that are selected; None if all are.
+        """Return a mask of the offset commits of selected groups and times.
+
+        None if all are selected.
 
         ``pair`` is each commit's index into ``pairs`` of group and topic. Commits before
         ``from_ms`` stay, because a pause begins with the last commit before a rebalance.

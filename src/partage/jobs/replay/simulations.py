@@ -51,9 +51,10 @@ def simulations_job(
     out: str,
     run_id: str,
 ) -> Rows:
-    """Simulate policies on the rebuilt histories and write tables; return the lazy rows.
+    """Simulate the rebuilt histories under each policy and write tables; return lazy result rows.
 
-    They are receipts of files, and totals of the simulations.
+    A policy is an assignment strategy with a protocol and member options. The rows are receipts of
+    files, and totals of the simulations.
     """
     count = len(work.value)
     job = partial(_task, (work, states), tuple(policies), selection, (out, run_id))
@@ -67,7 +68,7 @@ def _task(
     where: tuple[str, str],
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Simulate, in a Spark worker, the work units of some tasks."""
+    """Simulate rebalances in a Spark worker: those of the work units of some tasks."""
     work, states = shared
     clusters = clusters_of(states.value)
     chosen = [Policy.of(one) for one in policies]
@@ -137,7 +138,9 @@ def _simulate_unit(
 
 
 class _SpanFilter:
-    """Container of the rebalance keys that are within the selected times.
+    """Tells which rebalances are within the selected times, by ``key in filter``.
+
+    A key is (incarnation, generation).
 
     Keys before the span are noted while the history passes through `those`.
     """
@@ -147,7 +150,7 @@ class _SpanFilter:
         self._not: dict[tuple[int, int], None] = {}
 
     def those(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
-        """Yield all rebalances unchanged, and note the keys of those before the selected times.
+        """Yield all rebalances unchanged, and store the keys of those before the selected times.
 
         Only the newest keys are stored, which bounds memory.
         """
@@ -165,7 +168,9 @@ class _SpanFilter:
 def _verdict_columns(
     rebalance: RecordedRebalance, found: Verdict, context: SimulationContext
 ) -> dict[str, Any]:
-    """Return the columns of ``rebalances`` about agreement with the group's own strategy and costs.
+    """Return columns of ``rebalances`` that compare the recorded assignment with the strategy's.
+
+    The columns with the duration of the rebalance are included.
 
     The duration of a rebalance is the one that the simulation uses. If a rebalance cannot be
     simulated, the histories job has computed it by the same rule.
@@ -191,7 +196,7 @@ _SHARES = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkUnit:
-    """A part of the simulation work that is independent of all other parts.
+    """An independent part of the simulation work: rebalances or policies of one group.
 
     Attributes:
         history: where the history of the group is.
@@ -208,7 +213,7 @@ class WorkUnit:
 
     @property
     def whole(self) -> bool:
-        """Whether the unit has all rebalances and all policies of its group."""
+        """Whether this work unit has all rebalances and all policies of its group."""
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
 
 
@@ -229,7 +234,7 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
 
 
 def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
-    """Divide the rebalances of a large group into units of consecutive chunks."""
+    """Divide the rebalances of a large group into work units, each with consecutive rebalances."""
     made, chunks, count = [], [], 0
     for i, (_, _, rebalances) in enumerate(one.chunks):
         chunks.append(i)
@@ -241,9 +246,9 @@ def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]
 
 
 def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
-    """Distribute units over Spark tasks, each into the task with the lowest cost so far.
+    """Distribute work units over Spark tasks by greedy scheduling: each to the task of lowest cost.
 
-    The most expensive task comes first.
+    Units are placed in descending order of cost (longest processing time first).
 
     >>> from dataclasses import replace
     >>> history = SpilledHistory("g", "", (0, 0), ())

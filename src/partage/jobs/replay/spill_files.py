@@ -58,7 +58,7 @@ SpilledRebalance = tuple[RecordedRebalance, dict[str, Any]]
 
 
 def spill_folder(out: str | Path, run_id: str) -> Path:
-    """Return the folder in which a run stores spill files: histories between two jobs."""
+    """Return the folder of a run's spill files, which pass histories from one job to the next."""
     return Path(out) / "running" / run_id
 
 
@@ -84,12 +84,12 @@ class SpilledHistory:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> SpilledHistory:
-        """Return the history from a dict of its fields, as read from JSON."""
+        """Build the entry from a dict of its fields, as read from JSON."""
         chunks = tuple((c[0], c[1], c[2]) for c in value["chunks"])
         return cls(value["group"], value["path"], tuple(value["world"]), chunks)
 
     def rebalance_rows(self, chunks: Sequence[int] | None = None) -> Iterator[SpilledRebalance]:
-        """Read and yield the group's rebalances in order, or only those of some chunks."""
+        """Yield the group's rebalances in order, or only those of some chunks of the spill file."""
         for i in range(len(self.chunks)) if chunks is None else chunks:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
 

@@ -31,7 +31,7 @@ Summary = dict[str, Any]
 
 
 def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> dict[str, Any]:
-    """Check that every record read is either decoded or has a row of ``bad_records``.
+    """Check that every record read was decoded or has a row in table ``bad_records``.
 
     Return the counts.
 
@@ -66,7 +66,7 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
 
 
 def coverage(done: JobResults, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return which share of the generations, and which times, the log still contains."""
+    """Return which share of the generations, and which time span, the log still contains."""
     tally = done.tally
     before = sum(g["missing_before"] for g in groups)
     within = sum(g["missing_within"] for g in groups)
@@ -163,7 +163,7 @@ def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -
 
 
 def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
-    """Return the metrics of each policy and kind of simulation, summed over all groups.
+    """Return the metrics of each simulated policy and kind of simulation, summed over all groups.
 
     The row of the recorded assignments comes first.
     """
@@ -177,7 +177,7 @@ def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
 
 
 def strategies(totals: SimulationTotals) -> dict[str, Any]:
-    """Return the cumulative metrics of each policy, and the strategies that Partage lacks."""
+    """Return each simulated policy's cumulative metrics, and the strategies that Partage lacks."""
     run = {r["policy"]: r for r in policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)}
     return {"run": run, "not_yet": dict(sorted(totals.not_yet.items()))}
 

@@ -34,7 +34,7 @@ _Ints = NDArray[np.int64]
 
 
 class Strand(NamedTuple):
-    """Consecutive records of a log partition whose times have no leap between them.
+    """Consecutive records of a log partition whose timestamps do not leap by more than an hour.
 
     Strands are used to find records whose broker had a wrong clock.
 
@@ -54,7 +54,11 @@ class Strand(NamedTuple):
 
 
 def find_strands(offset: _Ints, time_ms: _Ints) -> list[Strand]:
-    """Cut the records of one log partition into strands at leaps of time; return them in log order.
+    """Cut the records of one log partition wherever the timestamps leap.
+
+    Return the parts in log order.
+
+    Each part is a `Strand`.
 
     >>> [one.records for one in find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))]
     [2, 1, 1]
@@ -92,7 +96,9 @@ class Clocks:
     span: tuple[int, int] | None = None
 
     def correct(self, partition: _Ints, offset: _Ints, *times: _Ints) -> NDArray[np.bool_]:
-        """Replace times of wrong clocks in place; return a mask of the positions that were changed.
+        """Replace timestamps from wrong clocks in place.
+
+        Return a mask of the records that were changed.
 
         >>> times = np.array([5, 10**12, 6])
         >>> Clocks({0: ((8, 9, 5),)}).correct(np.zeros(3, int), np.arange(7, 10), times).tolist()
@@ -116,7 +122,9 @@ class Clocks:
 
 
 def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
-    """Decide which strands have times of a wrong clock, from the strands of all workers.
+    """Find the records whose timestamps are from a wrong clock, from the strands of all workers.
+
+    A strand has consecutive records without a leap of time between them.
 
     The strands may come in any order.
 
@@ -141,7 +149,7 @@ def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
 
 
 def _join(ordered: list[Strand]) -> list[Strand]:
-    """Merge neighbouring strands without a leap of time between them.
+    """Merge consecutive strands of records that have no leap of time between them.
 
     A file's end had separated them.
     """
@@ -159,7 +167,9 @@ def _join(ordered: list[Strand]) -> list[Strand]:
 
 
 def _believed(some: list[Strand]) -> list[bool]:
-    """Return which strands have correct times: the longest subsequence with non-decreasing times.
+    """Return which strands of records have correct times.
+
+    These are the longest subsequence of strands with non-decreasing times.
 
     Its length is the number of records. On ties, the subsequence that ends last is taken.
     """
@@ -187,7 +197,7 @@ _LATEST = (1 << 63) - 1 - _LEAP_MS
 
 
 def _ranges(some: list[Strand], kept: list[bool]) -> Iterable[tuple[int, int, int]]:
-    """Yield the first offset, the end offset and the replacement time of each wrong strand."""
+    """Yield the first offset, end offset and replacement time of each strand with wrong times."""
     instead = next(one.first_ms for one, good in zip(some, kept, strict=True) if good)
     for i, (one, good) in enumerate(zip(some, kept, strict=True)):
         if good:
@@ -246,7 +256,7 @@ class Tally:
         return sum(self.types.values())
 
     def type(self, number: int, name: str, version: int | None, records: int = 1) -> None:
-        """Count decoded records of one type and value version; None counts as a tombstone."""
+        """Count decoded records by type and value version; version None counts as a tombstone."""
         what = "tombstone" if version is None else f"v{version}"
         self.types[f"{number} {name} {what}"] += records
 

@@ -31,7 +31,9 @@ _COUNTS = {"counted": 0, "agreed": 0}
 
 
 class GroupTotals:
-    """Counts of one group for table ``groups`` and the summary, updated while its rows are written.
+    """Counts of one group's records, commits and rebalances for table ``groups`` and the summary.
+
+    They are updated while the group's rows are written.
 
     Their size is bounded.
     """
@@ -71,7 +73,7 @@ class GroupTotals:
         self._missing = (before, within)
 
     def rebalance(self, row: dict[str, Any]) -> None:
-        """Count one row of table ``rebalances``."""
+        """Count a rebalance, given as its row of table ``rebalances``."""
         self._rebalances += 1
         self._members_max = max(self._members_max, row["members"])
         self._partitions_max = max(self._partitions_max, row["partitions"])
@@ -108,7 +110,10 @@ class GroupTotals:
         }
 
     def _coverage(self) -> float | None:
-        """Return the share of known generations that the log contains; None if none is known."""
+        """Return the share of the group's generations that the log contains.
+
+        None if none is known.
+        """
         known = self._rebalances + sum(self._missing)
         return self._rebalances / known if known else None
 
@@ -136,10 +141,11 @@ class GroupTotals:
 
 
 class SimulationTotals:
-    """Sums over the simulations of one task; the driver merges those of all tasks.
+    """Sums of simulation metrics by group and policy; the driver merges those of all tasks.
 
     Attributes:
-        groups: group -> "policy|reading" -> sums of its rows, see `partage.tables.sums`. The
+        groups: dict from group to a dict from "policy|reading" to sums of its rows, see
+            `partage.tables.sums`. The
             reading is the kind of simulation.
         verdicts: "protocol|kind of verdict" -> strategy -> number of assignments compared and
             equal.
@@ -241,7 +247,10 @@ class SimulationTotals:
             self._add_strategies(key, names)
 
     def policies(self) -> dict[str, Sums]:
-        """Return "policy|reading" -> sums over all groups, with the number of groups."""
+        """Return the sums over all groups of each policy, with the number of groups.
+
+        Keys are "policy|reading"; the reading is the kind of simulation.
+        """
         found: dict[str, Sums] = {}
         for group in sorted(self.groups):  # sums of floats depend on their order
             for key, sums in self.groups[group].items():

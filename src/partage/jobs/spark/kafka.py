@@ -90,7 +90,7 @@ class KafkaTable(SparkTable):
         )
 
     def expect_all(self, tally: Tally) -> None:
-        """Check that Spark read everything between the start and end offsets.
+        """Check that Spark has read all records between the start and end offsets.
 
         A partition may have fewer records than offsets (compaction, markers, aborted records). If
         Spark read no record of a partition, its first batches are fetched without Spark to confirm.

@@ -38,7 +38,7 @@ class Stages:
         self.counts: dict[str, int] = {}
 
     def counted(self, what: str, number: int) -> None:
-        """Report a total that is now known, in the form of a finished stage."""
+        """Report a count that is now known, such as the number of records, as a finished stage."""
         self.counts[what] = number
         self._progress(what, number, number)
 
@@ -48,7 +48,10 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:
-        """Measure the duration of the block; with ``spark``, report the tasks of its Spark jobs."""
+        """Measure how long the ``with`` block takes.
+
+        With ``spark``, report its finished Spark tasks.
+        """
         began = monotonic()
         self._progress(name, 0, 0)
         over = Event()

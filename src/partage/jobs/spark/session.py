@@ -120,7 +120,7 @@ def _expect_master(spark: SparkSession, master: str | None) -> None:
 
 @contextmanager
 def _settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
-    """Apply Partage's settings of Spark SQL, overridden by the user's, while the block runs."""
+    """Apply Partage's Spark SQL settings during the ``with`` block; the user's settings win."""
     wanted = SQL_SETTINGS | {k: v for k, v in asked.items() if k.startswith("spark.sql.")}
     wanted = {k: v for k, v in wanted.items() if spark.conf.isModifiable(k)}
     before = {name: spark.conf.get(name, None) for name in wanted}
@@ -162,7 +162,7 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
 
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables of this process while the block runs."""
+    """Set environment variables of this process during the ``with`` block, then restore them."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -219,7 +219,7 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
 
 
 def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageError:
-    """Return the error for a session that does not start, with secrets removed from its message.
+    """Return the error for a Spark session that did not start, without secrets in its message.
 
     Java repeats settings in its messages.
 

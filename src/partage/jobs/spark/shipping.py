@@ -105,7 +105,9 @@ def load_kernels() -> None:
 
 
 def freeze_imports() -> None:
-    """Exempt all loaded modules from garbage collection; repeat it once Numba is loaded.
+    """Exempt all loaded modules from garbage collection (`gc.freeze`).
+
+    Call it again after Numba loads.
 
     PySpark's workers collect garbage after each task, which takes 0.1 s once Numba is loaded.
     """
@@ -120,7 +122,7 @@ def _freeze(_numba: bool) -> None:  # noqa: FBT001 - the argument is the cache's
 
 @contextmanager
 def _node_lock() -> Iterator[None]:
-    """Hold a lock of this user on this node while the block runs, if the system has file locks."""
+    """Hold this user's lock file on this node during the ``with`` block, if file locks work."""
     path = Path(tempfile.gettempdir()) / f"partage-kernels-{os.getuid()}.lock"
     with contextlib.ExitStack() as held:
         with contextlib.suppress(ImportError, OSError):
