@@ -41,7 +41,9 @@ _MOST_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """A lower bound of the largest relative load, and the argument that proves it.
+    """A proven lower bound of the largest relative load of any assignment, with its argument.
+
+    A relative load is a member's load divided by its share.
 
     Attributes:
         value: the lower bound.
@@ -60,7 +62,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedProblem:
-    """The weighted assignment problem: weights of items, and shares and capacities of members.
+    """The problem of sharing weighted partitions among members in proportion to given shares.
 
     An item is a partition, or a set of partitions that must have one owner.
 
@@ -81,22 +83,25 @@ class WeightedProblem:
     spilled: float
 
     def supply(self) -> NDArray[np.float64]:
-        """Return the total weight of each topic class (float64[B])."""
+        """Return the total weight of each class of topics with equal subscribers (float64[B])."""
         return np.bincount(self.kind, self.weight, len(self.classes.supply)).astype(float)
 
     def by_member_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the sums of members' values over each member class (float64[G])."""
+        """Return the sum of ``values`` over each class of members with equal subscriptions.
+
+        ``values`` has one number per member; the result is float64[G].
+        """
         mine = self.classes.member >= 0
         of = self.classes.member[mine]
         return np.bincount(of, values[mine], len(self.classes.size)).astype(float)
 
     def members(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the members that may own some of these topics (bool[M])."""
+        """Return which members subscribe to at least one of the given topic classes (bool[M])."""
         subscribe: NDArray[np.bool_] = np.append(self.subscribers(topics), False)
         return subscribe[self.classes.member]
 
     def subscribed(self, besides: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the topic classes that a member outside ``besides`` may own (bool[B])."""
+        """Return the topic classes with some subscriber not marked in ``besides`` (bool[B])."""
         mine = self.classes.member[(self.classes.member >= 0) & ~besides]
         there = np.zeros(len(self.classes.size), bool)
         there[mine] = True
@@ -105,7 +110,10 @@ class WeightedProblem:
         return out
 
     def subscribers(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the member classes that may own some of these topics (bool[G])."""
+        """Return the classes of members that subscribe to any of the given topics (bool[G]).
+
+        A class is the members with equal subscriptions.
+        """
         out = np.zeros(len(self.classes.size), bool)
         out[self.classes.arc_member[topics[self.classes.arc_topic]]] = True
         return out
@@ -114,7 +122,7 @@ class WeightedProblem:
 def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return the topics with the most weight beyond their subscribers' shares, by a minimum cut.
 
-    The result is bool[B].
+    Topics with equal subscribers form a class; the result marks classes (bool[B]).
 
     Args:
         problem: weights, shares and capacities by class.
@@ -164,14 +172,17 @@ def largest_bound(problem: WeightedProblem) -> Bound:
 def _of_cut(
     problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
 ) -> Bound:
-    """Return the bound of a set of topics: their weight over their subscribers' total share."""
+    """Return the bound of a set of topics: their weight over their subscribers' total share.
+
+    Only subscribers may own these topics, so one of them has at least this relative load.
+    """
     able = float(speed[problem.subscribers(topics)].sum())
     weight = float(problem.supply()[topics].sum()) - problem.spilled
     return Bound(weight / able if able > 0 and weight > 0 else 0.0, "cut", topics)
 
 
 def _heaviest(problem: WeightedProblem) -> Bound:
-    """Return the bound by one item: its weight over the largest share of an eligible member."""
+    """Return the bound from one partition: its weight over its subscribers' largest share."""
     nobody = Bound(0.0, "none", np.zeros(len(problem.classes.supply), bool))
     if not len(problem.weight):
         return nobody
@@ -190,7 +201,10 @@ def _heaviest(problem: WeightedProblem) -> Bound:
 
 
 def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
-    """Return the pigeonhole bound: of k * members + 1 items one member gets at least k + 1."""
+    """Return the pigeonhole bound: if heavy partitions outnumber members, one member gets several.
+
+    Of k * members + 1 partitions one member gets at least k + 1, whichever plan is chosen.
+    """
     members = problem.members(topics) & (problem.speed > 0)
     count, fastest = int(members.sum()), float(problem.speed[members].max(initial=0.0))
     weight = np.sort(problem.weight[topics[problem.kind]])[::-1]
@@ -205,7 +219,7 @@ def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
 
 
 def overload_bound(problem: WeightedProblem) -> Bound:
-    """Return a lower bound of the weight beyond the members' capacities, by a minimum cut."""
+    """Return a lower bound of the total weight beyond members' capacities, by a minimum cut."""
     capacity = problem.by_member_class(problem.capacity)
     cut = densest_topics(problem, capacity)
     room = float(capacity[problem.subscribers(cut)].sum())
@@ -242,9 +256,9 @@ _SLOWEST, _MOST_SHARES = 16, 1 << 16
 
 
 def fractional_loads(problem: WeightedProblem) -> FloatArray | None:
-    """Return each member's load in the most even fractional plan, within rounding (float64[M]).
+    """Return each member's load if partitions could be split among members as evenly as possible.
 
-    A fractional plan may split a partition over members. Capacities do not count. None if the
+    The loads (float64[M]) are exact except for rounding. Capacities do not count. None if the
     decomposition would take too long.
     """
     supply = problem.supply()

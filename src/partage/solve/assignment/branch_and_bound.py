@@ -27,7 +27,9 @@ Score = tuple["float | int | tuple[float, ...]", ...]
 def solve_exactly(
     items: Items, members: Members, known: Sequence[int], *, most_moves: float
 ) -> list[int]:
-    """Return the optimal owner of each item, by branch and bound.
+    """Return the owner of each item in an optimal assignment, by branch and bound.
+
+    An item is a partition, or a set of partitions that must have one owner.
 
     For more than 16 items, or if the search is cut short, the result is no worse than ``known``.
 
@@ -88,7 +90,10 @@ class _Search:
                     self._may[i] = [m for m in may if m not in away or m in homes]
 
     def score(self, owner: list[int]) -> Score:
-        """Return the score of a full plan; lower is better. See `Score` for its components."""
+        """Return the score by which complete assignments are compared; lower is better.
+
+        See `Score` for its components.
+        """
         load = [0.0] * len(self._load)
         cost = moves = misplaced = 0
         for i, m in enumerate(owner):
@@ -99,16 +104,19 @@ class _Search:
         return (misplaced, *self._loads(load), cost, moves)
 
     def _cost(self, i: int, m: int) -> int:
-        """Return the rack cost of item i with member m."""
+        """Return the rack cost of giving item i (partitions with one owner) to member m."""
         column = self.members.column[int(self.members.group[m])]
         return int(self.items.cost[self.items.profile[i], column])
 
     def _moves(self, i: int, m: int) -> int:
-        """Return how many owned partitions of item i move if it goes to member m."""
+        """Return how many partitions of item i change owner if member m gets the item."""
         return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
 
     def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
-        """Return the total load beyond capacities, and the relative loads, largest first."""
+        """Return the load beyond capacities in total, and the sorted relative loads.
+
+        A relative load is a member's load divided by its share. The largest comes first.
+        """
         limits = zip(load, self.members.capacity.tolist(), strict=True)
         relative = [x / s for x, s in zip(load, self.members.speed.tolist(), strict=True)]
         return sum(max(0.0, x - c) for x, c in limits), tuple(sorted(relative, reverse=True))
@@ -116,7 +124,10 @@ class _Search:
     def descend(
         self, at: int, owner: list[int], cost: int = 0, moves: int = 0, misplaced: int = 0
     ) -> None:
-        """Assign the items from position ``at`` on, and keep the plan if it is the best so far."""
+        """Assign the remaining items in all promising ways, and remember the best full assignment.
+
+        The items before position ``at`` already have their owners.
+        """
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:
             return

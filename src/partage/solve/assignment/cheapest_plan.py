@@ -44,7 +44,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportProblem:
-    """Classes of partitions, groups of members, and the cost of assigning a partition to a member.
+    """A transportation problem: partitions are shipped to members at a cost for each pair.
+
+    Partitions are grouped in classes, and members in groups with equal costs.
 
     Attributes:
         supply: int64[C], partitions of each class.
@@ -73,7 +75,7 @@ class TransportProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheapestPlan:
-    """Flows of a cheapest plan, and the dual prices that prove that no plan is cheaper.
+    """The flow of partitions to members at least cost, and the dual prices that prove it.
 
     Attributes:
         kept: int64[K]; free: int64[A], partitions over each of the problem's arcs, kept and moved.
@@ -91,7 +93,9 @@ class CheapestPlan:
 
 
 def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
-    """Return the cheapest of all plans whose sorted loads are majorised by ``problem.loads``.
+    """Return the cheapest assignment whose loads are at least as even as ``problem.loads``.
+
+    "At least as even" means that the given loads majorise the sorted loads of the assignment.
 
     Raises:
         ProblemTooLargeError: the network is too large, or searching it would take too long.
@@ -127,7 +131,7 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The numbers of the network's nodes, and the units that members form.
+    """The numbering of the flow network's nodes, in which interchangeable members share a node.
 
     A unit is a single claimant, or all other members of a group together.
 
@@ -152,17 +156,20 @@ class Layout:
 
     @property
     def sink(self) -> int:
-        """The number of the sink, to which all steps lead."""
+        """The number of the sink node, to which all steps of the load limits lead."""
         return self.source + 1
 
     @property
     def drain(self) -> int:
-        """The number of the node from which `limited_moves` empties the steps, if there is one."""
+        """The number of the extra node through which `limited_moves` lowers the highest loads.
+
+        It exists only in a network that was built with ``draining``.
+        """
         return self.source + 2
 
     @classmethod
     def of(cls, problem: TransportProblem, steps: Steps | None = None) -> Layout:
-        """Number the units and nodes of a problem; ``steps`` replace the staircase of its loads."""
+        """Number a problem's network nodes; ``steps`` replace its limits on sorted loads."""
         members = len(problem.group)
         claims = np.zeros(members, bool)
         claims[problem.keep_member] = True
@@ -188,7 +195,10 @@ class Layout:
                    first_step + len(steps), arcs)  # fmt: skip
 
     def shared(self, within: IntArray) -> IntArray:
-        """Share the flow of each unit evenly among its members, first members first (int64[M])."""
+        """Divide the partitions that each unit receives evenly among its members (int64[M]).
+
+        If they do not divide evenly, the unit's first members get one more.
+        """
         out = np.zeros(len(self.unit), np.int64)
         mine = np.flatnonzero(self.unit >= 0)
         of = self.unit[mine]
@@ -202,10 +212,11 @@ class Layout:
 def build_network(
     problem: TransportProblem, layout: Layout, *, draining: bool = False
 ) -> tuple[Network, dict[str, IntArray]]:
-    """Build the flow network; return it and the numbers of its arcs by kind.
+    """Build the flow network of a transportation problem; return it and its arcs' numbers by type.
 
-    The dual price of each class is its least cost. With ``draining`` there are arcs without
-    capacity from `Layout.drain` to every step.
+    The dual price of each class is its least cost. A step is a range of load levels that equally
+    many members may reach (see `staircase`). With ``draining`` there are arcs without capacity from
+    `Layout.drain` to every step.
     """
     steps, units = layout.steps, layout.first_unit + np.arange(len(layout.size))
     step_nodes = layout.first_step + np.arange(len(steps))
@@ -255,9 +266,9 @@ def build_network(
 def push_kept(
     problem: TransportProblem, layout: Layout, network: Network, arcs: dict[str, IntArray]
 ) -> None:
-    """Push a first flow of partitions that are kept at the least cost, as far as the steps allow.
+    """Push a first flow: partitions stay with previous owners at least cost, within load limits.
 
-    The search would find the same flow with one path per claim; nearly all paths are of this kind.
+    The search would find the same flow with one path for each pair of class and previous owner.
     """
     price = network.price[problem.keep_class]
     sole = np.bincount(problem.keep_class, problem.keep_most, len(problem.supply)) <= problem.supply

@@ -35,7 +35,9 @@ __all__ = ["BestLoads", "assign_members", "find_even_loads", "least_majorised"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestLoads:
-    """The most even (least-majorised) loads, and the proof that none are more even.
+    """The most even numbers of partitions per member, and the proof that none are more even.
+
+    "Most even" means least-majorised: the largest load is as small as possible, then the next.
 
     Attributes:
         load: int64[M], partitions of each member. Only the sorted vector is unique: which of
@@ -56,7 +58,7 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """The loads found so far in all subproblems; each subproblem writes its part.
+    """The loads that all subproblems have found so far; each subproblem writes its own part.
 
     Attributes:
         total: int64[G], partitions of each member class.
@@ -71,7 +73,10 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """Indices of the topic classes, member classes and eligible pairs of one subproblem."""
+    """The topic classes, the member classes and their eligible pairs in one part of the problem.
+
+    Attributes hold indices of the whole problem's arrays.
+    """
 
     topics: IntArray
     members: IntArray
@@ -80,6 +85,9 @@ class _Subproblem:
 
 def least_majorised(eligibility: Eligibility) -> BestLoads:
     """Return the most even loads of all assignments that give each subscribed partition an owner.
+
+    "Most even" means least-majorised: the smallest largest load, then the smallest next one, and so
+    on.
 
     Raises:
         ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
@@ -96,7 +104,7 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
 
 
 def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the most even loads, the topic levels, and the flow over each pair of classes.
+    """Return the most even loads, the topic levels, and the partitions from class to class.
 
     See `BestLoads` for the levels. The flow is the number of partitions that go from a topic class
     to a member class.
@@ -130,7 +138,10 @@ def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, I
 
 
 def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
-    """Share each class's total evenly among its members, first members first (int64[M])."""
+    """Divide each member class's partitions evenly, first members first (int64[M]).
+
+    A class is the members with equal subscriptions.
+    """
     load = np.zeros(len(classes.member), np.int64)
     mine = np.flatnonzero(classes.member >= 0)
     mine = mine[np.argsort(classes.member[mine], kind="stable")]
@@ -143,7 +154,7 @@ def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
 def _solve_or_split(
     classes: SubscriptionClasses, part: _Subproblem, result: _Result, budget: Budget
 ) -> list[_Subproblem]:
-    """Solve a subproblem in which loads differ by at most one, or split it by a minimum cut.
+    """Solve a part of the problem if its loads differ by at most one, else split it by a min cut.
 
     The loads are written to ``result``. The subproblems that remain are returned.
     """
@@ -176,7 +187,7 @@ def _solve_or_split(
 def _network(
     classes: SubscriptionClasses, part: _Subproblem, k: int, budget: Budget
 ) -> tuple[Network, IntArray]:
-    """Return the network in which each member has room for k partitions, and its arcs to the sink.
+    """Return a flow network in which each member has room for k partitions, and its sink arcs.
 
     Nodes are source, topics, members and sink. A proportional flow is pushed first.
     """
@@ -214,9 +225,9 @@ def _network(
 
 
 def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
-    """Return the topics that cannot all be assigned, and the nodes that they can reach.
+    """Return which nodes belong to the topics that find no room: the topics and all they reach.
 
-    The result is bool[N].
+    The result is bool[N], one mark for each node of the network.
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]
@@ -226,7 +237,7 @@ def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
 def _cut(
     classes: SubscriptionClasses, part: _Subproblem, stuck: NDArray[np.bool_]
 ) -> tuple[_Subproblem, _Subproblem]:
-    """Split a subproblem into the stuck topics with all their subscribers, and the rest."""
+    """Split a part of the problem in two: topics without room with subscribers, and the rest."""
     topics, members = len(part.topics), len(part.members)
     topic_side = np.zeros(len(classes.supply), bool)
     topic_side[part.topics] = stuck[:topics]
@@ -253,7 +264,9 @@ def _cut(
 def assign_partitions(
     classes: SubscriptionClasses, share: IntArray, load: IntArray
 ) -> NDArray[np.int32]:
-    """Return the owner of each partition, without regard to previous owners (int32).
+    """Choose an owner for each partition so that members get given loads; ignore previous owners.
+
+    The result is int32, with -1 for partitions without subscribers.
 
     Partitions are sorted by topic.
 
@@ -271,7 +284,9 @@ def assign_partitions(
 def assign_members(
     owner: IntArray, topic: IntArray, classes: SubscriptionClasses, free: IntArray, within: IntArray
 ) -> None:
-    """Assign partitions without owner to members, as the flow over pairs of classes says.
+    """Give each partition without owner to a member, so that members receive given numbers.
+
+    The number of partitions for each pair of topic class and member class is given too.
 
     Args:
         owner: int64[P], the owner of each partition, -1 for none; filled in place.

@@ -54,7 +54,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewestMoves:
-    """A plan with the fewest moves, and the proof that fewer are not possible.
+    """An assignment with the fewest moved partitions, and the proof that fewer are impossible.
 
     Attributes:
         moves: owned partitions whose new owner is no claimant (a member that may keep it).
@@ -75,7 +75,9 @@ class FewestMoves:
 def fewest_moves(
     eligibility: Eligibility, ownership: Ownership, loads: NDArray[np.integer]
 ) -> FewestMoves:
-    """Return a plan with the fewest moves of all plans whose sorted loads ``loads`` majorise.
+    """Return an assignment with the fewest moves among those at least as even as given loads.
+
+    "At least as even" means that ``loads`` majorise the assignment's sorted loads.
 
     Args:
         eligibility: the topics that each member may own.
@@ -119,7 +121,10 @@ def fewest_moves(
 
 
 def _augment_at_least_cost(network: Network) -> None:
-    """Send all supply at least cost, by the primal-dual method of successive shortest paths."""
+    """Send the whole flow from source to sink at least cost (successive shortest paths).
+
+    The method is the primal-dual form.
+    """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     network.augment()
     while network.left[from_source].any():
@@ -131,31 +136,40 @@ def _augment_at_least_cost(network: Network) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovesNetwork:
-    """The network, the positions of its arcs by kind, and the positions of the members' nodes."""
+    """The flow network for the fewest moves, with the positions of its arcs and member nodes.
+
+    Arcs are named by their type, for example "claim" (a partition stays) or "free" (it moves).
+    """
 
     network: Network
     arcs: dict[str, slice]
     member_nodes: slice
 
     def flow(self, kind: str) -> IntArray:
-        """Return the flow over the arcs of one kind, such as "claim" or "free"."""
+        """Return how many partitions flow over each arc of one type, such as "claim" or "free"."""
         return self.network.flow()[self.arcs[kind]]
 
     def positions(self, kind: str) -> IntArray:
-        """Return the numbers of the arcs of one kind."""
+        """Return the numbers of the arcs of one type, such as "claim" or "free"."""
         where = self.arcs[kind]
         return np.arange(where.start, where.stop)
 
 
 def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> int:
-    """Return the number of arcs that the network would have, accurate to a few arcs."""
+    """Return how many arcs the flow network for the fewest moves would have, within a few.
+
+    Callers use it to decline networks that are too large.
+    """
     climbing = len(classes.member) * (len(steps) + 1)
     claiming = len(claims.arc_topic) + len(claims.class_claimant)
     return len(classes.arc_topic) + climbing + claiming
 
 
 def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> MovesNetwork:
-    """Build the network, with a first flow of kept partitions and dual prices that allow it."""
+    """Build the flow network for the fewest moves, with a first flow and dual prices.
+
+    In the first flow members keep partitions that they owned.
+    """
     nodes = _Nodes.of(classes, claims, steps)
     kinds = _arcs(classes, claims, steps, nodes)
     arcs: dict[str, slice] = {}
@@ -183,7 +197,10 @@ def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Ste
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """The numbers of the network's nodes by kind, in ascending order."""
+    """The numbers of the flow network's nodes, grouped by what they stand for.
+
+    The groups are in ascending order: topic classes, contested classes, member classes and so on.
+    """
 
     topic: IntArray
     contested: IntArray
@@ -195,7 +212,7 @@ class _Nodes:
 
     @classmethod
     def of(cls, classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> _Nodes:
-        """Number the nodes of a problem."""
+        """Number the nodes of the network for given classes, claims and steps of the load limit."""
         sizes = [len(classes.supply), len(claims.class_topic), len(classes.member),
                  len(classes.size), len(steps), 1]  # fmt: skip
         contested, member, bundled, step, source, sink = np.cumsum(sizes).tolist()
@@ -212,7 +229,7 @@ _Kind = tuple["IntArray | int", IntArray, "IntArray | int", int]
 def _arcs(
     classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps, nodes: _Nodes
 ) -> dict[str, _Kind]:
-    """Return the arcs of each kind: tails, heads, capacities and cost."""
+    """Return the arcs of each type in the network: their tails, heads, capacities and costs."""
     everyone = np.flatnonzero(classes.member >= 0)
     member = nodes.first_member + everyone
     claimant = np.repeat(nodes.contested, np.diff(claims.class_start))
@@ -240,7 +257,9 @@ def _arcs(
 def _push_kept(
     moves_network: MovesNetwork, claims: ClaimClasses, steps: Steps, everyone: IntArray
 ) -> None:
-    """Push a first flow: each member keeps what only it claims, as far as the steps allow.
+    """Push a first flow: members keep the partitions that only they claim, within the load limits.
+
+    A claim is the right to keep a partition without a move.
 
     The search would find the same flow with one path per claim; nearly all paths are of this kind.
     """
@@ -262,7 +281,9 @@ def _push_kept(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanFlows:
-    """The flows that define a plan, by kind of arc.
+    """The number of partitions that stay with each previous owner, or move between classes.
+
+    An assignment is built from these flows.
 
     Attributes:
         claim: int64, for each class with one claimant, the partitions that stay with it.
@@ -281,9 +302,9 @@ class PlanFlows:
 def assign_owners(
     classes: SubscriptionClasses, claims: ClaimClasses, kept: PlanFlows
 ) -> NDArray[np.int32]:
-    """Return the owner of each partition (int32[P]).
+    """Return the owner of each partition in an assignment with the given flows (int32[P]).
 
-    Members keep the first partitions of each kind.
+    Partitions of one class are interchangeable. Members keep the first ones of each class.
     """
     owner = np.full(len(claims.topic), -1, np.int64)
     _keep_first_partitions(
@@ -299,7 +320,10 @@ def assign_owners(
 def _keep_first_partitions(
     owner: IntArray, kind_of: IntArray, start: IntArray, member: IntArray, kept: IntArray
 ) -> None:
-    """Assign the first partitions of each kind to the members that keep them (rows in CSR form)."""
+    """Give the first partitions of each class to the members that keep some of the class.
+
+    ``start``, ``member`` and ``kept`` are compressed rows (CSR), one row per class.
+    """
     mine = np.flatnonzero(kind_of >= 0)
     mine = mine[np.argsort(kind_of[mine], kind="stable")]
     kind = kind_of[mine]

@@ -36,7 +36,9 @@ _MOST_WORK = 30_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedLoads:
-    """The lexicographically least loads within the limit of moves, with their proofs.
+    """The most even loads that can be reached within a limit of moves, with their proofs.
+
+    Sorted from the largest, they are lexicographically least.
 
     Attributes:
         loads: int64[n], largest first.
@@ -89,7 +91,10 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
 
 
 def _fill(network: Network, supply: IntArray) -> None:
-    """Send all supply at least cost, by the primal-dual method of successive shortest paths."""
+    """Send the whole flow from source to sink at least cost (successive shortest paths).
+
+    The method is the primal-dual form.
+    """
     network.augment()
     while network.left[2 * supply].any():
         if not network.raise_prices():
@@ -98,7 +103,10 @@ def _fill(network: Network, supply: IntArray) -> None:
 
 
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
-    """Return the smallest possible largest load within the limit of moves, by bisection."""
+    """Return the smallest possible largest load if enough partitions stay, by bisection.
+
+    At least ``least_kept`` partitions stay with a previous owner.
+    """
     most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
     low, high = int(problem.loads.max(initial=0)), int(problem.supply.sum())
     # A first guess: nobody gets more than the most that a member can keep.
@@ -114,7 +122,7 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
 
 
 def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
-    """Return the most partitions that can stay if no load exceeds ``top``."""
+    """Return how many partitions at most can stay with their owners if no load exceeds ``top``."""
     bounded = TransportProblem(
         problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
         problem.keep_most, problem.keep_cost, problem.free_class, problem.free_group,
@@ -125,7 +133,9 @@ def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Draining:
-    """State of emptying the steps of the staircase, from the highest to the lowest.
+    """State of lowering loads from the highest level down, while the limit of moves permits.
+
+    Each load level (step of the staircase) has an arc to the sink. Lowering loads empties that arc.
 
     Attributes:
         network: with the cheapest flow; its source is the node from which steps are emptied.
@@ -146,7 +156,7 @@ class _Draining:
     _stuck: NDArray[np.bool_] | None = None
 
     def run(self) -> None:
-        """Empty blocks of levels, from the top.
+        """Lower the highest loads, level by level from the top, while moves are left.
 
         Blocks grow while they empty wholly; otherwise they shrink to single levels.
         """
@@ -166,12 +176,17 @@ class _Draining:
                 size = len(block) // 2
 
     def _room(self, at: int) -> int:
-        """Return the capacity of a step, which is the number of members that reach it."""
+        """Return how many partitions the step with index ``at`` can take (the arc's capacity).
+
+        It is the number of members that reach that load level.
+        """
         arc = 2 * int(self.step[at])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _emptied(self, block: IntArray, down_to: int) -> bool:
-        """Empty steps down to ``down_to``; return whether all of that was possible.
+        """Lower the flow through some load levels to ``down_to``; return whether all were lowered.
+
+        ``block`` holds the indices of these levels (steps of the staircase).
 
         A single step is emptied as far as possible, several all or not at all.
         """
@@ -193,7 +208,10 @@ class _Draining:
         return not short.any()
 
     def _push(self, drain: IntArray) -> None:
-        """Augment along shortest paths from the drain while moves are left."""
+        """Send flow from the drain node to lower load levels while moves are left.
+
+        Each unit takes a shortest path.
+        """
         network, self._stuck = self.network, None
         while network.left[2 * drain].any():
             each = int(network.price[self.layout.drain])
@@ -218,9 +236,9 @@ class _Draining:
                 return
 
     def _prices(self) -> IntArray:
-        """Return the members' dual prices (int64[M]).
+        """Return the dual price of each member, which proves the current level's load (int64[M]).
 
-        Members that can reach no lower step get the highest price.
+        Members that can reach no lower level get the highest price.
         """
         layout, network = self.layout, self.network
         price = network.price if self._stuck is None else network.price + self.far * self._stuck

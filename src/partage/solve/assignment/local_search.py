@@ -34,7 +34,9 @@ __all__ = ["SearchResult", "fill", "improve_plan", "keep_claimed", "regain_claim
 
 
 def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
-    """Leave each item with the member that owned most of its partitions; use hints for the others.
+    """Give each item to the member that owned most of its partitions before; else use the hints.
+
+    An item is a partition, or a set of partitions that must have one owner.
 
     Members of weight 0 keep items that others may own only if the limit of moves requires it.
     """
@@ -67,7 +69,11 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
 
 
 def fill(plan: WeightedPlan) -> None:
-    """Assign every item without owner, heaviest first, to the least loaded member (LPT rule)."""
+    """Assign every item without owner, heaviest first, to the least loaded member (LPT rule).
+
+    LPT is longest processing time first. An item is a partition or an indivisible set of
+    partitions.
+    """
     items = plan.items
     waiting = np.flatnonzero(plan.owner < 0)
     waiting = waiting[np.argsort(-items.weight[waiting], kind="stable")]
@@ -99,7 +105,7 @@ def fill(plan: WeightedPlan) -> None:
 
 
 def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
-    """Assign items to the least loaded member with a heap.
+    """Assign items to the least loaded member, with a heap, if all members are interchangeable.
 
     The members may differ only in their loads.
     """
@@ -113,7 +119,7 @@ def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
 
 
 def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
-    """Remove items, heaviest first, from members above their share while they stay above it.
+    """Remove the heaviest items from overloaded members, while they stay above their fair share.
 
     Args:
         plan: a plan in which only kept items have an owner.
@@ -132,7 +138,10 @@ def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
 
 
 def regain_claims(plan: WeightedPlan) -> None:
-    """Swap items back to members that owned them, without exceeding the current largest load."""
+    """Swap items back to their previous owners, without exceeding the current largest load.
+
+    An item is a partition, or a set of partitions that must have one owner.
+    """
     weight, kind, speed = plan.items.weight, plan.items.kind, plan.members.speed
     ceiling = float(plan.relative.max(initial=0.0)) * (1 + 1e-12)
     all_items = np.arange(len(weight))
@@ -168,7 +177,7 @@ _NEAR = 1.005
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchResult:
-    """The plan that a local search found, and whether the search was complete.
+    """The assignment that a local search found, and whether it is a local optimum.
 
     Attributes:
         plan: the plan.
@@ -188,7 +197,9 @@ def improve_plan(
     tolerance: float = 0.0,
     share: FloatArray | None = None,
 ) -> SearchResult:
-    """Return a plan that no single step improves, or the best found within the limit of work.
+    """Return an assignment that no single transfer or swap improves, by local search.
+
+    If the limit of work ends the search earlier, the best assignment so far is returned.
 
     Args:
         items: the partitions, or sets of partitions that must have one owner.
@@ -225,26 +236,29 @@ def improve_plan(
 
 
 def _near(plan: WeightedPlan, share: FloatArray | None) -> bool:
-    """Return whether the largest load is close to that of the best fractional plan."""
+    """Return whether the largest load is close to the lower bound of the fractional relaxation."""
     if share is None:
         return False
     return _largest(plan) <= float((share / plan.members.speed).max(initial=0.0)) * _NEAR
 
 
 def _largest(plan: WeightedPlan) -> float:
-    """Return the largest relative load of the members that may own something."""
+    """Return the largest relative load of the members that may own something.
+
+    A relative load is a member's load divided by its share.
+    """
     return float(plan.relative[plan.members.group >= 0].max(initial=0.0))
 
 
 def _recount(plan: WeightedPlan) -> None:
-    """Recompute how many partitions of the plan move."""
+    """Recompute how many previously owned partitions the assignment moves."""
     plan.moves = int(plan.stray(np.arange(len(plan.owner)), plan.owner).sum())
 
 
 def descend(plan: WeightedPlan) -> bool:
-    """Improve the plan step by step until no step helps.
+    """Improve the assignment by transfers and swaps; return whether no further step helps.
 
-    Return False if the work ran out before.
+    False means that the limit of work ended the search.
     """
     while plan.work > 0:
         before = plan.owner.copy()
@@ -256,7 +270,7 @@ def descend(plan: WeightedPlan) -> bool:
 
 
 def _lower_loads(plan: WeightedPlan) -> None:
-    """Improve the most loaded members by transfers and swaps, until no such step lowers a load."""
+    """Lower the largest loads by transfers and swaps until none lowers a load."""
     settled: NDArray[np.bool_] = plan.members.group < 0
     while plan.work > 0:
         relative = plan.relative
@@ -274,7 +288,7 @@ def _lower_loads(plan: WeightedPlan) -> None:
 
 
 def _targets(plan: WeightedPlan, a: int, mine: IntArray) -> IntArray:
-    """Return candidate receivers for an item of member a: the least loaded ones, sorted by load."""
+    """Return members that may receive an item of member a, the least loaded first."""
     open_to = plan.open[np.unique(plan.items.kind[mine])]
     relative = plan.relative
     reach: NDArray[np.bool_] = open_to.any(axis=0)  # type: ignore[assignment]  # of an axis
@@ -292,9 +306,9 @@ def _targets(plan: WeightedPlan, a: int, mine: IntArray) -> IntArray:
 
 
 def _transfer_best(plan: WeightedPlan, a: int) -> int:
-    """Transfer the item of member a with the largest gain.
+    """Transfer the one item of member a that improves the plan most.
 
-    Return the receiver, or -1 if none gains.
+    Return the receiver, or -1 if no transfer is an improvement.
     """
     mine = np.sort(np.array(plan.content[a], np.int64))
     if not len(mine):
@@ -316,9 +330,9 @@ def _transfer_best(plan: WeightedPlan, a: int) -> int:
 
 
 def _swap_best(plan: WeightedPlan, a: int) -> int:
-    """Swap the item of member a with the largest gain.
+    """Swap the one item of member a that improves the plan most.
 
-    Return the other member, or -1 if none gains.
+    Return the other member, or -1 if no swap is an improvement.
     """
     mine = np.sort(np.array(plan.content[a], np.int64))
     if not len(mine):
@@ -346,7 +360,7 @@ def _swap_best(plan: WeightedPlan, a: int) -> int:
 
 
 def _swap_equal_weights(plan: WeightedPlan) -> None:
-    """Swap items of equal weight if that lowers the rack cost or the moves; loads do not change."""
+    """Swap items of equal weight to lower the rack cost or the number of moves; loads stay."""
     weight, kind = plan.items.weight, plan.items.kind
     order = np.argsort(weight, kind="stable")
     first = np.searchsorted(weight[order], weight, side="left")

@@ -49,7 +49,7 @@ MOST_WORK = 150_000_000
 
 
 class Budget:
-    """The work that searches may still do, counted in arcs so that all machines give equal results.
+    """The work that a search may still do, so that too large problems end with an error.
 
     >>> budget = Budget(10)
     >>> budget.spend(8), budget.left
@@ -62,7 +62,7 @@ class Budget:
         self.whole = self.left = whole
 
     def spend(self, work: int) -> None:
-        """Subtract work from the budget.
+        """Subtract ``work`` (a number of arcs) from the budget.
 
         Raises:
             ProblemTooLargeError: the budget is exhausted.
@@ -75,7 +75,7 @@ class Budget:
 
 
 def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
-    """Return the positions of all entries of some rows of a compressed-row (CSR) array.
+    """Return the positions of all entries of the given rows in a compressed-row (CSR) array.
 
     >>> csr_positions(np.array([0, 2, 2, 5]), np.array([2, 0])).tolist()
     [2, 3, 4, 0, 1]
@@ -88,7 +88,7 @@ def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
 
 
 class Network:
-    """A flow network with the residual capacity of each arc.
+    """A flow network on arrays, with maximum-flow and minimum-cost-flow searches.
 
     Arc ``2i`` is the i-th given arc, and ``2i + 1`` is its reverse:
 
@@ -134,12 +134,12 @@ class Network:
         self.start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def flow(self) -> IntArray:
-        """Return the flow over each of the given arcs (int64[A])."""
+        """Return the flow over each arc that was given to the constructor (int64[A])."""
         flow: IntArray = self.left[1::2].copy()
         return flow
 
     def push(self, arcs: IntArray, amount: IntArray) -> None:
-        """Add a flow to arcs. The caller ensures that it fits and balances at each inner node."""
+        """Add a flow to arcs; the caller ensures that it fits and is conserved at inner nodes."""
         self.left[2 * arcs] -= amount
         self.left[2 * arcs + 1] += amount
 
@@ -148,7 +148,7 @@ class Network:
         self.left[2 * arcs] += amount
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Return the nodes that one more unit of flow could reach from the given nodes (bool[N]).
+        """Return which nodes one more unit of flow could reach from the given nodes (bool[N]).
 
         Paths through the source or the sink do not count.
         """
@@ -164,7 +164,7 @@ class Network:
         return seen
 
     def augment(self) -> None:
-        """Augment along arcs of reduced cost zero until no such path remains (Dinic)."""
+        """Send as much flow as possible over arcs of reduced cost zero (Dinic's algorithm)."""
         if self.cost.any() or self.price.any():
             free = (self.cost + self.price[self.head] - self.price[self.tail]) == 0
         else:
@@ -176,7 +176,7 @@ class Network:
             self._block(level, free)
 
     def raise_prices(self) -> bool:
-        """Raise each node's dual price by its distance to the sink.
+        """Raise each node's dual price by its distance to the sink, which opens new shortest paths.
 
         No price rises by more than the source's distance.
 
@@ -203,9 +203,9 @@ class Network:
         return True
 
     def _levels(self, free: NDArray[np.bool_]) -> IntArray:
-        """Return each node's number of zero-cost arcs to the sink, -1 beyond the source.
+        """Return each node's distance to the sink in arcs of reduced cost zero (int64[N]).
 
-        The result is int64[N].
+        It is -1 for nodes farther away than the source.
         """
         level = np.full(self.nodes, -1, np.int64)
         level[self.sink] = 0
@@ -221,7 +221,7 @@ class Network:
         return level
 
     def _block(self, level: IntArray, free: NDArray[np.bool_]) -> None:
-        """Push one blocking flow over the arcs that lead one level closer to the sink."""
+        """Send one blocking flow along shortest paths, over arcs that lead closer to the sink."""
         arcs: list[IntArray] = []
         nodes = np.array([self.source], np.int64)
         while len(nodes) and nodes[0] != self.sink:
@@ -246,7 +246,7 @@ class Network:
 def _augment_paths(
     start: list[int], head: list[int], left: list[int], source: int, sink: int
 ) -> list[int]:
-    """Return the residual capacity of each arc after a blocking flow.
+    """Send a blocking flow along the given arcs; return the residual capacity of each arc.
 
     Arcs are sorted by tail; ``start`` holds the offsets (compressed rows, CSR).
     """
@@ -288,7 +288,7 @@ _GOLDEN = 633
 
 
 def sum_by_position(at: IntArray, amount: IntArray, size: int) -> IntArray:
-    """Return the sum of the amounts at each position (int64[size]).
+    """Return the sum of the amounts that share a position, for each position (int64[size]).
 
     The sums are exact as long as they are below 2**53.
     """
@@ -298,7 +298,9 @@ def sum_by_position(at: IntArray, amount: IntArray, size: int) -> IntArray:
 def proportional_flow(
     row: IntArray, column: IntArray, supply: IntArray, room: IntArray
 ) -> IntArray:
-    """Return a flow that spreads each row's supply in proportion to the columns' room (int64[A]).
+    """Return a first flow that spreads each source's supply in proportion to the targets' room.
+
+    Sources are rows, targets are columns; the result has one amount per arc (int64[A]).
 
     Args:
         row: int64[A], the row of each arc, ascending.
@@ -325,7 +327,10 @@ def proportional_flow(
 
 
 def _shares(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) -> IntArray:
-    """Split each row's supply in whole numbers, in proportion to the columns' room."""
+    """Split each source's supply into whole numbers, in proportion to the targets' room.
+
+    Sources are rows, targets are columns.
+    """
     if len(row) == 0:
         return np.zeros(0, np.int64)
     weight = np.minimum(room[column], supply[row])
@@ -344,7 +349,7 @@ def _shares(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) -
 
 
 def _clipped(share: IntArray, column: IntArray, by_column: IntArray, room: IntArray) -> IntArray:
-    """Cut the shares where a column has no more room; earlier rows take precedence."""
+    """Reduce the amounts where a target (column) has no more room; earlier sources go first."""
     of = column[by_column]
     sorted_share = share[by_column]
     upto = np.cumsum(sorted_share)

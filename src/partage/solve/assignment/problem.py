@@ -53,7 +53,7 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ownership:
-    """The previous owners of each partition, as the rebalance regards them.
+    """The previous owners of each partition, and the members that may keep it without a move.
 
     Attributes:
         topic_of: int[P], topic of each partition.
@@ -75,7 +75,9 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubscriptionClasses:
-    """Equivalence classes of topics and of members, and the eligible pairs of classes.
+    """Classes of topics with equal subscribers and of members with equal subscriptions.
+
+    Solvers treat the members and the topics of a class as interchangeable.
 
     Attributes:
         partitions: int64[T], partitions of each topic.
@@ -96,7 +98,7 @@ class SubscriptionClasses:
 
 
 def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
-    """Group members with equal subscriptions, then topics that the same members subscribe to."""
+    """Group members with equal subscriptions, then topics with equal subscribers."""
     partitions = np.asarray(eligibility.partitions, np.int64)
     member, rows = _equal_rows(
         np.asarray(eligibility.start, np.int64),
@@ -130,7 +132,9 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
 def _equal_rows(
     start: IntArray, column: IntArray, counts: NDArray[np.bool_]
 ) -> tuple[IntArray, list[IntArray]]:
-    """Group equal rows of a compressed-row (CSR) array; return each row's class and its columns.
+    """Group the rows of a compressed-row (CSR) array that hold equal sets of columns.
+
+    The results are the class of each row and the columns of each class.
 
     Rows of one class are equal as sets of the columns for which ``counts`` is true. The class of an
     empty row is -1.
@@ -187,7 +191,10 @@ class ClaimClasses:
 
 
 def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> ClaimClasses:
-    """Drop claims of members that may no longer own the partition, and group the others."""
+    """Group partitions by topic class and by the members that may keep them (their claimants).
+
+    Members that may no longer own a partition are left out.
+    """
     topic = classes.topic[np.asarray(ownership.topic_of, np.int64)]
     partition, member = _eligible(classes, ownership, topic)
     claimants = np.bincount(partition, minlength=len(topic))
@@ -218,9 +225,9 @@ def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> Claim
 def _eligible(
     classes: SubscriptionClasses, ownership: Ownership, topic: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the distinct (partition, claimant) pairs, for owned partitions and eligible members.
+    """Return the (partition, claimant) pairs in which the claimant still subscribes to the topic.
 
-    They are sorted.
+    Pairs are distinct and sorted. Partitions without previous owner have none.
     """
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)
@@ -238,7 +245,7 @@ def _eligible(
 def _contested(
     partition: IntArray, member: IntArray, topic: IntArray
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
-    """Group contested partitions by topic class and claimants.
+    """Group partitions with several claimants by topic class and set of claimants.
 
     The results are the groups, and the group of each partition (-1 for none).
     """

@@ -26,7 +26,7 @@ __all__ = ["Steps", "fit_in_order"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """The staircase of some loads: runs of load levels that equally many loads reach.
+    """An upper limit on sorted loads, as ranges of load levels that equally many loads reach.
 
     Attributes:
         reaching: int64[S], how many loads reach each step.
@@ -42,7 +42,7 @@ class Steps:
 
     @classmethod
     def of(cls, loads: IntArray) -> Steps:
-        """Build the staircase of loads in any order."""
+        """Build the steps that limit sorted loads to the given ones, in any order."""
         values, counts = np.unique(loads[loads > 0], return_counts=True)
         reaching = np.cumsum(counts[::-1])[::-1].astype(np.int64)
         return cls(reaching, np.diff(np.concatenate([np.zeros(1, np.int64), values])))
@@ -51,7 +51,7 @@ class Steps:
         return len(self.width)
 
     def climb(self, load: IntArray) -> IntArray:
-        """Return how many units of each load go over each step, the lowest steps first.
+        """Split each load into the units that it sends over each step, the lowest steps first.
 
         The result is int64[n, S].
 
@@ -72,7 +72,7 @@ class Steps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
-    """Return the part of each amount that fits in the room of its position, earlier amounts first.
+    """Return how much of each amount fits in the room of its position; earlier amounts go first.
 
     >>> fit_in_order(np.array([0, 1, 0]), np.array([2, 2, 2]), np.array([3, 1])).tolist()
     [2, 1, 1]

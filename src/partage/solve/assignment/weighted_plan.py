@@ -27,7 +27,9 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """The items to assign: partitions, or sets of partitions that must have one owner.
+    """The partitions to assign, with weights and previous owners.
+
+    An item is one partition, or a set of partitions that must have one owner.
 
     Attributes:
         weight: float64[n], integers.
@@ -49,7 +51,9 @@ class Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Members:
-    """The members that receive the items; members of a group differ only in their claims.
+    """The members that receive partitions, with their shares, capacities and eligibility groups.
+
+    Members of one group differ only in what they owned before.
 
     Attributes:
         group: int64[M], the group of each member, -1 for a member that may own nothing.
@@ -69,7 +73,9 @@ class Members:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gains:
-    """The changes that candidate steps make; smaller is better, earlier attributes take precedence.
+    """The effect of each candidate transfer or swap on loads, rack costs and moves.
+
+    Smaller values are better. Earlier attributes take precedence.
 
     Attributes:
         over: change of the load beyond capacities.
@@ -87,7 +93,7 @@ class Gains:
     allowed: NDArray[np.bool_]
 
     def best(self) -> int:
-        """Return the index of the best step, or -1 if no step is an improvement."""
+        """Return the index of the best candidate step, or -1 if no step is an improvement."""
         at = np.flatnonzero(self.allowed & (self.over <= 0))
         if not len(at):
             return -1
@@ -102,7 +108,7 @@ class Gains:
 
 @dataclass(slots=True, eq=False)
 class WeightedPlan:
-    """A plan that the local search changes in place.
+    """An assignment of weighted partitions that the local search changes in place.
 
     Attributes:
         items, members: the problem.
@@ -153,12 +159,18 @@ class WeightedPlan:
             self._share[i, : len(homes)] = list(homes.values())
 
     def cost(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the rack costs of items with members (arrays that broadcast)."""
+        """Return the rack cost of giving each item to the member at the same position.
+
+        The arguments are arrays that broadcast.
+        """
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
     def stray(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return how many partitions of items move if members own them (arrays that broadcast)."""
+        """Return how many partitions of each item would change owner if the given member got it.
+
+        The arguments are arrays that broadcast.
+        """
         out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
         for h in range(self._home.shape[1]):
             out = out - (self._home[item, h] == member) * self._share[item, h]
@@ -166,25 +178,25 @@ class WeightedPlan:
 
     @property
     def relative(self) -> FloatArray:
-        """Each member's load divided by its speed (float64[M])."""
+        """Each member's load divided by its share: the values to even out (float64[M])."""
         out: FloatArray = self.load / self.members.speed
         return out
 
     def put(self, i: int, m: int) -> None:
-        """Assign item i, which has no owner, to member m."""
+        """Give item i (one or several partitions), which has no owner, to member m."""
         self.owner[i] = m
         self.load[m] += self.items.weight[i]
         self.content[m].append(i)
 
     def take(self, i: int) -> None:
-        """Remove item i from its owner."""
+        """Take item i (one or several partitions) from its owner, which leaves it without owner."""
         m = int(self.owner[i])
         self.owner[i] = -1
         self.load[m] -= self.items.weight[i]
         self.content[m].remove(i)
 
     def transfer(self, i: int, m: int) -> None:
-        """Change the owner of item i to member m, and update the number of moves."""
+        """Move item i (one or several partitions) to member m, and update the number of moves."""
         pair = np.array([self.owner[i], m])
         before, after = self.stray(np.array([i, i]), pair).tolist()
         self.moves += after - before
@@ -192,13 +204,13 @@ class WeightedPlan:
         self.put(i, m)
 
     def swap(self, i: int, j: int) -> None:
-        """Exchange the owners of two items."""
+        """Exchange the owners of items i and j (each is one or several partitions)."""
         a, b = int(self.owner[i]), int(self.owner[j])
         self.transfer(i, b)
         self.transfer(j, a)
 
     def gains(self, i: IntArray, b: IntArray, j: IntArray | None = None) -> Gains:
-        """Return the changes if items i go to members b.
+        """Return the effects of moving items i to members b, or of swapping them with items j.
 
         If items j are given, they go back in exchange.
 
@@ -232,7 +244,7 @@ class WeightedPlan:
         return Gains(over, larger, smaller, cost, moves, allowed)
 
     def score(self) -> tuple[object, ...]:
-        """Return the criteria by which plans are compared, the most important first.
+        """Return the criteria by which assignments are compared, the most important first.
 
         Less is better.
         """
@@ -243,7 +255,7 @@ class WeightedPlan:
         return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def misplaced(self) -> int:
-        """Return the number of items with a member of weight 0 that another member may own."""
+        """Return how many items a member of weight 0 owns although another member may own them."""
         if self.members.draining is None or not len(self.owner):
             return 0
         return int(np.count_nonzero(~self.open[self.items.kind, self.owner]))

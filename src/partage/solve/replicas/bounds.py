@@ -59,10 +59,11 @@ _PAIRS_A_STEP = 30
 
 
 def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int) -> Floats:
-    """Return dual prices that prove a high lower bound of one figure (float64[4, B + Z]).
+    """Search for dual prices that prove a high lower bound of one cost of the plan.
 
-    A figure is a cost that the judge ranks, such as "moved" (bytes) or "replicas" (total
-    imbalance).
+    The cost is the bytes moved ("moved") or a total imbalance, for example "replicas" (how far
+    brokers are outside their replica-count band). Prices are float64[4, B + Z], per kind, for
+    brokers and racks.
 
     Args:
         task: the reassignment.
@@ -89,7 +90,7 @@ def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rou
 def bound_of_moves(
     task: ReplicaTask, figures: Mapping[str, int], prices: Floats, total: float
 ) -> float:
-    """Return the lower bound of the bytes moved that dual prices prove.
+    """Return the lower bound of the bytes moved that given dual prices prove.
 
     Args:
         task: the reassignment.
@@ -107,9 +108,9 @@ def bound_of_moves(
 
 
 def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
-    """Return the price of each kind on each broker, including the price of its rack.
+    """Return the dual price of each kind on each broker, its rack's price included (float64[4, B]).
 
-    The result is float64[4, B].
+    A kind is disk capacity, replica count, bytes or load.
     """
     brokers = len(task.alive)
     out: Floats = prices[:, :brokers].copy()
@@ -121,7 +122,7 @@ def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
 def _ascend(
     dual: _Dual, start: Floats, reached: float, close: float, rounds: int
 ) -> tuple[float, Floats]:
-    """Maximise the dual by subgradient ascent; return the best bound and its prices.
+    """Maximise the Lagrangian bound by subgradient ascent; return it and its dual prices.
 
     A step is as long as what the bound lacks (Polyak), and shorter after idle rounds. A direction
     that opposes the last one is turned away from it (Camerini, Fratta, Maffioli), so that prices
@@ -159,7 +160,9 @@ def _ascend(
 
 
 class _Dual:
-    """The Lagrangian dual function of one figure: its value, subgradients and allowed prices.
+    """The Lagrangian dual function for one cost: its value, subgradients and feasible prices.
+
+    The cost is the bytes moved or one kind of imbalance.
 
     Attributes:
         moves: whether the figure is the bytes moved; otherwise it is the imbalance of one kind.
@@ -208,13 +211,16 @@ class _Dual:
         return out
 
     def allowed(self, prices: Floats) -> Floats:
-        """Return the nearest allowed prices. None is above 0 if the band has no upper limit."""
+        """Return the nearest feasible prices. None is above 0 if the band has no upper limit."""
         prices[self.unbounded & (prices > 0)] = 0.0
         prices[~self.has_price] = 0.0
         return np.clip(prices, -self.most, self.most)
 
     def initial_prices(self) -> Floats:
-        """Return first prices: the best of several guesses that suit one tight kind of band."""
+        """Return the dual prices to begin with: the best of several guesses.
+
+        Each guess prices one kind of band that is hard to meet.
+        """
         task, cluster = self.task, self.task.cluster
         nothing = np.zeros(task.low.shape)
         if not self.moves:
@@ -252,11 +258,11 @@ class _Dual:
         return best
 
     def _dearest_to_leave(self, excess: Floats) -> Floats:
-        """Return the cost of the dearest replica among the cheapest that must leave each broker.
+        """Return, for each overfull broker, the cost of the dearest replica that must leave it.
 
-        The result is float64[B + Z], 0 for racks. A broker above its band of replicas must lose
-        that many, whatever their targets, at least its cheapest ones. Prices that differ by broker
-        prove that.
+        The result is float64[B + Z], 0 for racks. A broker with more replicas than its band allows
+        must lose that many, whatever their targets, at least its cheapest ones. Prices that differ
+        by broker prove that.
         """
         cluster = self.task.cluster
         out = np.zeros(len(excess))
@@ -267,9 +273,10 @@ class _Dual:
         return out
 
     def value(self, prices: Floats) -> tuple[float, Floats]:
-        """Return the bound at these prices, and each place's amounts in the cheapest choices.
+        """Return the lower bound at these dual prices, and each broker's and rack's use.
 
-        The result is float64[4, B + Z].
+        The use is float64[4, B + Z]: the amount of each kind if each partition takes its cheapest
+        brokers.
         """
         whole = prices_of_brokers(self.task, prices)
         total, held, _ = self.choices.solve(whole, per_byte=1.0 if self.moves else 0.0)
@@ -280,7 +287,7 @@ class _Dual:
         return value, self._with_racks(held)
 
     def _with_racks(self, held: Floats) -> Floats:
-        """Append the totals of racks to those of brokers.
+        """Append the totals of each rack to the totals of its brokers.
 
         The array float64[4, B] becomes float64[4, B + Z].
         """
@@ -289,7 +296,12 @@ class _Dual:
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
     def subgradient(self, prices: Floats, held: Floats) -> Floats:
-        """Return a direction of prices in which the bound rises (float64[4, B + Z])."""
+        """Return a direction in which to change dual prices so that the bound rises.
+
+        Each entry is the distance of the use from one limit of the band (float64[4, B + Z]): the
+        upper limit for a positive price, the lower one for a negative price, the missed one
+        otherwise.
+        """
         over, under = held - self.high, held - self.low
         over[self.unbounded] = 0.0
         at_zero = np.where(over > 0, over, np.where(under < 0, under, 0.0))
@@ -298,7 +310,7 @@ class _Dual:
 
 
 class ChoiceArrays(NamedTuple):
-    """Arrays of the inner problem of the dual, in the form that the numba kernel takes.
+    """Input arrays for choosing each partition's cheapest brokers in a numba kernel.
 
     Attributes:
         start: int64[P + 1], offsets of each partition's chosen replicas (compressed rows, CSR).
@@ -335,7 +347,9 @@ class ChoiceArrays(NamedTuple):
 
 
 class CheapestChoices:
-    """The inner problem of the dual: each partition's cheapest valid brokers at given prices.
+    """Chooses the cheapest valid brokers of each partition at given dual prices.
+
+    This is the inner problem of the Lagrangian dual.
 
     A kernel solves large clusters. Arrays solve small ones, where compiling the kernel would take
     longer.
@@ -355,7 +369,7 @@ class CheapestChoices:
         self._pairs = 0
 
     def solve(self, prices: Floats, *, per_byte: float) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Return the cost of the cheapest valid brokers of each partition, and these brokers.
+        """Choose the cheapest valid brokers of each partition; return cost, use and brokers.
 
         Args:
             prices: float64[4, B], the dual price of a unit of each kind on each broker.
@@ -379,7 +393,7 @@ class CheapestChoices:
     def _solve_on_arrays(
         self, prices: Floats, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Solve the inner problem with NumPy, for rack rules that allow one replica a rack.
+        """Choose each partition's cheapest valid brokers with NumPy, for one replica per rack.
 
         The result has the same form as that of `solve`.
         """
@@ -411,10 +425,10 @@ class CheapestChoices:
     def _price_block(
         self, part: slice, weight: Floats, prices: Floats, per_byte: float
     ) -> tuple[Floats, Floats, Bools]:
-        """Return the cost of each broker for a block of partitions, without and with copies.
+        """Return the cost of each broker for several partitions, without and with bytes copied.
 
-        The third result tells which partitions have a replica that must stay. Such a replica costs
-        minus infinity, so that it is chosen first; the rack rule does not apply to its partition.
+        The third result marks partitions with a replica that must stay. Such a replica costs minus
+        infinity, so that it is chosen first; the rack rule does not apply to its partition.
         """
         task, cluster = self.task, self.task.cluster
         old = slice(int(cluster.start[part.start]), int(cluster.start[part.stop]))
@@ -432,7 +446,7 @@ class CheapestChoices:
 
 @kernel("float64(ChoiceArrays, float64, float64[:, ::1], int32[::1])", ChoiceArrays)
 def _choose(arrays, per_byte, held, chosen):
-    """Choose each partition's cheapest valid brokers; return the sum of their costs.
+    """Choose each partition's cheapest valid brokers (numba kernel); return the sum of costs.
 
     ``held`` gets the amounts that these choices put on brokers, ``chosen`` the brokers by
     ``start``.
@@ -471,9 +485,9 @@ def _choose(arrays, per_byte, held, chosen):
 
 @piece
 def _price_brokers(arrays, per_byte, p):
-    """Write the cost of each broker for partition p to ``least``.
+    """Compute the cost of each broker for partition p; return whether a replica must stay.
 
-    Return whether a replica must stay.
+    The costs are written to ``arrays.least``.
     """
     prices, weight, least, fate = arrays.prices, arrays.weight, arrays.least, arrays.fate
     w0, w1, w2, w3 = weight[0, p], weight[1, p], weight[2, p], weight[3, p]
@@ -496,7 +510,7 @@ def _price_brokers(arrays, per_byte, p):
 
 @piece
 def _insert(best, best_at, rack, several, factor, n, b, price):
-    """Insert a broker into the ``n`` cheapest found so far; return their new number.
+    """Insert a broker into the ``n`` cheapest found so far; return how many there are now.
 
     At most one broker of a rack is among them, unless ``several`` is true.
     """
@@ -526,7 +540,7 @@ def _insert(best, best_at, rack, several, factor, n, b, price):
 
 @piece
 def _choose_by_racks(least, rack, rack_low, rack_high, best, best_at, factor):
-    """Choose brokers when there are fewer racks than replicas; return how many were found.
+    """Choose brokers if there are fewer racks than replicas; return how many brokers were found.
 
     Each rack first gets the least number of replicas that the rule requires, always on the cheapest
     broker left. Then the cheapest brokers of racks below their upper limits follow.

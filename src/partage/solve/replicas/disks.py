@@ -31,7 +31,9 @@ _Int32s = NDArray[np.int32]
 
 
 def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
-    """Choose the disk of each replica within its broker (int32[S]); None if the disks are unknown.
+    """Choose the disk (log directory) of each replica within its broker; None if disks are unknown.
+
+    The result is int32[S].
 
     Args:
         task: the reassignment.
@@ -70,7 +72,9 @@ def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
 
 @dataclass(frozen=True, eq=False)
 class _BrokerDisks:
-    """The replicas of one broker, and the bands of its disks.
+    """The replicas of one broker, and the balance bands of its disks.
+
+    A band is the range of an amount (of replicas, bytes or load) that counts as balanced.
 
     Attributes:
         disk: int32[n], the current disk of each replica, -1 for replicas new to the broker.
@@ -94,11 +98,11 @@ class _BrokerDisks:
 
     @cached_property
     def to_place(self) -> Ints:
-        """Return the replicas that may go to any disk or have no disk yet (indices, ascending)."""
+        """Return the replicas that need a disk or may change it (ascending indices)."""
         return np.flatnonzero(self.free | (self.disk < 0))
 
     def is_settled(self) -> bool:
-        """Return whether all replicas may keep their disks.
+        """Return whether no replica of the broker needs to change its disk.
 
         They may if the disks are balanced, or if no replica may move.
         """
@@ -115,14 +119,14 @@ class _BrokerDisks:
         return True
 
     def place(self) -> NDArray[np.integer]:
-        """Return the disk of each replica within the broker (int[n])."""
+        """Choose the disk of each replica on this broker; return disk numbers (int[n])."""
         ways = len(self.to_place) * float(np.log(self.width))
         if ways <= float(np.log(_MOST_WAYS)) + 1e-9:
             return self._best_of_all()
         return place_replicas(self._as_task())
 
     def _best_of_all(self) -> Ints:
-        """Return the best of all assignments of replicas to disks, by enumeration."""
+        """Return the best assignment of replicas to disks, by trying all of them."""
         goes, disk = self.to_place, self.disk
         numbers = np.arange(self.width ** len(goes))
         ways = numbers[:, None] // self.width ** np.arange(len(goes)) % self.width
@@ -142,7 +146,7 @@ class _BrokerDisks:
         return out
 
     def _as_task(self) -> ReplicaTask:
-        """Return the broker as a reassignment task in which its disks are the brokers."""
+        """Return this broker's disk placement as a reassignment in which disks are brokers."""
         disk, count, width = self.disk, len(self.disk), self.width
         placed = disk >= 0
         start = np.zeros(count + 1, np.int64)
@@ -168,9 +172,9 @@ class _BrokerDisks:
 
 
 def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
-    """Return the index of the current replica on the same broker, -1 for a new replica.
+    """Return the current replica on the same broker for each planned one; -1 for a new replica.
 
-    The result is int64[S].
+    The result is int64[S], indices of the cluster's current replicas.
     """
     brokers = len(task.alive)
     old_key = task.old_owner * brokers + task.cluster.replica
@@ -184,12 +188,14 @@ def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
 
 
 def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
-    """Return the amount of each kind on each broker (int64[4, B])."""
+    """Return how much capacity, replicas, bytes and load each broker has (int64[4, B])."""
     return held_by_places(task, task.owner, replica)[:, : len(task.alive)]
 
 
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
-    """Return dual prices of disks that may prove a lower bound of one figure.
+    """Return dual prices of disks that may prove a lower bound of one cost of disk placement.
+
+    The cost is the bytes moved or an imbalance of disks.
 
     Each is float64[2, 4, D]: prices for being above and below the band, by kind and disk.
 
@@ -222,7 +228,9 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
 
 
 def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> tuple[Ints, Ints]:
-    """Return by how much disks are above and below their bands of one kind (two int64[D]).
+    """Return by how much each disk is above and below its band of one kind of amount.
+
+    Both results are int64[D]. The kinds are capacity, replicas, bytes and load.
 
     Args:
         disks: all disks.
@@ -238,7 +246,7 @@ def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> t
 
 
 def _marginal_cost(task: ReplicaTask, disks: Disks, over: Bools, k: int, excess: int) -> float:
-    """Return the bytes moved for the last unit of an excess, if the cheapest replicas leave.
+    """Return the bytes that the last unit of an excess costs if the cheapest replicas leave.
 
     Only replicas on disks above their bands count, or those on all disks if none is above.
     """

@@ -55,7 +55,9 @@ def dive(
     found: DualPlan,
     plans: Sequence[NDArray[np.int32]],
 ) -> DualPlan:
-    """Fix the largest partitions one by one; return the rounded plan and prices for the others.
+    """Round the linear relaxation to a plan by fixing the largest partitions one by one (diving).
+
+    Return the plan, and dual prices for the partitions that were not fixed.
 
     Args:
         task: the reassignment.
@@ -67,7 +69,7 @@ def dive(
 
 
 class _Dive:
-    """One run of the diving heuristic.
+    """State of one run of the diving heuristic: the linear programme, its prices and its budget.
 
     Attributes:
         master: the linear programme.
@@ -88,7 +90,7 @@ class _Dive:
             self.master.add(plan)
 
     def run(self) -> DualPlan:
-        """Fix the partitions that have columns of their own, the largest first; round the rest."""
+        """Fix the largest partitions one by one, then round all others."""
         order = np.argsort(-self.task.cost, kind="stable")
         mean = float(self.task.cost @ self.task.factor) / max(int(self.task.receives.sum()), 1)
         singles = self.master.singles
@@ -108,9 +110,9 @@ class _Dive:
         return replace(self.found, prices=prices, replica=replica, choice=choice)
 
     def _rounds(self, most: int) -> float:
-        """Solve the programme up to ``most`` times with new columns.
+        """Solve the linear programme up to ``most`` times, each time with new columns.
 
-        Return its optimum, inf if none.
+        Return its optimum, infinity if there is none.
         """
         box, optimum = _BOX, np.inf
         for _ in range(most):
@@ -129,9 +131,9 @@ class _Dive:
         return optimum
 
     def _fix_best(self, group: int, partition: int) -> None:
-        """Fix the choice of a large partition that leads to the lowest optimum.
+        """Fix a large partition to the choice of brokers with the lowest optimum.
 
-        This is strong branching.
+        This is strong branching: each likely choice is tried.
         """
         tried = self._columns_to_try(group, partition)
         if len(tried) == 1 or self.left <= 0:
@@ -151,7 +153,10 @@ class _Dive:
             self.left = 0
 
     def _columns_to_try(self, group: int, partition: int) -> list[int]:
-        """Return a partition's columns with the largest values, then those of the known plans."""
+        """Return the broker choices (columns) of a partition that are worth trying.
+
+        These are the ones with the largest values, then those of the known plans.
+        """
         columns = self.master.columns_of(range(group, group + 1))
         likely = sorted((c for c in columns if c[1] > _LEAST_VALUE), key=lambda c: -c[1])
         out = [column for _, _, column, _ in likely[:_MOST_TRIED]]
@@ -167,7 +172,7 @@ class _Dive:
         return list(dict.fromkeys(out))
 
     def _fix_largest_values(self, groups: range) -> int:
-        """Fix each group's column of the largest value.
+        """Fix each group of partitions to its column with the largest value in the optimum.
 
         Return how many of these were fractional.
         """

@@ -53,7 +53,7 @@ _LEAST_PART = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class DualPlan:
-    """The best dual prices found, and a plan that is near their optimum.
+    """The best dual prices found, and a near-optimal plan that was rounded from the relaxation.
 
     Attributes:
         prices: float64[4, B + Z], the dual prices of bands, which the judge verifies.
@@ -74,7 +74,9 @@ def solve_dual(
     start: Floats,
     plan: NDArray[np.int32],
 ) -> DualPlan | None:
-    """Solve the Lagrangian dual; return prices and a rounded plan, None if HiGHS is not installed.
+    """Solve the Lagrangian dual of a reassignment; return its prices and a rounded plan.
+
+    None if HiGHS is not installed.
 
     Args:
         task: the reassignment.
@@ -122,7 +124,9 @@ def solve_dual(
 def choose_cheapest(
     task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
 ) -> tuple[float, NDArray[np.int32]]:
-    """Return the total cost of the cheapest brokers at these prices, and the brokers (int32[S]).
+    """Return each partition's cheapest brokers at given dual prices, and their total cost.
+
+    The brokers are int32[S]; the cost comes first in the result.
 
     Closed partitions (move only what must move) keep to the plan, since the choice does not know
     how few of their replicas may move. So do partitions for which the rack rule leaves too few
@@ -135,7 +139,7 @@ def choose_cheapest(
 
 
 class RestrictedMaster:
-    """The restricted master programme of the dual, solved by HiGHS.
+    """The restricted master programme of column generation, solved by HiGHS.
 
     Its rows are the bands, then one convexity row for each group of partitions. Its columns are
     choices of brokers. Prices are scaled: the price of a mean replica in a band, in units of a mean
@@ -181,9 +185,10 @@ class RestrictedMaster:
         self.first = 2 * len(bands) + self._add_slacks(figures)
 
     def _groups_of_partitions(self) -> Ints:
-        """Return the group of each partition (int64[P]).
+        """Return the group of each partition; a group shares its columns (int64[P]).
 
-        The largest are alone, the others fill groups in turn.
+        The largest partitions are groups of their own. The others fill the remaining groups in
+        turn.
         """
         partitions = len(self.task.factor)
         order = np.argsort(-self.task.cost, kind="stable")
@@ -195,7 +200,7 @@ class RestrictedMaster:
         return out
 
     def _add_rows(self) -> None:
-        """Add the rows of bands and groups, and two elastic columns for each band."""
+        """Add constraints for balance bands and groups, and two elastic columns for each band."""
         highs, task, bands = self.highs, self.task, len(self.kind)
         none = np.zeros(0, np.int32), np.zeros(0)
         high = task.high[self.kind, self.place]
@@ -210,9 +215,9 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def _add_slacks(self, figures: Mapping[str, int]) -> int:
-        """Add slack columns for bands that the plan misses, limited by its figures.
+        """Add slack columns for bands that the plan misses, and return how many.
 
-        Return how many.
+        The slack is at most the plan's own imbalance.
         """
         highs, brokers, added = self.highs, len(self.task.alive), 0
         for k in self.kinds:
@@ -233,7 +238,7 @@ class RestrictedMaster:
         return added
 
     def _add_columns(self, cost: Floats, begin: Ints, row: Ints, value: Floats) -> None:
-        """Add columns with lower limit 0 and no upper limit.
+        """Add columns to the linear programme, with lower limit 0 and no upper limit.
 
         The matrix is in compressed columns (CSC).
         """
@@ -244,7 +249,7 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def add(self, chosen: NDArray[np.int32]) -> None:
-        """Add a column per group for a choice of brokers (int32[S]).
+        """Add a column for each group of partitions, from a choice of brokers (int32[S]).
 
         Columns that exist already are left out.
         """
@@ -275,7 +280,10 @@ class RestrictedMaster:
             )
 
     def _entries(self, chosen: NDArray[np.int32]) -> tuple[Ints, Floats]:
-        """Return each group's amount in each band, as keys (group * bands + row) and values."""
+        """Return how much of each band each group uses under a choice of brokers.
+
+        The result is two arrays: the keys (group * bands + row) and the values.
+        """
         task, bands, brokers = self.task, len(self.kind), len(self.task.alive)
         group, keys, values = self.group[task.owner], [], []
         for k in self.kinds:
@@ -290,7 +298,7 @@ class RestrictedMaster:
         return key, value
 
     def solve(self, center: Floats, box: float) -> tuple[Floats, float, float] | None:
-        """Solve the programme in a box of prices.
+        """Solve the linear programme with dual prices limited to a box around ``center``.
 
         Return its scaled prices, optimum and elastic use.
 
@@ -311,7 +319,7 @@ class RestrictedMaster:
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
     def columns_of(self, groups: range) -> list[tuple[int, float, int, int]]:
-        """Return the columns of some groups.
+        """Return the broker choices (columns) of some groups of partitions, with their last values.
 
         Each is (group, value in the last optimum, column, position of its choice in ``history``).
         """
@@ -325,27 +333,27 @@ class RestrictedMaster:
         ]
 
     def fix(self, column: int) -> None:
-        """Fix a column at 1, so that its group's other columns are 0."""
+        """Fix a column's variable at 1, so that its group takes this choice of brokers only."""
         self.highs.changeColBounds(column, 1.0, np.inf)
 
     def release(self, column: int) -> None:
-        """Undo `fix`: let the column be 0 or more again."""
+        """Undo `fix`: let the column's variable be 0 or more again."""
         self.highs.changeColBounds(column, 0.0, np.inf)
 
     def prices(self, scaled: Floats) -> Floats:
-        """Return prices per unit (float64[4, B + Z]) for the programme's scaled prices."""
+        """Convert the programme's scaled dual prices to prices per unit (float64[4, B + Z])."""
         out = np.zeros(self.task.low.shape)
         out[self.kind, self.place] = scaled * self.unit / self.scale
         out[(self.task.high >= UNBOUNDED) & (out > 0)] = 0.0
         return out
 
     def scaled(self, prices: Floats) -> Floats:
-        """Return the programme's scaled prices for prices per unit (float64[4, B + Z])."""
+        """Convert dual prices per unit to the programme's scaled prices (float64[4, B + Z])."""
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
         return out
 
     def rounded(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Round the last optimum to one choice per partition; return its brokers (int32[S]).
+        """Round the last optimum to one choice of brokers per partition (int32[S]).
 
         Within a group the largest partitions choose first. Each takes the column that is furthest
         behind its part of the bytes. Without an optimum the result is ``plan``.

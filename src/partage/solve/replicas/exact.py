@@ -46,7 +46,7 @@ class RackLimits(NamedTuple):
 
 
 class ExactPlan(NamedTuple):
-    """The best plan that HiGHS found for an integer programme.
+    """The best plan that HiGHS found for the integer programme of a reassignment.
 
     Attributes:
         replica: int32[S], brokers by ``task.start``, in no order within a partition.
@@ -156,7 +156,7 @@ def _highs(highspy: Any, **options: float) -> Any:
 
 
 class _Row(NamedTuple):
-    """A row of the programme: low <= coefficients * columns <= high."""
+    """A constraint of the integer programme: low <= coefficients * variables <= high."""
 
     low: float
     high: float
@@ -165,9 +165,9 @@ class _Row(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """The band that a row stands for: its kind, its broker or rack, and its scale.
+    """The balance band that a constraint stands for: which amount, of which broker or rack.
 
-    ``scale`` is the number of units of the kind in one unit of the row.
+    ``scale`` is the number of units of the amount in one unit of the constraint.
     """
 
     row: int
@@ -216,15 +216,12 @@ class MoveProgramme:
     def _add_row(
         self, low: float, high: float, columns: Ints, coefficients: Floats | None = None
     ) -> None:
-        """Add a row; all coefficients are 1 by default."""
+        """Add a constraint; all coefficients are 1 by default."""
         ones = np.ones(len(columns)) if coefficients is None else coefficients
         self.rows.append(_Row(low, high, columns, ones))
 
     def _add_partition(self, p: int, *, with_racks: bool) -> None:
-        """Add a partition's rows.
-
-        They limit its number of replicas, its replicas per rack, and how many replicas may move.
-        """
+        """Add the constraints on one partition's replicas: total, per rack and moved."""
         task, columns = self.task, np.flatnonzero(self.partition == p)
         self._add_row(float(task.factor[p]), float(task.factor[p]), columns)
         rack = task.cluster.rack[self.broker[columns]]
@@ -237,7 +234,7 @@ class MoveProgramme:
             self._add_row(0.0, float(self._limits.newcomers[p]), new)
 
     def _add_bands(self, k: int, places: range, at: NDArray[Any], allowed: int) -> None:
-        """Add the rows of one kind's bands, for brokers or racks.
+        """Add the balance constraints of one kind (such as bytes) for brokers or for racks.
 
         ``at`` is the place of each binary variable.
         """
@@ -265,7 +262,7 @@ class MoveProgramme:
             self._add_row(-np.inf, float(allowed) / scale + 1e-9, slacks)
 
     def _band(self, k: int, place: int, scale: float) -> tuple[float, float]:
-        """Return the limits of a band in units of its row, narrowed by the margin."""
+        """Return the limits of one balance constraint in its own units, narrowed by the margin."""
         task = self.task
         # Numbers of replicas are whole: a margin would empty a band of two numbers.
         margin = self._margin if KINDS[k] != "replicas" else 0.0
@@ -278,7 +275,7 @@ class MoveProgramme:
         return low, high
 
     def model(self, highspy: Any) -> Any:
-        """Return the programme as a `highspy.HighsLp`."""
+        """Return the integer programme in HiGHS's own form (`highspy.HighsLp`)."""
         binaries = len(self.partition)
         columns = binaries + self._slacks
         moves = np.where(self.fate == -1, self.task.cost[self.partition] / self.unit, 0.0)
@@ -298,7 +295,7 @@ class MoveProgramme:
         return lp
 
     def values(self, plan: NDArray[np.int32]) -> Floats:
-        """Return the values of all columns for a plan; slacks are 0, since HiGHS finds them."""
+        """Return the value of each variable for a plan; slacks are 0, since HiGHS computes them."""
         brokers = len(self.task.cluster.brokers)
         pairs = self.partition * brokers + self.broker
         chosen = np.isin(pairs, self.task.owner * brokers + plan)

@@ -32,7 +32,7 @@ __all__ = ["balance_leaders"]
 def balance_leaders(
     task: ReplicaTask, replica: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], dict[str, Floats]]:
-    """Choose preferred leaders so that brokers and racks lead equally many partitions.
+    """Choose preferred leaders so that all brokers, and all racks, lead equally many partitions.
 
     Args:
         task: the reassignment.
@@ -70,7 +70,7 @@ def balance_leaders(
 
 
 class _LeaderBalancer:
-    """The leader of each partition while leadership is being balanced.
+    """State of preferred-leader balancing: each partition's leader, and each broker's count.
 
     Attributes:
         ordered: int32[S], the broker of each replica.
@@ -100,7 +100,7 @@ class _LeaderBalancer:
         self, within: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Pass leadership between racks until they are in their bands or no path is left.
+        """Pass leadership between racks until each leads as many as it should, or none can.
 
         Args:
             within: int64[B] twice, the fewest and the most that a broker may lead meanwhile.
@@ -128,7 +128,7 @@ class _LeaderBalancer:
 
 
 class LeaderArrays(NamedTuple):
-    """The arrays of the search for augmenting paths.
+    """Arrays of the search for a path along which leadership passes from broker to broker.
 
     A *slot* is a replica's index in ``broker``.
 
@@ -172,7 +172,7 @@ class LeaderArrays(NamedTuple):
 
 @kernel("int64(LeaderArrays, int64)", LeaderArrays)
 def _balance(arrays, sign):
-    """Pass leadership along shortest paths until no rack gains; return the number of paths."""
+    """Pass leadership between racks along shortest paths until none gains; count the paths."""
     sums, full, paths = arrays.sums, arrays.full, 0
     for r in range(len(sums)):
         found = 0
@@ -195,7 +195,9 @@ def _balance(arrays, sign):
 
 @piece
 def _search(arrays, r, sign):
-    """Return the last broker of a shortest path from rack r, or -1 - n if no path exists.
+    """Find a shortest path on which rack r can pass leadership on; return its last broker.
+
+    The result is -1 - n if no path exists.
 
     n is the number of brokers that the search reached; they are at the front of ``queue``.
     """
@@ -234,7 +236,7 @@ def _search(arrays, r, sign):
 
 @piece
 def _begin_paths(arrays, r, sign):
-    """Begin paths at the brokers of rack r that may pass leadership on; return their number."""
+    """Begin the search at the brokers of rack r that may pass leadership on; return how many."""
     tail = 0
     for b in range(len(arrays.led)):
         arrays.parent[b] = -2
@@ -247,7 +249,7 @@ def _begin_paths(arrays, r, sign):
 
 @piece
 def _may_give(arrays, b, sign):
-    """Return whether broker b may lead one partition fewer (with sign -1: one more)."""
+    """Return whether broker b may lead one partition fewer (if ``sign`` is -1: one more)."""
     if sign > 0:
         return arrays.led[b] > arrays.low[b]
     return arrays.led[b] < arrays.high[b]
@@ -255,7 +257,7 @@ def _may_give(arrays, b, sign):
 
 @piece
 def _pass_through_rack(arrays, tail, c, sign):
-    """Reach the other brokers in the rack of broker c that may pass leadership on.
+    """Add to the search the other brokers of a full rack that may pass leadership on.
 
     Return the queue's end.
 
@@ -272,7 +274,7 @@ def _pass_through_rack(arrays, tail, c, sign):
 
 @piece
 def _pass_leadership(arrays, b, sign):
-    """Change the leaders of all partitions on the path that ends in broker b."""
+    """Change the preferred leader of each partition on the path found, which ends in broker b."""
     broker, lead, led, rack = arrays.broker, arrays.lead, arrays.led, arrays.rack
     sums, parent = arrays.sums, arrays.parent
     while parent[b] != -1:
@@ -291,7 +293,7 @@ def _pass_leadership(arrays, b, sign):
 
 
 def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Reorder each partition's new replicas: those that stay keep their current positions."""
+    """Put replicas that stay at their current position in each partition's replica list."""
     out: NDArray[np.int32] = replica.copy()
     cluster = task.cluster
     _place(task.start, out, cluster.start, cluster.replica, replica.copy(), work=8 * len(out))
@@ -300,7 +302,7 @@ def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np
 
 @kernel("void(int64[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
 def _place(start, out, old_start, old, chosen):
-    """Write the chosen brokers to ``out``, current ones at their positions.
+    """Write the chosen brokers to ``out``, with current replicas at their current positions.
 
     Overwrites ``chosen``.
     """

@@ -33,9 +33,7 @@ _REPLICAS_A_SWAP = 5_000
 
 
 def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
-    """Return the broker of each replica, found by local search.
-
-    The result is int32[S], in the order of ``task.start``.
+    """Choose a broker for each replica by local search (int32[S], in the order of ``task.start``).
 
     The order of a partition's brokers says nothing about its leader.
 
@@ -48,7 +46,9 @@ def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
 
 
 def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Improve a placement with the last rounds of the local search; return it (int32[S]).
+    """Improve a near-optimal placement that misses some balance bands; return it (int32[S]).
+
+    It runs the last rounds of the local search.
 
     Args:
         task: the reassignment.
@@ -61,7 +61,7 @@ def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.
 
 
 class LocalSearch:
-    """One run of the penalty-based local search for a reassignment.
+    """A penalty-based local search for the replica placement of one reassignment.
 
     Attributes:
         state: the placement, which all steps change in place.
@@ -79,12 +79,12 @@ class LocalSearch:
         self._work = 0
 
     def construct(self) -> None:
-        """Place all replicas greedily at the final penalties; see `place_initially`."""
+        """Place all replicas greedily at the penalties of the last round; see `place_initially`."""
         self.set_penalties(self.schedule[-1])
         place_initially(self.state)
 
     def load(self, plan: NDArray[np.int32]) -> None:
-        """Begin with the brokers of ``plan`` (int32[S]) instead of the initial placement."""
+        """Use the brokers of a given plan (int32[S]) as the initial placement."""
         task, state, brokers = self.task, self.state, len(self.task.alive)
         state.broker[:] = plan
         old = task.old_owner * brokers + task.cluster.replica
@@ -92,11 +92,11 @@ class LocalSearch:
         state.held += held_by_places(task, task.owner, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
-        """Use these penalties in the steps that follow."""
+        """Set the penalties for brokers and racks outside their bands in the steps that follow."""
         self.state.penalty[:] = penalties.vector
 
     def run(self) -> NDArray[np.int32]:
-        """Run all rounds of rising penalties; return the broker of each replica (int32[S])."""
+        """Run all rounds, with rising penalties; return each replica's broker (int32[S])."""
         if (self.state.fixed == 1).all():
             return self.state.broker
         *rising, last = self.schedule
@@ -130,10 +130,7 @@ class LocalSearch:
         return self._finish()
 
     def sweep(self) -> int:
-        """Move replicas of candidate partitions to their cheapest brokers.
-
-        Return how many moved.
-        """
+        """Move replicas that may gain to their cheapest brokers; return how many moved."""
         partitions = self.candidates.partitions()
         if not len(partitions):
             return 0
@@ -142,9 +139,9 @@ class LocalSearch:
         return int(sweep(self.state.arrays(), self._work_arrays, partitions, work=self._work))
 
     def _sweep_until_idle(self) -> None:
-        """Sweep until nothing moves.
+        """Repeat sweeps of single moves until no replica moves.
 
-        For many replicas, until few move and their number hardly falls.
+        With many replicas, until few move and their number hardly falls.
         """
         count = len(self.state.broker)
         before = count
@@ -161,7 +158,7 @@ class LocalSearch:
                 break
 
     def _finish(self) -> NDArray[np.int32]:
-        """Swap pairs, repair replica counts, and return the broker of each replica (int32[S])."""
+        """Apply the final swaps and repairs, and return the broker of each replica (int32[S])."""
         self._settle()
         # Tasks that take balance as they find it have no numbers to mend.
         if not self.task.closed.all():
@@ -169,7 +166,7 @@ class LocalSearch:
         return self.state.broker
 
     def _settle(self) -> None:
-        """Alternate swaps of pairs and moves of single replicas, until hardly any swap gains.
+        """Alternate swaps and single moves until hardly any swap lowers the cost.
 
         At most 4 turns.
         """
@@ -180,10 +177,7 @@ class LocalSearch:
             self._sweep_until_nothing_moves()
 
     def _swap(self) -> int:
-        """Swap replicas of brokers outside their bands, then of racks.
-
-        Return the number of swaps.
-        """
+        """Swap replicas of brokers outside their bands, then of racks; return how many swaps."""
         n, done = len(self.task.alive), 0
         for k in (0, 2, 3, 1):
             if outside_bands(self.task, self.state.held)[k, :n].any():
@@ -194,7 +188,7 @@ class LocalSearch:
         return done
 
     def _mend_numbers(self) -> None:
-        """Repair replica counts that are outside their bands, with the penalty on bytes lowered.
+        """Repair brokers with too many or too few replicas, with a lower penalty on bytes.
 
         The result is kept if it ranks better. Some repairs need three changes at once: a replica
         returns to a broker that is one short, and another replica takes its former broker. No
@@ -216,9 +210,9 @@ class LocalSearch:
                 return
 
     def _rank(self) -> tuple[float, ...]:
-        """Return the search's objectives in order of importance, the bytes moved last.
+        """Return the costs of the current placement in order of importance; lower is better.
 
-        Lower is better.
+        The bytes moved are last.
         """
         task, broker, n = self.task, self.state.broker, len(self.task.alive)
         off, racks = outside_bands(task, self.state.held), task.rack_low.shape[1]
@@ -232,9 +226,10 @@ class LocalSearch:
         return (*map(float, ranks), float(task.cost[task.owner[is_moved(task, broker)]].sum()))
 
     def _adds_nothing(self, penalties: Penalties) -> bool:
-        """Return whether the penalties rise only for kinds whose bands are all kept.
+        """Return whether new penalties cannot make any move gain, so the round can be skipped.
 
-        A move that did not gain before does not gain at these penalties.
+        They rise only for kinds of amount whose bands are all kept. A move that did not gain before
+        does not gain then.
         """
         n, now = len(self.task.alive), self.state.penalty
         off = outside_bands(self.task, self.state.held)

@@ -49,7 +49,7 @@ _ROOM, _RACK_RULE = 1e8, 1e6
 
 @dataclass(frozen=True, eq=False)
 class Penalties:
-    """Penalties for one unit outside a band, measured in bytes moved.
+    """The costs of one unit of imbalance on a broker or rack, measured in bytes moved.
 
     Attributes:
         broker: float64[4] by `KINDS`, for a broker outside its band.
@@ -63,24 +63,21 @@ class Penalties:
 
     @property
     def vector(self) -> Floats:
-        """All penalties in one array for kernels (float64[9]): brokers, the rack rule, racks.
+        """All penalties in one array for numba kernels (float64[9]).
 
         Brokers are at 0 to 3, the rack rule at 4, racks at 5 to 8.
         """
         return np.concatenate([self.broker, [self.rack_rule], self.rack])
 
     def with_loose_bytes(self) -> Penalties:
-        """Return these penalties with a low one on bytes and none on load.
-
-        Replica counts then dominate.
-        """
+        """Return penalties in which replica counts dominate: low ones on bytes, none on load."""
         broker, rack = self.broker.copy(), self.rack.copy()
         broker[2:], rack[2:] = (0.5, 0.0), 0.0
         return Penalties(broker, self.rack_rule, rack)
 
 
 def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
-    """Return the penalties of all rounds, from a part of the cheapest move to more than any move.
+    """Return the imbalance penalties of all search rounds, from low to more than any move costs.
 
     Tasks in which all partitions are closed (move only what must move) get the last round only.
     """
@@ -89,7 +86,7 @@ def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
 
 
 def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
-    """Return penalties per round that rise from the cheapest move's cost to four dearest moves."""
+    """Return penalties that rise each round, from about the cheapest move to above the dearest."""
     cheapest, dearest = _move_costs(task)
     mean = _mean_weight(task)
     total = float(task.cost.sum())
@@ -132,7 +129,7 @@ def _move_costs(task: ReplicaTask) -> tuple[float, float]:
 
 
 def _mean_weight(task: ReplicaTask) -> Floats:
-    """Return the mean weight of a replica in each kind (float64[4]), at least 1e-12."""
+    """Return a replica's mean capacity, count, bytes and load (float64[4]), at least 1e-12 each."""
     out: Floats = np.maximum(task.weight.mean(axis=1), 1e-12)
     return out
 
@@ -140,14 +137,17 @@ def _mean_weight(task: ReplicaTask) -> Floats:
 def _with_racks(
     capacity: float, replica: float, byte: float, load: float, rack_rule: float
 ) -> Penalties:
-    """Return penalties built from those of brokers; a rack's penalty is 0.3 of a broker's."""
+    """Complete broker penalties with those of racks, which are 0.3 of a broker's."""
     broker = np.array([capacity, replica, byte, load])
     return Penalties(broker, rack_rule, _RACK_PART * broker)
 
 
 @piece
 def _outside_band(held, low, high, k, place, change):
-    """Return how far a place is outside its band of kind k after its amount grows by ``change``."""
+    """Return how far a broker or rack is outside its band once its amount grows by ``change``.
+
+    ``k`` is the kind of amount: capacity, replicas, bytes or load.
+    """
     now = held[k, place] + change
     if now > high[k, place]:
         return now - high[k, place]
@@ -158,7 +158,7 @@ def _outside_band(held, low, high, k, place, change):
 
 @piece
 def penalty_change(arrays, place, p, sign, first):
-    """Return how much the total penalty rises when a broker or rack gets or loses a replica of p.
+    """Return how much penalties rise if a broker or rack gets or loses a replica of partition p.
 
     ``first`` is where the place's penalties begin in the vector: 0 for brokers, K + 1 for racks.
     """
@@ -175,9 +175,9 @@ def penalty_change(arrays, place, p, sign, first):
 
 @piece
 def rack_penalty_change(arrays, r, p, sign):
-    """Return the rise in penalties when rack r gets or loses a replica of p.
+    """Return how much the penalties rise if rack r gets or loses a replica of partition p.
 
-    0 if racks have no bands.
+    It is 0 if racks have no balance bands.
     """
     place = len(arrays.rack) + r
     if place < arrays.held.shape[1]:
@@ -187,9 +187,9 @@ def rack_penalty_change(arrays, r, p, sign):
 
 @piece
 def current_fate(old_start, old, fate, p, b):
-    """Return what may happen to p's current replica on broker b (FREE, STAY, LEAVE).
+    """Return what may happen to partition p's current replica on broker b, -1 without one.
 
-    -1 without one.
+    The codes are FREE (may move), STAY and LEAVE (is removed).
     """
     for i in range(old_start[p], old_start[p + 1]):
         if old[i] == b:
@@ -199,7 +199,7 @@ def current_fate(old_start, old, fate, p, b):
 
 @piece
 def has_replica(start, broker, p, b):
-    """Return whether p has a replica on b."""
+    """Return whether partition p has a planned replica on broker b."""
     for s in range(start[p], start[p + 1]):
         if broker[s] == b:
             return True
@@ -218,7 +218,7 @@ def _distance(count, low, high):
 
 @piece
 def rack_rule_change(arrays, p, out, into):
-    """Return the rise in breaches of the rack rule when a replica of p changes racks.
+    """Return how much breaches of the rack rule rise if a replica of p changes racks.
 
     It goes from rack ``out`` to rack ``into``. ``out`` is -1 for an added replica, ``into`` is -1
     for a removed one.
@@ -247,7 +247,7 @@ def rack_rule_change(arrays, p, out, into):
 
 @piece
 def add_replica(held, weight, rack, p, b, sign):
-    """Add a replica of p to the totals of broker b and its rack; subtract it if ``sign`` is -1."""
+    """Add a replica of p to the totals of broker b and of its rack (``sign`` -1 subtracts it)."""
     place = len(rack) + rack[b]
     for k in range(len(held)):
         held[k, b] += sign * weight[k, p]

@@ -33,7 +33,7 @@ UNBOUNDED = np.iinfo(np.int64).max // 4
 
 
 class SearchArrays(NamedTuple):
-    """The arrays of a `SearchState` and its task, in the form that the numba kernels take.
+    """The search state and its reassignment as plain arrays, which numba kernels take.
 
     Attributes:
         start: int64[P + 1], offsets of each partition's planned replicas (compressed rows, CSR).
@@ -74,7 +74,7 @@ class SearchArrays(NamedTuple):
 
 @dataclass(eq=False)
 class SearchState:
-    """A placement that the local search changes in place.
+    """A placement of replicas on brokers that the local search changes in place.
 
     Attributes:
         task: the reassignment.
@@ -104,7 +104,10 @@ class SearchState:
 
     @property
     def is_fixed(self) -> Bools:
-        """``fixed`` as booleans (bool[S]): a view, so it follows later changes."""
+        """Mask of the replicas that must stay on their broker (bool[S]).
+
+        It is a view of ``fixed``, which follows later changes.
+        """
         return self.fixed.view(np.bool_)
 
     def arrays(self) -> SearchArrays:
@@ -121,7 +124,9 @@ class SearchState:
 def held_by_places(
     task: ReplicaTask, partition: NDArray[np.integer], broker: NDArray[np.integer]
 ) -> Ints:
-    """Return how much of each kind the given replicas put on brokers and racks (int64[K, B + Z]).
+    """Return how much the given replicas put on each broker and rack (int64[K, B + Z]).
+
+    The K kinds of amount are capacity, replicas, bytes and load.
 
     Args:
         task: the reassignment.
@@ -137,16 +142,13 @@ def held_by_places(
 
 
 def outside_bands(task: ReplicaTask, held: Ints) -> Ints:
-    """Return the amount by which each broker and rack is above or below its band.
-
-    The result is int64[K, B + Z].
-    """
+    """Return how far each broker and rack is outside its band, 0 within (int64[K, B + Z])."""
     out: Ints = np.maximum(np.maximum(held - task.high, task.low - held), 0)
     return out
 
 
 def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
-    """Return which planned replicas need a copy (bool[S]).
+    """Return which planned replicas must be copied to their broker (bool[S]).
 
     A replica needs one if its partition has no replica on that broker now.
     """

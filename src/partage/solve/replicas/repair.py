@@ -42,7 +42,9 @@ def select_free(
     choice: NDArray[np.int32],
     turn: int,
 ) -> Ints:
-    """Return the partitions that a turn of fix-and-optimise may change (int64[n], ascending).
+    """Choose the partitions that the next repair step may change (int64[n], ascending).
+
+    The step is fix-and-optimise: all others keep their brokers.
 
     Half of them have the largest excess cost over their cheapest choice. A quarter are large and a
     quarter small, others in each turn.
@@ -70,7 +72,7 @@ def select_free(
 
 
 def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
-    """Return the cost of each partition in a plan: its moves and the prices of its brokers.
+    """Return what each partition costs in a plan: its bytes moved and its brokers' dual prices.
 
     The result is float64[P].
     """
@@ -123,7 +125,7 @@ def restrict(
 def neighbours(
     task: ReplicaTask, plan: NDArray[np.int32], *, most: int
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield plans that differ in one replica's broker, then plans that differ in two.
+    """Yield plans that differ from the given one in one replica's broker, then in two.
 
     A replica only moves where it may by itself; the judge decides whether a plan is valid.
 
@@ -144,7 +146,7 @@ def neighbours(
 
 
 def _single_moves(task: ReplicaTask, plan: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Yield (replica, broker) for each replica and each other broker that it may go to."""
+    """Yield (replica, broker) for each other broker that each replica may go to."""
     cluster = task.cluster
     for s, p in enumerate(task.owner.tolist()):
         old = slice(int(cluster.start[p]), int(cluster.start[p + 1]))

@@ -30,7 +30,7 @@ __all__ = ["place_initially"]
 
 
 def place_initially(state: SearchState) -> None:
-    """Assign a broker to each replica of an empty state, greedily at the state's penalties.
+    """Choose a broker for each replica greedily, as the placement from which the search begins.
 
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
@@ -54,7 +54,7 @@ def place_initially(state: SearchState) -> None:
 
 
 def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
-    """Return the name of the rule that leaves partition p without a broker, and an explanation."""
+    """Return the rule that leaves partition p without enough brokers, and an explanation."""
     cluster = task.cluster
     current = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
     kept = cluster.replica[current][task.fate[current] != LEAVE]
@@ -72,7 +72,7 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
 
 @kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
 def _construct(arrays, order, kept):
-    """Place the partitions of ``order`` greedily; return -1, or a partition that finds no broker.
+    """Place the given partitions greedily; return -1, or the partition that finds no broker.
 
     ``kept`` is a work array with one element more than the largest replication factor.
     """
@@ -109,7 +109,7 @@ def _construct(arrays, order, kept):
 
 @piece
 def _fullness(held, high, b):
-    """Return a broker's amounts divided by the upper band limits, summed over kinds.
+    """Return how full a broker is: amounts over upper limits, summed over kinds.
 
     It breaks ties.
     """
@@ -122,7 +122,9 @@ def _fullness(held, high, b):
 
 @piece
 def _drop_replica(arrays, p, kept, count):
-    """Remove from ``kept`` the replica whose removal costs least; return the new count.
+    """Remove the replica of p that costs least to lose; return how many replicas remain.
+
+    Candidates are in ``kept``.
 
     A replica that must stay is never removed. The preferred leader goes only if that lowers the
     cost.
@@ -158,10 +160,7 @@ def _drop_replica(arrays, p, kept, count):
 
 @piece
 def _cheapest_broker(arrays, p):
-    """Return the broker where one more replica of p adds the least penalty.
-
-    -1 if no broker may take it.
-    """
+    """Return the broker where one more replica of p adds the least penalty, -1 if none can."""
     rack, rack_rule = arrays.rack, arrays.penalty[len(arrays.held)]
     best, at = 1e300, -1
     for b in range(len(rack)):

@@ -37,7 +37,10 @@ _LEAST_GAIN = 1e-6
 
 
 class Swaps:
-    """Finds and applies exchanges of two replicas; changes the search state in place."""
+    """Exchanges pairs of replicas between brokers in the local search, where single moves fail.
+
+    It changes the search state in place.
+    """
 
     def __init__(self, state: SearchState) -> None:
         self.state, self.task = state, state.task
@@ -46,7 +49,10 @@ class Swaps:
         self._pairs_looked_at = 0
 
     def between_brokers(self, k: int) -> int:
-        """Swap replicas of brokers outside their bands of kind k; return the number of swaps."""
+        """Swap replicas of brokers that are outside their bands of kind k; return how many swaps.
+
+        ``k`` is the index of the amount: capacity, replicas, bytes or load.
+        """
         n, done = len(self.task.alive), 0
         index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[k])
         for b in np.flatnonzero(self._outside(k, np.arange(n), 0)).tolist():
@@ -59,7 +65,10 @@ class Swaps:
         return done
 
     def between_racks(self, k: int) -> int:
-        """Swap replicas of racks outside their bands of kind k; return the number of swaps."""
+        """Swap replicas of racks that are outside their bands of kind k; return how many swaps.
+
+        ``k`` is the index of the amount: capacity, replicas, bytes or load.
+        """
         n, done = len(self.task.alive), 0
         index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[k])
         places = np.arange(n, self.state.held.shape[1])
@@ -76,7 +85,7 @@ class Swaps:
     def _best_pair_of_rack(
         self, index: _ReplicaIndex, k: int, place: int, brokers: list[int]
     ) -> tuple[int, int] | None:
-        """Return two replicas whose swap brings a rack nearer to its band; None if no swap gains.
+        """Return two replicas whose swap brings a rack nearest to its band; None if no swap gains.
 
         ``brokers`` are the rack's; the list is sorted in place, those with the most to spare first.
         """
@@ -95,17 +104,17 @@ class Swaps:
         return None
 
     def _excess(self, k: int, place: int) -> int:
-        """Return how far a place is above its band of kind k, negative if it is below, 0 within."""
+        """Return how far a broker or rack is above its band of kind k; negative if it is below.
+
+        The result is 0 within the band.
+        """
         over = int(self.state.held[k, place] - self.task.high[k, place])
         if over > 0:
             return over
         return -max(int(self.task.low[k, place] - self.state.held[k, place]), 0)
 
     def return_moved(self) -> int:
-        """Return moved replicas to current brokers and move cheaper ones instead.
-
-        Return the number of swaps.
-        """
+        """Move replicas back and cheaper ones instead; return the number of swaps."""
         task, state, done = self.task, self.state, 0
         index = _ReplicaIndex(task, state.broker, task.cost)
         moved = self._current_fate(task.owner, state.broker) < 0
@@ -124,7 +133,7 @@ class Swaps:
         return done
 
     def _exchange_all(self, s: Ints, t: Ints) -> int:
-        """Exchange the pairs that still gain, the best first; return the number of exchanges."""
+        """Exchange the given replica pairs that still gain, the best first; return how many."""
         task, done = self.task, 0
         while len(s):
             price = self.price(s, t)
@@ -138,7 +147,9 @@ class Swaps:
         return done
 
     def _independent(self, s: Ints, t: Ints) -> Bools:
-        """Return the pairs that share no broker, partition or rack with an earlier pair (bool[n]).
+        """Return the pairs whose costs an earlier pair's exchange cannot change (bool[n]).
+
+        They share no broker, partition or rack with an earlier pair.
 
         Their costs stay valid while the earlier pairs are exchanged. A rack does not count if both
         brokers are in it, or if all pairs together leave it within its bands.
@@ -166,9 +177,9 @@ class Swaps:
         return out
 
     def price(self, s: Ints, t: Ints) -> Floats:
-        """Return the change in cost by exchanging replicas s and t (float64[n]).
+        """Return how much the cost changes if replicas s and t swap brokers (float64[n]).
 
-        Inf if a rule forbids it.
+        It is infinite if a rule forbids the swap.
         """
         task, state = self.task, self.state
         p, q, b, c = task.owner[s], task.owner[t], state.broker[s], state.broker[t]
@@ -197,10 +208,7 @@ class Swaps:
     def _best_pair(
         self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool = False
     ) -> tuple[int, int] | None:
-        """Return the best swap of a replica of b with one of a broker with room.
-
-        None if none gains.
-        """
+        """Return the best swap of a replica of broker b with one elsewhere, None if none gains."""
         if not excess or self._pairs_looked_at > _MOST_PAIRS:
             return None
         s, t = self._pairs(index, k, b, excess, to_other_racks=to_other_racks)
@@ -217,7 +225,10 @@ class Swaps:
     def _pairs(
         self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool
     ) -> tuple[Ints, Ints]:
-        """Return pairs of a replica of b and one of a partner that weighs about ``excess`` less."""
+        """Return replica pairs whose swap would relieve broker b of about ``excess``.
+
+        The second replica weighs about that much less than the first.
+        """
         weight, broker, owner = self.task.weight[k], self.state.broker, self.task.owner
         own = index.of(b)
         own = own[(broker[own] == b) & ~self.state.is_fixed[own]]
@@ -236,7 +247,7 @@ class Swaps:
         return s, t
 
     def _partners(self, k: int, b: int, excess: int, *, to_other_racks: bool) -> list[int]:
-        """Return the brokers with most room for b's excess, or with most to spare if b lacks."""
+        """Return the brokers that can best take b's excess, or give most if b is below its band."""
         task, held, rack = self.task, self.state.held, self.task.cluster.rack
         n = len(task.alive)
         room = (task.high - held if excess > 0 else held - task.low)[k, :n].astype(np.float64)
@@ -247,7 +258,7 @@ class Swaps:
         return list(np.unique(chosen[np.isfinite(room[chosen])]).tolist())
 
     def _cheapest_roughly(self, s: Ints, t: Ints, *, to_other_racks: bool) -> Ints:
-        """Return the indices of the 4096 pairs with the lowest estimated cost.
+        """Return the indices of the 4096 pairs whose swap is estimated to cost least.
 
         The estimate assumes that both replicas are copied and that no rule forbids the swap.
         """
@@ -260,7 +271,7 @@ class Swaps:
         return np.argpartition(rough, _PRICED)[:_PRICED]
 
     def _best_substitutes(self, index: _ReplicaIndex, slots: Ints) -> tuple[Ints, Ints]:
-        """Return moved replicas that should return, each with the best replica to move instead."""
+        """Return moved replicas that should go back, each with the best replica to move instead."""
         task, cluster = self.task, self.task.cluster
         owner = task.owner[slots]
         steps = np.concatenate([np.arange(_SUBSTITUTES), -1 - np.arange(_SUBSTITUTES)])
@@ -297,7 +308,7 @@ class Swaps:
                 state.held[:, n + rack[at]] += sign * more
 
     def _outside(self, k: int, place: NDArray[np.integer], more: Ints | int) -> Ints:
-        """Return how far places are outside their bands of kind k when they get ``more`` of it."""
+        """Return how far brokers or racks are outside their bands of kind k with ``more`` of it."""
         held, task = self.state.held[k][place] + more, self.task
         out: Ints = np.maximum(np.maximum(held - task.high[k][place], task.low[k][place] - held), 0)
         return out
@@ -305,7 +316,9 @@ class Swaps:
     def _penalty_change(
         self, p: Ints, q: Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
     ) -> Floats:
-        """Return the rise in penalties if places b get q for p, and places c get p for q.
+        """Return how much penalties rise if places b get partition q for p, and c the reverse.
+
+        A place is a broker or a rack.
 
         ``first`` is where the places' penalties begin in the vector: 0 for brokers, K + 1 for
         racks.
@@ -319,9 +332,9 @@ class Swaps:
         return out
 
     def _current_fate(self, p: Ints, b: NDArray[np.integer]) -> NDArray[np.int8]:
-        """Return what may happen to p's current replica on b (FREE, STAY, LEAVE), or -1.
+        """Return what may happen to p's current replica on broker b, -1 without one.
 
-        It is -1 if p has no current replica there.
+        The codes are FREE (may move), STAY and LEAVE (is removed).
         """
         task, cluster = self.task, self.task.cluster
         out = np.full(len(p), -1, np.int8)
@@ -336,9 +349,10 @@ class Swaps:
         return self._count(p, b, np.arange(len(self.task.alive))) > 0
 
     def _count(self, p: Ints, place: NDArray[np.integer], of: NDArray[np.integer]) -> Ints:
-        """Return the number of replicas of p on a place; ``of`` maps each broker to its place.
+        """Return how many replicas of p a broker or rack holds.
 
-        The result is int[B].
+        ``of`` maps each broker to its broker or rack number. The arguments are arrays of equal
+        length.
         """
         out = np.zeros(len(p), np.int64)
         begin, factor = self.task.start[p], self.task.factor[p]
@@ -348,7 +362,7 @@ class Swaps:
         return out
 
     def _breach_change(self, p: Ints, out: NDArray[np.integer], into: NDArray[np.integer]) -> Ints:
-        """Return the rise in breaches of the rack rule if a replica of p changes racks."""
+        """Return how much breaches of the rack rule rise if a replica of p changes racks."""
         task = self.task
         rack, factor = task.cluster.rack, task.factor[p]
         less, more = self._count(p, out, rack), self._count(p, into, rack)
@@ -360,7 +374,7 @@ class Swaps:
 
 
 class _ReplicaIndex:
-    """Index of replicas by broker and, within a broker, by a key of their partitions.
+    """Sorted index to find a broker's replicas by a key of their partitions, such as size.
 
     It shows the placement at the time when it was built. Broker and rank of the key make one
     number, so that one sorted array answers both searches::
@@ -384,6 +398,6 @@ class _ReplicaIndex:
         return self.slots[self.start[b] : self.start[b + 1]]
 
     def before(self, b: NDArray[np.integer], p: Ints) -> Ints:
-        """Return the position of broker b's first replica whose key is at least that of p."""
+        """Return where broker b's replicas with a key of at least p's key begin."""
         out: Ints = np.searchsorted(self.numbers, b.astype(np.int64) * self.width + self.rank[p])
         return out

@@ -36,7 +36,7 @@ _LEAST_GAIN = 1e-6
 
 
 class SweepArrays(NamedTuple):
-    """Work arrays of `sweep`, apart from the search state.
+    """Work arrays of one pass over the partitions (`sweep`), apart from the search state.
 
     Attributes:
         excess: int64[3, K, B + Z], the amount of each place above its band, below it and outside
@@ -56,7 +56,7 @@ class SweepArrays(NamedTuple):
 
     @classmethod
     def of(cls, task: ReplicaTask) -> SweepArrays:
-        """Return zeroed work arrays of the sizes that a task needs."""
+        """Return zeroed work arrays of the sizes that a reassignment needs."""
         (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
         return cls(
             np.zeros((3, kinds, places), np.int64), np.zeros(places), np.zeros(len(task.alive)),
@@ -93,7 +93,7 @@ def sweep(arrays, now, candidates):
 
 @piece
 def _update_excess(held, low, high, excess, place):
-    """Recompute how far a place is above its band, below it and outside it, for each kind."""
+    """Recompute how far a broker or rack is above, below and outside its band of each kind."""
     for k in range(len(held)):
         over, under = held[k, place] - high[k, place], low[k, place] - held[k, place]
         excess[0, k, place] = over
@@ -103,7 +103,9 @@ def _update_excess(held, low, high, excess, place):
 
 @piece
 def _penalty_change(excess, weight, penalty, p, place, sign, first):
-    """Return the rise in penalties when a place gets (1) or loses (-1) a replica of p.
+    """Return how much penalties rise if a broker or rack gets or loses a replica of p.
+
+    ``sign`` is 1 if it gets one and -1 if it loses one.
 
     ``first`` is where the place's penalties begin in the vector: 0 for brokers, K + 1 for racks.
     """
@@ -119,7 +121,10 @@ def _penalty_change(excess, weight, penalty, p, place, sign, first):
 
 @piece
 def _compute_added(excess, weight, penalty, p, n, added):
-    """Set ``added`` to the penalty that one more replica of p adds to each broker and rack."""
+    """Compute the penalty that one more replica of p adds to each broker and rack.
+
+    It is written to ``added``.
+    """
     for b in range(len(added)):
         added[b] = 0.0
     for k in range(len(weight)):
@@ -134,9 +139,9 @@ def _compute_added(excess, weight, penalty, p, n, added):
 
 @piece
 def _mark_replicas(arrays, now, p, sign):
-    """Enter p's current and planned brokers in ``move_cost`` and ``rack_count``.
+    """Note in the work arrays where partition p has current and planned replicas.
 
-    Sign -1 undoes it.
+    ``sign`` -1 undoes it. The arrays are ``move_cost`` and ``rack_count``.
     """
     old_start, old, fate, receives = arrays.old_start, arrays.old, arrays.fate, arrays.receives
     move_cost = now.move_cost
@@ -156,7 +161,7 @@ def _mark_replicas(arrays, now, p, sign):
 
 @piece
 def _rack_cost(arrays, now, factor, r):
-    """Return the penalty of one more replica in rack r, by the rack rule and the rack's bands."""
+    """Return the penalty for one more replica in rack r: the rack rule and the rack's bands."""
     n, count = len(arrays.rack), now.rack_count[r]
     price = arrays.penalty[len(arrays.held)] * (
         (count >= arrays.rack_high[factor, r]) - 1.0 * (count < arrays.rack_low[factor, r])
@@ -168,9 +173,7 @@ def _rack_cost(arrays, now, factor, r):
 
 @piece
 def _cheapest_broker(arrays, now, factor, own, restricted, limit):
-    """Return the cheapest broker for a replica now in rack ``own``.
-
-    -1 if none costs less than ``limit``.
+    """Return the cheapest broker for a replica now in rack ``own``, -1 if none is below ``limit``.
 
     A restricted replica (of a closed partition) may only go to a current broker of its partition,
     or to another rack if that removes a breach of the rack rule.
@@ -197,7 +200,7 @@ def _cheapest_broker(arrays, now, factor, own, restricted, limit):
 
 @piece
 def _add_replica(arrays, now, p, b, sign):
-    """Add a replica of p to broker b (sign -1: remove it) and update the work arrays."""
+    """Add a replica of p to broker b and update the work arrays (``sign`` -1 removes it)."""
     n, kinds, added = len(arrays.rack), len(arrays.held), now.added
     weight, penalty = arrays.weight, arrays.penalty
     add_replica(arrays.held, weight, arrays.rack, p, b, sign)
@@ -211,9 +214,9 @@ def _add_replica(arrays, now, p, b, sign):
 
 @piece
 def _move_replica(arrays, now, p, s):
-    """Move p's replica at position s to the cheapest broker if that gains.
+    """Move one replica of p to the cheapest broker if that gains; return 1 if it moved, else 0.
 
-    Return 1 if it moved, else 0.
+    ``s`` is the index of the replica in ``broker``.
     """
     rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, now.move_cost
     rack_cost, rack_count = now.rack_cost, now.rack_count
@@ -253,7 +256,7 @@ def _move_replica(arrays, now, p, s):
 
 
 class MoveCandidates:
-    """Selects the partitions of which some replica may gain by a move.
+    """Selects the partitions with a replica that may gain by a move, so that sweeps skip the rest.
 
     A replica moves because its broker or rack is above a band, because another one is below a band,
     or because it returns to a current broker. A place within its bands gains nothing from a
@@ -282,9 +285,9 @@ class MoveCandidates:
         self._kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
 
     def partitions(self) -> Ints:
-        """Return the partitions that may gain by a move at the current penalties.
+        """Return the partitions that may gain by a move at the current penalties (int64[n]).
 
-        The result is int64[n], ascending.
+        They are in ascending order.
         """
         state, task, owner = self.state, self.state.task, self.state.task.owner
         n = len(task.alive)
@@ -314,7 +317,7 @@ class MoveCandidates:
         return np.flatnonzero(out)
 
     def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
-        """Return the partitions of which a replica may gain by going to one of its current brokers.
+        """Return which partitions may gain if a replica goes back to one of its current brokers.
 
         The result is bool[P].
 
@@ -365,11 +368,10 @@ class MoveCandidates:
         self.breaks_rule[changed] = self._breaches(owner, at)[changed]
 
     def _breaches(self, owner: Ints, at: NDArray[np.int32]) -> Bools:
-        """Return which partitions break the rack rule, from the partition and broker of replicas.
+        """Return which partitions break the rack rule on some rack that has a replica (bool[P]).
 
-        The result is bool[P].
-
-        Only racks that hold a replica are counted; ``_rack_demand`` accounts for the others.
+        The arguments are the partition and the broker of each replica. ``_rack_demand`` accounts
+        for the racks without a replica.
         """
         task = self.state.task
         racks, partitions = task.rack_low.shape[1], len(task.factor)
@@ -385,7 +387,7 @@ class MoveCandidates:
 
 
 class _BandPenalties:
-    """Amounts of all brokers and racks above and below their bands, and the penalty of changes."""
+    """How far brokers and racks are outside their bands, and the penalty of changes to that."""
 
     def __init__(self, state: SearchState, kinds: list[int]) -> None:
         task = state.task
@@ -397,7 +399,7 @@ class _BandPenalties:
     def reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
-        """Return the fall in penalties when each place loses one replica (float64[n]).
+        """Return how much the penalties fall if each broker or rack loses one replica (float64[n]).
 
         With ``sign`` 1 each place gets one instead. ``first`` is where the places'
         penalties begin in the vector: 0 for brokers, K + 1 for racks.
@@ -411,9 +413,10 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return the largest fall in penalties by a replica of each partition at one of the places.
+        """Return the most that penalties fall if some broker or rack gets a replica (float64[P]).
 
-        The result is float64[P].
+        There is one result for each partition. The brokers or racks are those from ``begin`` to
+        ``end``.
         """
         total = np.zeros(self.weight.shape[1])
         for k in self.kinds:
