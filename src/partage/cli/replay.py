@@ -277,7 +277,7 @@ def demo(
 
     The recording ships with Partage: 94,434 records of `__consumer_offsets` that Kafka 4.3.1
     wrote in eight minutes, while some thirty-five groups joined, left, crashed and froze. One
-    process replays it, in half a minute; neither Spark nor Java must be there. With
+    process replays it, in about a minute; neither Spark nor Java must be there. With
     `--engine spark` Spark replays it on all cores, which needs Java 17.
 
         partage demo
