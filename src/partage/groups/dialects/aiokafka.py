@@ -34,7 +34,7 @@ class AiokafkaRange(PlainStrategy):
     aliases = ("aiokafka.coordinator.assignors.range.RangePartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of aiokafka's range assignor; every problem has one."""
+        """Return the plan of aiokafka's range assignor, which accepts every input."""
         ids = problem.group.ids
         return assign_ranges(problem, lambda members: sorted(members, key=ids.__getitem__))
 
@@ -61,7 +61,7 @@ class AiokafkaRoundRobin(PlainStrategy):
     aliases = ("aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of aiokafka's round-robin assignor; every problem has one."""
+        """Return the plan of aiokafka's round-robin assignor, which accepts every input."""
         ids = problem.group.ids
         return assign_round_robin(
             PeerProblem(problem), sorted(range(len(ids)), key=ids.__getitem__)
@@ -102,7 +102,7 @@ class AiokafkaSticky(RemembersAssignment):
     )
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan, with a warning if aiokafka's class never returns.
+        """Return the plan of aiokafka's sticky assignor, with a warning if its class never returns.
 
         Raises:
             PeerAssignorError: the class raises on this problem.

@@ -44,7 +44,7 @@ class KafkaPythonRange(PlainStrategy):
     aliases = ("kafka.coordinator.assignors.range.RangePartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of kafka-python's range assignor; every problem has one."""
+        """Return the plan of kafka-python's range assignor, which accepts every input."""
         return assign_ranges(problem, partial(sort_members, problem.group))
 
 
@@ -73,7 +73,7 @@ class KafkaPythonRoundRobin(PlainStrategy):
     aliases = ("kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of kafka-python's round-robin assignor, if its class does not fail.
+        """Return the plan of kafka-python's round-robin assignor.
 
         Raises:
             PeerAssignorError: a member has to be skipped; the class raises KeyError.
@@ -132,7 +132,7 @@ class KafkaPythonSticky(RemembersAssignment):
     version_first = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan, with a warning if kafka-python's class never returns.
+        """Return the plan of kafka-python's sticky assignor; warn if its class never returns.
 
         Raises:
             PeerAssignorError: the class raises on this problem.
@@ -172,11 +172,17 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
     protocols = (RebalanceProtocol.COOPERATIVE,)
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Return b"" rather than None, since the claims are the subscription's owned partitions."""
+        """Return b"": members of this strategy send no user data.
+
+        Their claims are the subscription's owned partitions. kafka-python sends b"" rather than
+        null.
+        """
         return b""
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for this phase, with a warning if kafka-python's class never returns.
+        """Return the plan for this rebalance of the two, with a warning if the class never returns.
+
+        A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
 
         Raises:
             PeerAssignorError: the class raises on this problem.

@@ -148,9 +148,11 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     merges_topics = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for this phase, with a warning if the library never returns.
+        """Return the plan for this rebalance of the two; warn if the library never returns.
 
-        ``unresolved`` has the claims of partitions that do not exist and go back to a member.
+        A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
+        ``unresolved`` of the plan has the claims of partitions that do not exist and go back to a
+        member.
 
         Raises:
             PeerAssignorError: the library would crash or its behaviour is undefined, or a member
@@ -212,7 +214,7 @@ def sort_members(group: Group, members: Sequence[int]) -> list[int]:
 
 
 def _is_not_after(group: Group, member: int, other: int) -> bool:
-    """Return whether a member sorts before another one or equal to it."""
+    """Return whether librdkafka sorts a member before another one, or treats them as equal."""
     one, two = group[member], group[other]
     if one.instance_id is not None and two.instance_id is not None:
         return one.instance_id <= two.instance_id  # code points sort as their UTF-8 bytes
@@ -220,9 +222,9 @@ def _is_not_after(group: Group, member: int, other: int) -> bool:
 
 
 class _TopicRange:
-    """One topic during range assignment, with the partitions that are still unassigned.
+    """One topic during librdkafka's range assignment: its quotas and its unassigned partitions.
 
-    Each member gets the quota, and the first members one more partition.
+    Each subscriber gets the quota, and the first ones get one more partition.
 
     Attributes:
         topic: the topic.
@@ -242,32 +244,32 @@ class _TopicRange:
         self._load = dict.fromkeys(members, 0)
 
     def key(self) -> tuple[tuple[int, ...], int]:
-        """Return the sort key, equal for topics with equal subscribers and partition counts."""
+        """Return a sort key, equal for topics with the same subscribers and partition count."""
         return tuple(self._peer.id_rank[m] for m in self.members), len(self.slots)
 
     def capacity(self, member: int) -> int:
-        """Return the number of slots that the member may still get."""
+        """Return the number of partitions of this topic that the member may still get."""
         return self.quota + (self._extra > 0) - self._load[member]
 
     def give(self, member: int, slot: int) -> None:
-        """Assign a slot (partition) to the member; beyond the quota this uses up an extra one."""
+        """Assign a partition to the member; beyond the quota this uses up an extra one."""
         self._lists[member].append(slot)
         del self._unassigned[slot]
         self._load[member] += 1
         self._extra -= self._load[member] > self.quota
 
     def is_on_rack(self, member: int, slot: int) -> bool:
-        """Return whether the member has no rack, or is on the rack of a replica of the slot."""
+        """Return whether the member has no rack, or the rack of one of the partition's replicas."""
         rack = self._peer.problem.group[member].rack
         return not rack or rack in self._peer.racks[slot]
 
     def can_give_by_rack(self, member: int, slot: int) -> bool:
-        """Return whether the member is on a replica's rack and may still get a slot (partition)."""
+        """Return whether the member has a replica's rack and may get one more partition."""
         has_rack = bool(self._peer.problem.group[member].rack)
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
     def assign(self, fits: Callable[[int, int], bool]) -> None:
-        """Assign to each member in order the first free slots that fit, up to its capacity."""
+        """Assign to each member, up to its capacity, the first unassigned partitions that fit."""
         for member in self.members:
             capacity = self.capacity(member)
             if capacity <= 0:
@@ -283,7 +285,7 @@ class _TopicRange:
 
 
 def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
-    """Assign equal partition numbers of all topics to the first member that fits all of them."""
+    """Assign partition n of all these topics to the first member with their racks and capacity."""
     for number in range(len(ranges[0].slots)):
         for member in ranges[0].members:
             if all(one.can_give_by_rack(member, one.slots[number]) for one in ranges):
@@ -295,10 +297,11 @@ def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
 def _lists_of_phase(
     members: int, target: dict[int, int], claimant: dict[int, int], staying: set[int]
 ) -> list[list[int]]:
-    """Return each member's partitions in this phase of a cooperative rebalance.
+    """Return each member's partitions in this rebalance, the first or second of a cooperative one.
 
-    First the partitions that stay, then those without claimant, then the claimed ones without
-    target.
+    ``target`` has the planned owner of each partition, ``claimant`` the current one; ``staying``
+    are those that do not move. A list has the partitions that stay, then those without claimant,
+    then the claimed ones without target.
     """
     lists: list[list[int]] = [[] for _ in range(members)]
     for p in target:
@@ -314,16 +317,13 @@ def _lists_of_phase(
 
 
 def _is_one_member(group: Group, member: int, other: int) -> bool:
-    """Return whether the library considers two members the same.
-
-    Members with equal instance ids count as one.
-    """
+    """Return whether the library treats two members as one: equal positions or instance ids."""
     instance = group[member].instance_id
     return member == other or (instance is not None and instance == group[other].instance_id)
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Return the last member that claims each partition, and the last claims of unknown ones."""
+    """Return the last claimant of each partition, and the last claims of non-existing ones."""
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
     unknown: dict[tuple[str, int], int] = {}
@@ -339,10 +339,11 @@ def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolv
 
 
 def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run librdkafka's sticky algorithm; return each member's slots, and its endless loop if any.
+    """Run librdkafka's sticky algorithm; return each member's partitions, and its endless loop.
 
-    A slot may be in two lists. Where the library never returns, the slots are the best valid plan
-    after any of its moves.
+    The loop is None if the library returns. If it does not, the partitions are the most even valid
+    assignment after any of its moves. Partitions are slots (numbers in this problem), and one may
+    be in the lists of two members.
 
     Raises:
         PeerAssignorError: the library would crash, or its behaviour is undefined.
@@ -358,7 +359,9 @@ def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop
 
 @dataclass(frozen=True)
 class LibrdkafkaClaims(SettledClaims):
-    """Resolved claims, and the owners that the library looks up when it moves a partition.
+    """Resolved claims (partitions that members say they own), with the last claimant of each.
+
+    The library takes the last claimant for the owner when it moves a partition.
 
     Attributes:
         last_claimant: slot -> the last member that claims it, even with an older generation; absent
@@ -369,11 +372,11 @@ class LibrdkafkaClaims(SettledClaims):
 
 
 def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
-    """Resolve conflicting claims: the newest generation of each slot wins.
+    """Resolve conflicting claims on a partition: the newest generation becomes the owner.
 
-    The second newest claimant is its previous owner. Two claims of any one generation leave the
-    slot without owner. Members' lists are in the reverse of the order in which slots were first
-    claimed, because the library walks its maps from the latest entry.
+    The second newest claimant is the previous owner. Two claims of any one generation leave the
+    partition without owner. Members' lists are in the reverse of the order in which partitions were
+    first claimed, because the library walks its maps from the latest entry.
     """
     claims: dict[int, list[tuple[int, int]]] = {}
     last_claimant = {}
@@ -395,10 +398,11 @@ def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
 
 
 def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
-    """Return all slots in the order in which the library visits them: fewest subscribers first.
+    """Return all partitions in the order in which librdkafka assigns and moves them.
 
-    Where subscriptions are identical, the owned slots come first (`owned_slots_in_turns`, each
-    list from its start), then the others in the reverse of the metadata's order.
+    Those with the fewest subscribers come first. Where subscriptions are identical, the owned
+    partitions come first (`owned_slots_in_turns`, each list from its start), then the others in the
+    reverse of the metadata's order. Partitions are slots (numbers in this problem).
     """
     slots = range(len(peer.topic_of_slot))
     if not _subscriptions_identical(peer):
@@ -422,7 +426,7 @@ def _subscriptions_identical(peer: LibrdkafkaProblem) -> bool:
 
 
 class LibrdkafkaAssignment(GeneralAssignment):
-    """One run of the general sticky algorithm as librdkafka implements it.
+    """The general sticky algorithm as librdkafka implements it; an instance is used for one run.
 
     Args:
         peer: the problem.
@@ -448,12 +452,12 @@ class LibrdkafkaAssignment(GeneralAssignment):
         self._movements = LibrdkafkaMovements()
 
     def _kept(self, member: int, slots: Sequence[int]) -> list[int]:
-        """Return the slots that a member may keep: those of its topics and on its rack."""
+        """Return the owned partitions that a member may keep: those of its topics, on its rack."""
         kept = super()._kept(member, slots)
         return [slot for slot in kept if self._rack_fits(member, slot)]
 
     def _rack_fits(self, member: int, slot: int) -> bool:
-        """Return whether a member has no rack (null, as in Java) or that of a replica.
+        """Return whether a member has no rack (null, as in Java) or the rack of a replica.
 
         The empty rack, which this library's members without a rack send, fits no partition.
         """
@@ -461,15 +465,15 @@ class LibrdkafkaAssignment(GeneralAssignment):
         return self._racks is None or rack is None or rack in self._racks[slot]
 
     def _assign(self, slots: Sequence[int]) -> None:
-        """Assign slots to subscribers on their racks, then the others to any subscribers."""
+        """Assign each partition to the least loaded subscriber, if possible on a replica's rack."""
         if self._racks is not None:
             slots = [slot for slot in slots if not self._assign_by_rack(slot)]
         super()._assign(slots)
 
     def _assign_by_rack(self, slot: int) -> bool:
-        """Assign a slot to the least loaded subscriber on its racks.
+        """Assign a partition to the least loaded subscriber on a replica's rack, if there is one.
 
-        Return False if there is none.
+        Return whether it is assigned.
         """
         topic, topic_sets = self._peer.topic_of_slot[slot], self._topic_sets
         member = self._queue.first(lambda m: topic in topic_sets[m] and self._rack_fits(m, slot))
@@ -486,9 +490,10 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a slot to the target, or the slot that `LibrdkafkaMovements` selects in its place.
+        """Move a partition to a member, or the partition that librdkafka moves instead.
 
-        A member that lacks the slot loses nothing.
+        `LibrdkafkaMovements` selects it. If its recorded owner does not have it, that owner loses
+        nothing.
         """
         moving, source = self._movements.move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
@@ -500,9 +505,9 @@ class LibrdkafkaAssignment(GeneralAssignment):
             self._queue.change_load(source, -1)
 
     def _listed_owners(self) -> dict[int, int]:
-        """Return the first member in join order that lists each slot.
+        """Return a dict from partition slot to the first member in join order whose list has it.
 
-        Fixed members do not count.
+        Members that can neither lose nor get a partition (fixed members) do not count.
         """
         owner = _ListedOwners()
         for member in reversed(range(len(self.lists))):
@@ -517,7 +522,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
         return [list(slots) for slots in self.lists]
 
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes and no slot is in two lists."""
+        """Return whether each owner subscribes to the topic and no partition is in two lists."""
         topic_of_slot, topic_sets = self._peer.topic_of_slot, self._topic_sets
         owned = [(m, slot) for m, slots in enumerate(self.lists) for slot in slots]
         return len(owned) == len({slot for _, slot in owned}) and all(
@@ -525,7 +530,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
         )
 
     def _state(self) -> tuple[object, ...]:
-        """Return lists, owners and movements for comparison; the queue follows from the lists."""
+        """Return lists, owners and movements, which decide the next passes, to detect a loop."""
         lists = tuple(map(tuple, self.lists))
         return lists, tuple(self.owner), self._movements.state(), self._is_irregular
 
@@ -536,7 +541,7 @@ def _uses_racks(peer: LibrdkafkaProblem) -> bool:
 
 
 class _ListedOwners(dict[int, int]):
-    """Owner of each slot; a missing slot raises, since the library crashes on such a look-up."""
+    """Dict from partition slot to owner; a missing one raises, as the library's look-up crashes."""
 
     def __missing__(self, slot: int) -> int:
         raise _crash("looks for the owner of a partition that has none")
@@ -547,9 +552,9 @@ class _ListedOwners(dict[int, int]):
 
 @dataclass(eq=False, slots=True)
 class _Way:
-    """Source and target member of moves.
+    """Direction of moves: source and target member.
 
-    Compared by identity, as the library compares addresses.
+    Directions are compared by identity, as the library compares addresses.
     """
 
     source: int
@@ -558,14 +563,16 @@ class _Way:
 
 @dataclass(eq=False, slots=True)
 class _MovedSlots:
-    """The slots of a topic that moved in one direction, and the allocated key of their list."""
+    """Partitions of a topic that moved in one direction, and the key that allocated their list."""
 
     key: _Way
     slots: list[int] = field(default_factory=list)
 
 
 class LibrdkafkaMovements:
-    """The moves of one run: each slot's source and target, and the slots by topic and direction.
+    """The moves of partitions in one run, with three defects of librdkafka that decide plans.
+
+    It records each partition's source and target, and the partitions by topic and direction.
 
     Three defects of the library decide plans, as far as they are defined:
 
@@ -584,7 +591,7 @@ class LibrdkafkaMovements:
         self._alive: list[_Way] = []  # freed ways stay alive here, so that ids are unique
 
     def move(self, slot: int, topic: int, owner: Sequence[int], target: int) -> tuple[int, int]:
-        """Record a move; return the slot that the library actually moves, and its source.
+        """Record a move; return the partition that the library actually moves, and its source.
 
         Args:
             slot: the slot that should move.
@@ -614,9 +621,9 @@ class LibrdkafkaMovements:
         return moving, source
 
     def _opposite(self, slot: int, topic: int, owner: int, target: int) -> _MovedSlots | None:
-        """Return the list whose first slot must move in place of ``slot``.
+        """Return the moves in the opposite direction: their first partition moves instead.
 
-        None to move ``slot`` itself.
+        None if ``slot`` itself moves.
         """
         if topic not in self._moved:
             return None
@@ -625,16 +632,16 @@ class LibrdkafkaMovements:
         return self._find(topic, target, owner)
 
     def _find(self, topic: int, source: int, target: int) -> _MovedSlots | None:
-        """Return the slots of a topic that moved from source to target; None if there are none."""
+        """Return a topic's partitions that moved from source to target; None if there are none."""
         moved = self._moved.get(topic, {}).get((source, target))
         if moved is not None and id(moved.key) in self._freed:
             raise _undefined()
         return moved
 
     def _remove(self, slot: int, topic: int, way: _Way) -> _MovedSlots:
-        """Remove a slot from the list of its direction and return the list.
+        """Remove a partition from those that moved in a direction; return the remaining ones.
 
-        An empty list is dropped.
+        An empty list is also deleted.
         """
         moved = self._find(topic, way.source, way.target)
         if moved is None:
@@ -648,9 +655,10 @@ class LibrdkafkaMovements:
         return moved
 
     def _add(self, slot: int, topic: int, way: _Way) -> None:
-        """Record a slot's direction, which frees the one before.
+        """Record the direction in which a partition has moved.
 
-        The slot is appended to the direction's list.
+        Its earlier direction counts as freed memory. The partition is appended to the direction's
+        list.
         """
         if slot in self._way:
             self._freed.add(id(self._way[slot]))
@@ -662,7 +670,7 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def state(self) -> object:
-        """Return the complete state that decides later moves, for comparison with earlier states.
+        """Return all that decides later moves, to compare with earlier states.
 
         A list depends on the allocation of its key, so the state has the slot to which that
         allocation belongs, and whether it is freed.
@@ -678,7 +686,7 @@ class LibrdkafkaMovements:
 
 
 def _crash(what: str) -> PeerAssignorError:
-    """Return the error for an input on which the library's process crashes."""
+    """Return the error to raise for an input on which the library's process crashes."""
     return PeerAssignorError(f"the library {what}, and crashes", "crash")
 
 

@@ -25,7 +25,7 @@ __all__ = ["LibrdkafkaProblem", "PeerAssignorError", "PeerProblem"]
 
 
 class PeerAssignorError(UnsupportedProblemError):
-    """Raised for a problem on which the named class or function of a client itself fails.
+    """Raised for an input on which another client's own class or function fails.
 
     Attributes:
         peer_exception: name of the client's exception; ``"hangs"`` where it never returns,
@@ -41,12 +41,13 @@ class PeerAssignorError(UnsupportedProblemError):
 
 
 class PeerProblem:
-    """A rebalance as another client's assignor sees it, with partitions numbered as slots.
+    """Input of the assignors of other clients: a rebalance with numbered partitions (slots).
 
-    Names sort by code points (Java's order differs beyond U+FFFF). The clients request metadata
-    only of the topics to which the group subscribes, so a topic without subscriber has no slots. A
-    topic without partitions has no effect and is left out. "Topic" means a position in ``topics``
-    in all attributes, and a member is its position in the group.
+    Slots are by topic name, then partition number. Names sort by code points (Java's order differs
+    beyond U+FFFF). The clients request metadata only of the topics to which the group subscribes,
+    so a topic without subscriber has no slots. A topic without partitions has no effect and is left
+    out. "Topic" means a position in ``topics`` in all attributes, and a member is its position in
+    the group.
 
     Attributes:
         problem: the group and the cluster.
@@ -71,12 +72,12 @@ class PeerProblem:
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Topic name -> position in ``topics``."""
+        """Dict from topic name to position in ``topics``."""
         return {self.problem.index.topics[t]: k for k, t in enumerate(self.topics)}
 
     @cached_property
     def subscriptions(self) -> list[tuple[int, ...]]:
-        """Topics of each member in the order sent, with repetitions."""
+        """Topics to which each member subscribes, in the order sent, with repetitions."""
         by_name, group = self.topic_by_name, self.problem.group
         by_class = [
             tuple(by_name[n] for n in names if n in by_name) for names in group.subscriptions
@@ -85,12 +86,12 @@ class PeerProblem:
 
     @cached_property
     def topic_sets(self) -> list[set[int]]:
-        """Set of topics of each member."""
+        """Topics to which each member subscribes, as a set."""
         return [set(topics) for topics in self.subscriptions]
 
     @cached_property
     def subscribers(self) -> list[list[int]]:
-        """Members of each topic in join order.
+        """Members that subscribe to each topic, in join order.
 
         A member that names the topic twice is listed twice.
         """
@@ -102,7 +103,7 @@ class PeerProblem:
 
     @cached_property
     def id_rank(self) -> list[int]:
-        """Rank of each member's id, in order of code points."""
+        """Position of each member's id among the sorted ids (by code points)."""
         ids = self.problem.group.ids
         rank = [0] * len(ids)
         for r, m in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
@@ -111,7 +112,7 @@ class PeerProblem:
 
     @cached_property
     def topic_of_slot(self) -> list[int]:
-        """Topic of each slot."""
+        """Topic of each partition slot."""
         return [k for k in range(len(self.topics)) for _ in self.slots_of(k)]
 
     @cached_property
@@ -120,13 +121,13 @@ class PeerProblem:
         return [{number[s]: s for s in self.slots_of(k)} for k in range(len(self.topics))]
 
     def slots_of(self, topic: int) -> range:
-        """Return the slots (numbered partitions) of a topic."""
+        """Return the partitions of a topic as slots (numbers in this problem)."""
         return range(self.first_slot[topic], self.first_slot[topic + 1])
 
     def claimed_slots(self, claims: Iterable[tuple[str | None, int]]) -> list[int]:
-        """Return the slots of (topic, partition number) pairs.
+        """Convert (topic name, partition number) pairs to slots (numbers in this problem).
 
-        Pairs without a slot are left out.
+        Pairs of unknown topics or partitions are left out.
         """
         by_name, by_number = self.topic_by_name, self._slot_by_number
         slots = []
@@ -138,12 +139,12 @@ class PeerProblem:
         return slots
 
     def name(self, slot: int) -> str:
-        """Return a slot's partition as ``topic-number``."""
+        """Return the name of a partition as "topic-number"."""
         topic, number = self.problem.index.name(int(self.partition_of_slot[slot]))
         return f"{topic}-{number}"
 
     def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
-        """Return the plan in which each member has the partitions of its list of slots."""
+        """Convert each member's list of partition slots to a plan."""
         group = self.problem.group
         partitions = [self.partition_of_slot[np.array(slots, np.int32)] for slots in lists]
         plan: Plan = Plan.from_lists(self.problem.index, group.ids, partitions, **attributes)
@@ -151,9 +152,9 @@ class PeerProblem:
 
 
 class LibrdkafkaProblem(PeerProblem):
-    """A rebalance as librdkafka's assignors see it.
+    """Input of librdkafka's assignors: a rebalance with numbered partitions (slots) and racks.
 
-    It adds racks to a `PeerProblem`, and a topic that a member names twice counts once.
+    Other than in `PeerProblem`, a topic that a member names twice counts once.
 
     Raises:
         PeerAssignorError: a member has an empty subscription. The library cannot read it and
@@ -169,12 +170,12 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def subscriptions(self) -> list[tuple[int, ...]]:
-        """Topics of each member in the order sent, without repetitions."""
+        """Topics to which each member subscribes, in the order sent, without repetitions."""
         return [tuple(dict.fromkeys(topics)) for topics in super().subscriptions]
 
     @cached_property
     def metadata_order(self) -> list[int]:
-        """Topics in the order of the leader's metadata request, in which members first name them.
+        """Topics in the order of the leader's metadata request: as members first name them.
 
         The library keeps the order of the response, which brokers may choose.
         """
@@ -182,15 +183,16 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def racks(self) -> list[frozenset[str]]:
-        """Racks of the replicas of each slot (partition)."""
+        """Racks of the replicas of each partition slot."""
         return [
             frozenset(self.problem.cluster.racks_of(p)) for p in self.partition_of_slot.tolist()
         ]
 
     def uses_racks(self, topics: Sequence[int], members: Sequence[int]) -> bool:
-        """Return whether racks matter for these topics and members.
+        """Return whether librdkafka assigns by rack, for these topics and members.
 
-        They do if a member's rack has replicas and not all racks have all partitions.
+        It does if a replica is on a member's rack, and not all racks have replicas of all
+        partitions.
         """
         member_racks = {self.problem.group[m].rack for m in members} - {None, ""}
         if not member_racks:

@@ -24,11 +24,10 @@ __all__ = ["assign_sticky"]
 def assign_sticky(
     peer: PeerProblem, claims: Sequence[Claims], *, undoes_exchanges: bool
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run the Python clients' sticky algorithm.
+    """Run the Python clients' sticky algorithm; return each member's partitions and its loop.
 
-    Return each member's slots, and its endless loop if any.
-
-    Where the class never returns, the slots are the best valid plan after any of its moves.
+    The loop is None if the class returns. If it loops forever, the partitions are the most even
+    valid assignment after any of its moves. Partitions are slots (numbers in this problem).
 
     Args:
         peer: the problem.
@@ -53,9 +52,9 @@ def assign_sticky(
 
 
 def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
-    """Resolve conflicting claims: the newest generation of each slot wins.
+    """Resolve conflicting claims on a partition: the newest generation becomes the owner.
 
-    The second newest claimant is its previous owner. Of two claims of one generation the first
+    The second newest claimant is the previous owner. Of two claims of one generation the first
     counts. Of two claims of generation 0 the last counts, because the clients take 0 for "no
     generation".
     """
@@ -76,10 +75,11 @@ def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
 
 
 def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -> list[int]:
-    """Return all slots in the order in which the clients visit them: fewest subscribers first.
+    """Return all partitions in the order in which the Python clients assign and move them.
 
-    Where members claim anything and subscriptions are identical, the owned slots come first
-    (`owned_slots_in_turns`).
+    Those with the fewest subscribers come first. Where members claim anything and subscriptions are
+    identical, the owned partitions come first (`owned_slots_in_turns`). Partitions are slots
+    (numbers in this problem).
 
     Args:
         peer: the problem.
@@ -109,7 +109,7 @@ def _subscriptions_identical(peer: PeerProblem) -> bool:
 
 
 class PythonAssignment(GeneralAssignment):
-    """One run of the general sticky algorithm as kafka-python and aiokafka implement it.
+    """The general sticky algorithm as kafka-python and aiokafka implement it; for one run.
 
     Args:
         peer: the problem.
@@ -138,10 +138,10 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return -1 (take the least loaded subscriber) if the previous owner can take no slot.
+        """Return -1: the partition goes to the least loaded subscriber, not its previous owner.
 
-        The class takes the previous owner's load for 0, so it fails where the owner has more
-        than one slot.
+        This is called if the previous owner can take no partition. The class takes its load for 0,
+        so it fails where the owner has more than one partition.
 
         Raises:
             PeerAssignorError: the class raises KeyError.
@@ -153,7 +153,10 @@ class PythonAssignment(GeneralAssignment):
         return -1
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a slot to the target, or in its place one that went the opposite way before."""
+        """Move a partition to a member, or move one back that moved in the opposite direction.
+
+        This is Kafka's ``getTheActualPartitionToBeMoved``.
+        """
         owner = self.owner[slot]
         moving = self._movements.opposite(slot, topic, owner, target)
         if self._undoes_exchanges and self.owner[moving] != owner:
@@ -161,7 +164,7 @@ class PythonAssignment(GeneralAssignment):
         self._move_one(moving, topic, target)
 
     def _move_one(self, slot: int, topic: int, target: int) -> None:
-        """Move exactly this slot to the target and record the move."""
+        """Move this partition to a member, never another one instead, and record the move."""
         source = self.owner[slot]
         self._moving.add(slot)
         self._movements.add(slot, topic, source, target)
@@ -181,7 +184,10 @@ class PythonAssignment(GeneralAssignment):
         )
 
     def _state(self) -> tuple[object, ...]:
-        """Return owners and movements for comparison; the queue follows from the owners."""
+        """Return all that decides the next passes, so that an endless loop can be detected.
+
+        It is owners and movements; the queue of members follows from the owners.
+        """
         return (
             tuple(self.owner),
             self._movements.state(),
@@ -190,14 +196,17 @@ class PythonAssignment(GeneralAssignment):
         )
 
     def _loads(self) -> list[int]:
-        """Return the loads in the queue, and 0 for each fixed member that was added again."""
+        """Return the loads that count for the balance score: those in the queue of members.
+
+        The class also counts 0 for each excluded member that its look-up has added again.
+        """
         return [*super()._loads(), *(0 for _ in self._added_again)]
 
 
 class Movements:
-    """The moves of one run (Kafka's ``PartitionMovements``): slots with first source and target.
+    """The moves of partitions in one run: first source, and target (``PartitionMovements``).
 
-    The clients keep the slots that went from one member to another in a hash set and take any
+    The clients keep the partitions that moved from one member to another in a hash set and take any
     of them, in an order that changes with the process's hash seed. Here they are sorted.
     """
 
@@ -206,9 +215,10 @@ class Movements:
         self._slots: dict[tuple[int, int, int], list[int]] = {}
 
     def opposite(self, slot: int, topic: int, source: int, target: int) -> int:
-        """Return the slot of the topic that went the opposite way before, or else ``slot`` itself.
+        """Return the partition to move back instead of ``slot``, or ``slot`` if there is none.
 
-        Moving that slot back has the same effect on loads and keeps one more partition in place.
+        It is a partition of the topic that moved in the opposite direction earlier. Moving it back
+        has the same effect on loads and keeps one more partition in place.
         """
         if slot in self._way:
             source = self._way[slot][0]
@@ -216,9 +226,9 @@ class Movements:
         return back[0] if back else slot
 
     def add(self, slot: int, topic: int, source: int, target: int) -> None:
-        """Record the move of a slot.
+        """Record that a partition has moved from source to target.
 
-        A slot that is back at its first source counts as not moved.
+        If it is back at its first source, it counts as not moved.
         """
         if slot in self._way:
             source, before = self._way.pop(slot)
@@ -232,5 +242,5 @@ class Movements:
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
     def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
-        """Return the complete state that decides later moves, to compare with earlier states."""
+        """Return all that decides later moves, to compare with earlier states."""
         return frozenset(self._way.items())

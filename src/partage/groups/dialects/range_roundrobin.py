@@ -34,7 +34,11 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
 
 
 def _ranges(members: Sequence[int], slots: range) -> dict[int, range]:
-    """Return each member's range of a topic's slots; the first members have one more slot."""
+    """Return a dict from member to its consecutive partitions of a topic.
+
+    All get the same number of partitions, the first members one more. ``slots`` are the topic's
+    partitions as numbers in this problem.
+    """
     quota, extra = divmod(len(slots), len(members))
     first = slots.start
     ranges: dict[int, range] = {}
@@ -46,7 +50,7 @@ def _ranges(members: Sequence[int], slots: range) -> dict[int, range]:
 
 
 def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
-    """Return the plan in which each partition in turn goes to the next member that subscribes.
+    """Return the plan in which each partition goes to the next member in turn that subscribes.
 
     Args:
         peer: the problem.

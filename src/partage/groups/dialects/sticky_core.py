@@ -23,7 +23,10 @@ __all__ = ["GeneralAssignment", "SettledClaims", "SortedMembers", "owned_slots_i
 
 @dataclass(frozen=True)
 class SettledClaims:
-    """The owners of claimed slots after conflicts between members' claims are resolved.
+    """Each member's owned partitions after conflicts between members' claims are resolved.
+
+    Partitions are slots (numbers in this problem). A claim is a partition that a member says it
+    owns.
 
     Attributes:
         owned: the slots (numbered partitions) of each member.
@@ -35,7 +38,9 @@ class SettledClaims:
 
 
 class GeneralAssignment(ABC):
-    """One run of the general sticky algorithm; `run` calls its steps.
+    """Base class of other clients' ports of Kafka's general sticky algorithm (2.3 and 2.4).
+
+    An instance is used for one run of `run`. A slot is a partition's number in this problem.
 
     Args:
         peer: the problem.
@@ -85,7 +90,7 @@ class GeneralAssignment(ABC):
         self.loop: EndlessLoop | None = None
 
     def run(self) -> None:
-        """Assign slots without owner, exclude fixed topics and members, and balance the rest."""
+        """Assign unassigned partitions, exclude those that cannot move, and balance the others."""
         self._assign(self._unassigned)
         self._exclude_fixed()
         self._balance()
@@ -93,13 +98,13 @@ class GeneralAssignment(ABC):
     # --- steps ---
 
     def _assign(self, slots: Sequence[int]) -> None:
-        """Assign each slot to the least loaded member that subscribes to its topic."""
+        """Assign each of these partitions to the least loaded subscriber of its topic."""
         topic_of_slot = self._peer.topic_of_slot
         for slot in slots:
             self._give(self._least_loaded(topic_of_slot[slot]), slot)
 
     def _exclude_fixed(self) -> None:
-        """Exclude topics with a single subscriber, and members that have no other topics."""
+        """Exclude topics with one subscriber, and members that subscribe to no other topics."""
         peer = self._peer
         is_shared = [len(subscribers) >= 2 for subscribers in peer.subscribers]
         self._order = [s for s in self._order if is_shared[peer.topic_of_slot[s]]]
@@ -111,9 +116,9 @@ class GeneralAssignment(ABC):
                 self._fixed.add(member)
 
     def _balance(self) -> None:
-        """Move slots while that makes loads more even.
+        """Move partitions from more to less loaded members as long as that makes loads more even.
 
-        Undo all moves if the score did not improve.
+        If Kafka's balance score has not improved, undo all moves.
         """
         start, score = self._copied_lists(), self._score()
         self._best, self._best_score, moved = start, score, False
@@ -129,9 +134,9 @@ class GeneralAssignment(ABC):
             self.lists = self._copied_lists()
 
     def _repeat_passes(self, slots: Sequence[int]) -> bool:
-        """Repeat passes until one moves nothing or a state repeats.
+        """Repeat passes over the partitions until none moves; return whether any has moved.
 
-        Return whether any slot moved.
+        If the run returns to an earlier state, the client would loop forever; this sets `loop`.
         """
         moved, repeated = False, RepeatedState()
         while self._pass_over(slots):
@@ -142,10 +147,11 @@ class GeneralAssignment(ABC):
         return moved
 
     def _pass_over(self, slots: Sequence[int]) -> bool:
-        """Move each slot that has a better owner; return whether any slot moved.
+        """Move each partition to a less loaded member if that helps; return whether any moved.
 
-        This is one pass of ``performReassignments``. The better owner is the previous one if it has
-        at least two slots fewer than the owner, else the least loaded subscriber if it has.
+        This is one pass of ``performReassignments``. The partition moves to its previous owner if
+        that has at least two partitions fewer than the owner, else to the least loaded subscriber
+        if this has.
         """
         queue, topic_of_slot, moved = self._queue, self._peer.topic_of_slot, False
         for slot in slots:
@@ -173,14 +179,14 @@ class GeneralAssignment(ABC):
         return moved
 
     def _least_loaded(self, topic: int) -> int:
-        """Return the first member of the queue that subscribes to the topic: the least loaded."""
+        """Return the least loaded member that subscribes to the topic, -1 if there is none."""
         topic_sets = self._topic_sets
         return self._queue.first(lambda m: topic in topic_sets[m])
 
     # --- balance ---
 
     def _is_balanced(self) -> bool:
-        """Return whether no member can get a slot of a member with more slots.
+        """Return whether no member could take a partition from a more loaded member.
 
         This is Kafka's ``isBalanced``.
         """
@@ -200,28 +206,31 @@ class GeneralAssignment(ABC):
         return True
 
     def _score(self) -> int:
-        """Return the sum of load differences over all pairs of members.
+        """Return Kafka's balance score: the sum of load differences over all pairs of members.
 
-        This is Kafka's ``getBalanceScore``.
+        This is ``getBalanceScore``; 0 is perfectly even.
         """
         loads = sorted(self._loads())
         last = len(loads) - 1
         return sum((2 * i - last) * load for i, load in enumerate(loads))
 
     def _loads(self) -> list[int]:
-        """Return the loads of the members that count for the balance score."""
+        """Return the numbers of partitions of the members that count for the balance score."""
         return [self._queue.load[m] for m in self._queue]
 
     # --- endless loops ---
 
     def _compare_with_best(self) -> None:
-        """Store the plan if it is valid and more even than the best one so far."""
+        """Remember the assignment if it is valid and more even than the best one of this run."""
         score = self._score()
         if score < self._best_score and self._is_valid():
             self._best, self._best_score = self._copied_lists(), score
 
     def _endless_loop(self, slots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
-        """Run one more period of the endless loop; describe it with the partitions that move."""
+        """Return the length of the client's endless loop, and the partitions that move in it.
+
+        This runs the passes of one more period.
+        """
         self._moving = set()
         for _ in range(repeated.length):
             self._pass_over(slots)
@@ -231,28 +240,29 @@ class GeneralAssignment(ABC):
     # --- parts that differ between the clients ---
 
     def _kept(self, member: int, slots: Sequence[int]) -> list[int]:
-        """Return the slots that a member may keep: those of topics to which it subscribes."""
+        """Return the owned partitions that a member may keep: those of its subscribed topics."""
         topic_of_slot, topics = self._peer.topic_of_slot, self._topic_sets[member]
         return [slot for slot in slots if topic_of_slot[slot] in topics]
 
     def _give(self, member: int, slot: int) -> None:
-        """Assign one more slot to a member."""
+        """Make a member the owner of a partition and add 1 to its load."""
         self.owner[slot] = member
         self._queue.change_load(member, 1)
 
     def _listed_owners(self) -> Sequence[int] | Mapping[int, int]:
-        """Return the owner of each slot that the test for balance looks up."""
+        """Return the owner of each partition slot that the client's balance test looks up."""
         return self.owner
 
     def _own_slots(self, member: int) -> Collection[int]:
-        """Return the slots that the test for balance must skip for a member."""
+        """Return a member's own partitions, which the client's balance test skips; here none."""
         return ()
 
     @abstractmethod
     def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return the target if the owner or the previous owner is fixed.
+        """Return the member that gets a partition whose owner or previous owner has left the queue.
 
-        -1 for the least loaded one.
+        Members that can neither lose nor get a partition have left the queue. -1 means the least
+        loaded subscriber. ``target`` is the previous owner.
 
         Raises:
             PeerAssignorError: the client fails there.
@@ -260,23 +270,29 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a slot to the target, or in its place one that went the opposite way before."""
+        """Move a partition to a member, or the partition that the client moves instead.
+
+        If another partition of the topic moved in the opposite direction earlier, that one moves
+        back (Kafka's ``getTheActualPartitionToBeMoved``).
+        """
 
     @abstractmethod
     def _copied_lists(self) -> list[list[int]]:
-        """Return a copy of each member's list of slots."""
+        """Return a copy of each member's list of partitions."""
 
     @abstractmethod
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes and no slot has two owners."""
+        """Return whether each owner subscribes to the topic and no partition has two owners."""
 
     @abstractmethod
     def _state(self) -> object:
-        """Return the complete state that decides the next passes, for exact comparison."""
+        """Return all that decides the next passes, so that an endless loop can be detected."""
 
 
 class SortedMembers:
-    """The members that can lose or get slots, sorted by (load, rank), as Java's ``TreeSet``.
+    """Queue of members, least loaded first: sorted by (load, rank of id), as in Java's ``TreeSet``.
+
+    It has the members that can lose or get partitions. A load is a number of partitions.
 
     Example: loads ``[2, 0, 2]`` and ranks ``[1, 2, 0]`` of members 0, 1, 2 give the keys
     ``[(0, 2), (2, 0), (2, 1)]``, so the order of members is 1, 2, 0.
@@ -298,35 +314,35 @@ class SortedMembers:
 
     @property
     def highest(self) -> int:
-        """The largest load of a member in the queue."""
+        """The largest number of partitions of a member in the queue."""
         return self._keys[-1][0]
 
     @property
     def is_even(self) -> bool:
-        """Whether the loads of the members in the queue differ by at most one."""
+        """Whether the loads (partition counts) in the queue differ by at most one."""
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
     def remove(self, member: int) -> None:
-        """Remove a member from the queue; ``load`` keeps its load."""
+        """Remove a member from the queue; its entry in ``load`` stays."""
         del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
 
     def change_load(self, member: int, by: int) -> None:
-        """Change a member's load and its position in the queue."""
+        """Add ``by`` to a member's load and move the member in the queue."""
         self.remove(member)
         self.load[member] += by
         insort(self._keys, (self.load[member], self._rank[member]))
 
     def first(self, fits: Callable[[int], bool]) -> int:
-        """Return the first member for which ``fits`` is true, -1 if there is none."""
+        """Return the least loaded member for which ``fits`` is true, -1 if there is none."""
         return next((m for m in self if fits(m)), -1)
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
-    """Return all owned slots, one at a time from the member with the most slots left.
+    """Return all owned partitions: in each turn, the member with the most left adds one.
 
-    Of several such members the last one by id comes first. A member first gives the slots that had
-    another owner before, by topic and number (the clients take any of these), then the others from
-    the end of its list.
+    If several have the most left, the last one by id adds one. A member first adds the partitions
+    that had another owner before, by topic and number (the clients take any of these), then the
+    others from the end of its list. Partitions are slots (numbers in this problem).
     """
     disputed = claims.previous
     others = [[s for s in slots if s not in disputed] for slots in claims.owned]

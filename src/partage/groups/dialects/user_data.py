@@ -32,7 +32,7 @@ Claims = tuple[Sequence[tuple["str | None", int]], int]
 
 @dataclass(frozen=True, slots=True)
 class LastAssignment:
-    """A member's last assignment, in order, and its generation: the memory of a sticky assignor.
+    """Memory of a sticky assignor: a member's last assigned partitions, and their generation.
 
     >>> LastAssignment((("t", 0),), 3).generation
     3
@@ -43,7 +43,7 @@ class LastAssignment:
 
     @classmethod
     def of(cls, memory: object) -> LastAssignment | None:
-        """Check that the memory belongs to this kind of strategy and return it; None for none.
+        """Check that the memory belongs to this kind of strategy and return it; None stays None.
 
         Raises:
             InvalidConfigError: the memory is another strategy's.
@@ -152,7 +152,7 @@ def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
 
 
 def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | None]] | None:
-    """Decode topics with their partition numbers; None stands for a null list."""
+    """Decode the list of topics with their partition numbers; None if the list is null."""
     count = reader.integer(4)
     if count == -1:
         return None
@@ -161,11 +161,14 @@ def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | N
 
 
 class _UnreadableError(Exception):
-    """The bytes end too early or a name is not UTF-8; the client then assumes no claims."""
+    """Raised if user data ends too early or a name is not UTF-8; the member then has no claims."""
 
 
 class _LenientReader:
-    """Decoder with the clients' rules: a negative length is null, trailing bytes are ignored."""
+    """Decoder of user data with the Python clients' rules for malformed bytes.
+
+    A negative length is null, and trailing bytes are ignored.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
