@@ -32,7 +32,7 @@ _HIGHEST_PRICE = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedBest:
-    """The claim that no plan has more even loads than this one.
+    """A plan that is claimed to have the most even loads, with the certificate to verify that.
 
     Attributes:
         owner: int[P], the plan: position of each partition's owner in the group, -1 for none.
@@ -45,7 +45,9 @@ class ClaimedBest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedFewest:
-    """The claim that no plan with loads at least as even as given ones has fewer moves.
+    """A plan that is claimed to have the fewest moves, with the certificate to verify that.
+
+    It is compared with all plans whose loads are at least as even as given ones.
 
     Attributes:
         owner: int[P], the plan: position of each partition's owner in the group, -1 for none.
@@ -110,7 +112,7 @@ def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int6
 def _above(
     value: NDArray[np.int64], weight: NDArray[np.int64], points: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return, for each point k, the sum of the weights whose value is above k (int64)."""
+    """Return, for each threshold, the total weight of the values above it (int64)."""
     order = np.argsort(value, kind="stable")
     upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight[order])])
     below = np.searchsorted(value[order], points, side="right")
@@ -162,7 +164,10 @@ def verify_moves_certificate(
 def _cheapest(
     facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the least cost + price of each existing partition with subscribers (int64)."""
+    """Return the least cost + dual price that each partition can have with a subscriber (int64).
+
+    Only existing partitions with subscribers are included.
+    """
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.subscriptions
     of_row = np.full(len(start) - 1, far)
@@ -180,14 +185,14 @@ def _cheapest(
 
 
 def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
-    """Return the number of owned partitions whose new owner is not a previous owner."""
+    """Return how many owned partitions move, which means to a member that did not own them."""
     given = np.flatnonzero(owner >= 0)
     given = given[old_owners.owned[given]]
     return int(np.count_nonzero(~old_owners.stays(given, owner[given])))
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
-    """Return whether loads are majorised by others, which means at least as even.
+    """Return whether loads are at least as even as others: whether the others majorise them.
 
     For every k the k largest loads must not sum to more than those of the others, and all loads
     must sum to the same.
@@ -219,9 +224,9 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
 
 
 def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Check that a plan assigns exactly the subscribed partitions, to subscribers.
+    """Check that a plan gives each subscribed partition to a subscriber, and return its loads.
 
-    Return its loads.
+    No other partition may have an owner.
     """
     owner = _integers(claimed, len(facts.is_open), "owner")
     if not np.array_equal(owner >= 0, facts.is_open) or owner.max(initial=-1) >= facts.members:

@@ -15,7 +15,9 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """The subscriptions and the existing partitions of a problem, numbered as in its index.
+    """The subscriptions and partitions of an assignment problem, as arrays that the judge derives.
+
+    Numbers of members, topics and partitions are those of the problem's index.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"a": 2, "nobody": 1})
@@ -33,7 +35,7 @@ class Facts:
 
     @cached_property
     def topic_of(self) -> NDArray[np.int64]:
-        """Topic of each partition (int64[P])."""
+        """Topic number of each partition (int64[P])."""
         return self.problem.index.topic_of.astype(np.int64)
 
     @cached_property
@@ -47,20 +49,26 @@ class Facts:
     def subscription_of(self) -> NDArray[np.int64]:
         """Number of each member's subscription (int64[M]).
 
-        Members with equal ones share a number.
+        Members with equal subscriptions share a number.
         """
         return self.problem.group.subscription_of.astype(np.int64)
 
     @cached_property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The topics with partitions of each subscription (compressed rows, CSR: start, topic)."""
+        """The existing topics of each distinct subscription (compressed rows, CSR: start, topic).
+
+        Topics without partitions are left out.
+        """
         filled = [t[self.partitions[t] > 0] for t in self.problem.subscription_topics]
         start = np.cumsum([0, *map(len, filled)], dtype=np.int64)
         return start, np.concatenate([*filled, np.zeros(0, np.int64)]).astype(np.int64)
 
     @cached_property
     def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The subscriptions that contain each topic, ascending (CSR: start, subscription)."""
+        """The distinct subscriptions that contain each topic (CSR: start, subscription).
+
+        They are compressed rows (CSR), one row for each topic.
+        """
         start, topic = self.subscriptions
         subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
         order = np.argsort(topic, kind="stable")
@@ -83,7 +91,12 @@ class Facts:
 
     @cached_property
     def _pairs(self) -> NDArray[np.int64]:
-        """The pairs of topic and subscription as sorted keys (topic * S + subscription)."""
+        """The sorted pairs of topic and distinct subscription, as integers.
+
+        A pair is topic * S + subscription, with S distinct subscriptions.
+
+        S is the number of distinct subscriptions.
+        """
         start, subscription = self.subscribers
         topic = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
         pairs: NDArray[np.int64] = topic * len(self.problem.group.subscriptions) + subscription

@@ -74,7 +74,7 @@ def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
 
 
 def _subscribed(facts: Facts, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the topics to which one of these members subscribes (bool[T])."""
+    """Return the topics to which at least one of the given members subscribes (bool[T])."""
     start, topic = facts.subscriptions
     used = np.zeros(len(start) - 1, bool)
     used[facts.subscription_of[members]] = True
@@ -90,9 +90,9 @@ def proven_bound(
     of: WeightedFigures,
     name: str,
 ) -> float:
-    """Return the lower bound of a figure that the certificate's argument proves.
+    """Return the lower bound of the overload or the largest load that a certificate proves.
 
-    A figure is a measured value of the plan: "overload" or "largest".
+    ``name`` is "overload" (weight beyond capacities) or "largest" (the largest relative load).
 
     Raises:
         CertificateError: the argument is missing or malformed.
@@ -138,7 +138,7 @@ def proven_bound(
 
 
 def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the members that subscribe to one of these topics (bool[M])."""
+    """Return the members that subscribe to at least one of the given topics (bool[M])."""
     start, topic = facts.subscriptions
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     wants = np.zeros(len(start) - 1, bool)
@@ -149,9 +149,9 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _items(
     facts: Facts, certificate: Certificate, of: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weights of the items of these topics.
+    """Return the weights of the units in which the partitions of some topics are assigned.
 
-    Partitions that must have one owner form one item.
+    A unit is one partition, or all partitions that must have one owner.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
@@ -168,7 +168,7 @@ def _items(
 def _shed(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate, of: WeightedFigures
 ) -> float:
-    """Return a lower bound of the largest load that the allowed moves can reach.
+    """Return a lower bound of the largest relative load after the allowed number of moves.
 
     Take each member's load after it released its r heaviest partitions, for all r. Each move
     removes one of these figures. After ``moves`` of them the next largest figure remains.

@@ -28,7 +28,9 @@ __all__ = ["AssignmentCounts", "Measures", "add_optimum", "extremes", "figures",
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The measured values of one assignment; None if a value does not exist.
+    """The measured quality of one assignment, such as its loads and moves.
+
+    A value is None if it does not exist.
 
     Only members that subscribe to at least one existing partition count. A load is the number of
     partitions that a member owns.
@@ -76,13 +78,15 @@ class Measures:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, int | float | str | None]:
-        """Return the values by name, in the order of the attributes."""
+        """Return a dict from each measure's name to its value, in the order of the attributes."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentCounts:
-    """An assignment as arrays of owners and loads, as far as it can be counted.
+    """The owner of each partition and the load of each member in an assignment, as arrays.
+
+    Recorded assignments may break rules; what cannot be counted is left out.
 
     Attributes:
         partition, member: int64[n], the distinct (partition, owner) pairs.
@@ -100,7 +104,10 @@ class AssignmentCounts:
 
 
 def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
-    """Count owners and loads of an assignment; unknown members and partitions are left out."""
+    """Count the owners of partitions and the loads of members in an assignment.
+
+    Unknown members and partitions are left out.
+    """
     entries = entries_of(assignment, facts.problem)
     partition, member = entries.owned_pairs(facts.problem.cluster.partition_exists)
     owner = np.full(len(facts.is_open), NOBODY, np.int64)
@@ -174,7 +181,7 @@ def measure(
 def add_optimum(
     found: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
 ) -> Measures:
-    """Return the measures with their distance to the optimum: the best loads and avoidable moves.
+    """Return the measures completed by the distance to the best loads and by avoidable moves.
 
     Args:
         found: the measures of a plan.
@@ -200,7 +207,7 @@ def figures(
     *,
     partition_weight: ArrayLike | None = None,
 ) -> Measures:
-    """Return the measures that need no optimum.
+    """Measure an assignment without comparing it with the optimum.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -224,23 +231,23 @@ def figures(
 def extremes(
     facts: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return smallest and largest load and their spread, over members that take part.
+    """Return the smallest load, the largest load and their difference, None for each if unknown.
 
-    All are None if no member does.
+    Only members that subscribe to an existing partition count; without any the values are None.
     """
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
 
 
 def _moved_to_several(owned: NDArray[np.bool_], counted: AssignmentCounts) -> int:
-    """Return the number of owned partitions that now have several owners.
+    """Return how many owned partitions moved because they now have several owners.
 
-    At least one of them is new.
+    At least one of these owners is new.
     """
     return int(np.count_nonzero(owned & (counted.owner == SEVERAL)))
 
 
 def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return the smallest load, the largest load and their spread."""
+    """Return the smallest load, the largest load and their difference; None for each if empty."""
     if len(loads) == 0:
         return None, None, None
     low, high = int(loads.min()), int(loads.max())
@@ -250,7 +257,10 @@ def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, No
 def _load_spread(
     facts: Facts, counted: AssignmentCounts, partition_weight: ArrayLike | None
 ) -> float | None:
-    """Return the spread of weighted loads per member weight; members of weight 0 do not count."""
+    """Return the difference of the largest and smallest load per member weight.
+
+    Loads are sums of partition weights. Members of weight 0 do not count.
+    """
     share = np.array([m.weight for m in facts.problem.group], float)
     if partition_weight is None and (share == 1).all():
         return None
@@ -269,7 +279,7 @@ def _load_spread(
 
 
 def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
-    """Return the number of partitions that have no replica on their owner's rack."""
+    """Return how many partitions have no replica on their owner's rack."""
     problem = facts.problem
     start, rack = (array.astype(np.int64) for array in problem.cluster.partition_racks)
     mine = problem.member_rack.astype(np.int64)[counted.member]
@@ -282,7 +292,10 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
 
 
 def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
-    """Return the share of partition numbers that one member owns in all co-partitioned topics."""
+    """Return the share of partition numbers that one member owns in all co-partitioned topics.
+
+    Co-partitioned topics have equal partition numbers and equal subscribers.
+    """
     cluster = facts.problem.cluster
     start, subscription = facts.subscribers
     alike: dict[tuple[bytes, bytes], list[NDArray[np.int32]]] = {}

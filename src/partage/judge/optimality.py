@@ -29,7 +29,7 @@ _HIGHEST_PRICE = 1 << 39
 
 
 def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[str, float]:
-    """Verify a plan's certificate from the problem alone; return its proven figures.
+    """Verify a plan's certificate from the problem alone; return its measured values by name.
 
     Counts are proven best (see `verify_load_certificate`). For rack cost and moves, let a
     partition cost ``rack_weight`` times its rack cost with a member, and 1 more if it would
@@ -109,7 +109,7 @@ def _equal(name: str, a: float, b: float) -> bool:
 def _loads(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the figures of a plan with weighted partitions, and the bounds that are proven."""
+    """Measure a plan with weighted partitions; return its values and their proven lower bounds."""
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
     moves = moves_of(old_owners, owner)
@@ -133,7 +133,10 @@ def _loads(
 
 
 def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
-    """Check that partitions of one number have one owner in all topics of a family."""
+    """Check that partitions with equal numbers have one owner in all topics that belong together.
+
+    ``family`` gives the number of each topic's set of such topics.
+    """
     number = facts.problem.index.number_of.astype(np.int64)
     rows = np.flatnonzero(facts.is_open & (family[facts.topic_of] >= 0))
     key = family[facts.topic_of[rows]] * (int(number.max(initial=0)) + 1) + number[rows]
@@ -144,7 +147,7 @@ def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.in
 
 
 def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) -> dict[str, float]:
-    """Prove that a plan by counts is optimal; return its figures."""
+    """Verify that a plan with equally weighted partitions is optimal; return measured values."""
     if certificate.topic_level is None or certificate.price is None:
         raise CertificateError("a certificate of counts needs levels and prices")
     owner = np.asarray(certificate.owner, np.int64)
@@ -170,9 +173,9 @@ def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) 
 
 
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
-    """Return how far topics are from the most even spread over their subscribers.
+    """Return how uneven the partitions of each topic are spread over its subscribers, in total.
 
-    It is half of the sum of squared counts by topic and member, minus that of even counts.
+    It is half of the sum of squared counts by topic and member, minus that of the most even counts.
     """
     given = np.flatnonzero(owner >= 0)
     cells = facts.topic_of[given] * facts.members + owner[given]
@@ -189,7 +192,7 @@ def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
 def _limited(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Verify a plan by counts within a limit of moves; return its figures and their bounds."""
+    """Verify a plan under a limit of moves; return its measured values and their lower bounds."""
     limit, move = certificate.details["max_moves"], certificate.details.get("move_weight")
     if not isinstance(limit, int) or not isinstance(move, int) or move < 0:
         raise CertificateError("a limit of moves and the weight of a move must be whole numbers")
@@ -223,9 +226,9 @@ def _prove_levels(
     loads: NDArray[np.int64],
     limit: int,
 ) -> None:
-    """Prove that no plan within the limit has fewer members at a level of load.
+    """Verify that within the limit of moves no plan has fewer members with so high a load.
 
-    The levels are proven from the top down.
+    That is proven for one load level after the other, from the highest down.
     """
     given = certificate.details.get("levels")
     proofs = dict(given) if isinstance(given, tuple) else {}
@@ -257,14 +260,14 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def figures(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
-    """Return the spread, moves and rack cost of a plan by name."""
+    """Return a plan's load spread, moves and rack cost, by name."""
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
     return {"spread": spread, "rack cost": racks, "moves": moves}
 
 
 def _rack_table(facts: Facts, certificate: Certificate) -> RackTable | None:
-    """Return the certificate's rack costs by partition and member, None if racks do not matter."""
+    """Return the rack cost of each partition with each member, None if racks do not matter."""
     costs = certificate.racks
     if costs is None:
         return None
@@ -276,7 +279,7 @@ def _rack_table(facts: Facts, certificate: Certificate) -> RackTable | None:
 
 
 def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
-    """Return the total rack cost of a plan, given the owner of each partition."""
+    """Return the total rack cost of a plan from the owner of each partition."""
     given = np.flatnonzero(owner >= 0)
     return int(table.cost[table.profile[given], table.row[owner[given]]].sum())
 
@@ -290,7 +293,7 @@ def _cheapest(
     *,
     move: int = 1,
 ) -> NDArray[np.int64]:
-    """Return the least cost + price of each existing partition with subscribers (int64).
+    """Return the least cost + dual price that each partition can have with a subscriber (int64).
 
     A move costs ``move``.
     """

@@ -29,7 +29,7 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentEntries:
-    """The (member, partition) entries of an assignment, renumbered as in a problem.
+    """The (member, partition) entries of an assignment, as numbers of the problem's index.
 
     Attributes:
         member: int64[n], position in the group, -1 for an unknown member.
@@ -46,7 +46,7 @@ class AssignmentEntries:
     releasing: NDArray[np.bool_]
 
     def owned_pairs(self, exists: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the distinct (partition, member) pairs of owned existing partitions, sorted."""
+        """Return the distinct (partition, owner) pairs of existing partitions, sorted."""
         good = self.owning & (self.member >= 0) & (self.partition >= 0)
         good[good] = exists[self.partition[good]]
         return _distinct(self.partition[good], self.member[good])
@@ -61,7 +61,7 @@ def _distinct(
 
 
 def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
-    """Renumber an assignment's members and partitions as in the problem; return its entries.
+    """Convert an assignment's members and partitions to the numbers of a problem.
 
     Raises:
         InvalidProblemError: it is no `Assignment`.
@@ -80,7 +80,7 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
 
 
 def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
-    """Return dense numbers in the problem's index.
+    """Return the number that each assigned partition has in the problem's index, -1 for none.
 
     Topics are matched by id if both indexes have it, else by name.
     """
@@ -106,7 +106,7 @@ def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreviousOwners:
-    """The owners of partitions before the rebalance.
+    """The members that owned each partition before the rebalance and may keep it without a move.
 
     Attributes:
         owned: bool[P], whether the partition had an owner.
@@ -120,13 +120,18 @@ class PreviousOwners:
     claimant: NDArray[np.int64]
 
     def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether each partition does not move if the given member owns it (bool[n])."""
+        """Return whether each partition would stay with a previous owner (bool[n]).
+
+        ``member`` gives the new owner of each partition.
+        """
         of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)
 
 
 def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
-    """Return the owners before a rebalance, from the members' claims or from a known assignment.
+    """Determine who owned each partition before a rebalance.
+
+    The sources are the members' claims, or a known assignment.
 
     Of claims that contradict each other, those of the highest generation count; of several
     members, the partition may stay with any of them. A newer claim of a member that no longer
@@ -166,10 +171,9 @@ def _before(
 
 
 def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the (partition, claimant) pairs of each partition's highest generation.
+    """Return the pairs of a partition and a member whose claim to own it counts.
 
-    They are distinct and sorted.
-
+    Of each partition the claims with the highest generation count. Pairs are distinct and sorted.
     Claims of members that subscribe to the topic come before all others.
     """
     start, claimed = problem.claims
@@ -189,7 +193,7 @@ def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _subscribes(
     problem: Problem, member: NDArray[np.int64], partition: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return whether each member subscribes to the topic of the partition (bool[n])."""
+    """Return whether each member subscribes to the topic of the partition next to it (bool[n])."""
     topics = len(problem.index.topics)
     pairs = [s * topics + t.astype(np.int64) for s, t in enumerate(problem.subscription_topics)]
     of = problem.group.subscription_of.astype(np.int64)[member] * topics

@@ -20,7 +20,7 @@ __all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 
 @dataclass(frozen=True, eq=False)
 class RackMinima:
-    """For each partition, the fewest breaches of the rack rule and the fewest moves for that.
+    """The fewest replicas of each partition that must break the rack rule, and the moves for that.
 
     Attributes:
         breach: int64[P], the fewest replicas that break the rack rule.
@@ -32,7 +32,9 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return the fewest rack rule breaches, and the fewest moved replicas, of all partitions.
+    """Return how few replicas can break the rack rule, and how few must move for that.
+
+    The rack rule says how many replicas of a partition each rack may hold.
 
     Racks without a replica of a partition count alike for all partitions of its factor. They are
     summed once for each factor; only racks with a replica are computed by partition.
@@ -63,7 +65,7 @@ def rack_minima(task: ReplicaTask) -> RackMinima:
 
 
 class _OccupiedRacks:
-    """The n pairs of a partition and a rack on which it has replicas now.
+    """The pairs of a partition and a rack on which it has replicas now, with what may stay there.
 
     Attributes:
         partition, rack: int64[n], the pairs.
@@ -87,7 +89,7 @@ class _OccupiedRacks:
         self.most = self.kept + takes[self.rack] - count(task.receives[cluster.replica])
 
     def of(self, table: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Look up a table by replication factor and rack, for each pair (int64[n])."""
+        """Look up the value of each pair in a table by replication factor and rack (int64[n])."""
         out: NDArray[np.int64] = table[self.task.factor[self.partition], self.rack]
         return out
 
@@ -105,7 +107,9 @@ class _OccupiedRacks:
 
 
 def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most replicas of a partition on each rack (int64[P, racks] twice).
+    """Return the fewest and the most replicas of each partition on each rack.
+
+    Both are int64[P, racks].
 
     Within them the rack rule is broken as little as possible. Where no such ranges exist they run
     from 0 to the factor. The arrays are wide: call it for few partitions.

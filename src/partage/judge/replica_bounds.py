@@ -59,9 +59,10 @@ def figure_bound(
     figures: Mapping[str, int],
     least: RackMinima | None,
 ) -> float:
-    """Return a lower bound of a figure that dual prices prove.
+    """Return the lower bound of one cost of a reassignment that the plan's dual prices prove.
 
-    It holds for plans that are as good in all figures before it.
+    The cost is the bytes moved or an imbalance. The bound holds for all plans that are as good in
+    every more important cost.
 
     Args:
         task: the reassignment.
@@ -104,7 +105,9 @@ def figure_bound(
 
 
 def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -> float:
-    """Return by how much the plan's own figure ``of`` lowers the bound of ``name``.
+    """Return by how much an imbalance of the plan lowers the bound of another cost.
+
+    ``of`` is the imbalance, ``name`` the cost that is bounded.
 
     Raises:
         CertificateError: ``of`` has no price in this bound.
@@ -130,7 +133,10 @@ def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Return the price of a unit on each disk (float64[4, D]), and the loss by rounding."""
+    """Return the dual price of one unit of each kind on each disk (float64[4, D]), and the loss.
+
+    The loss is what rounding takes from the bound.
+    """
     shape = (2, len(KINDS), len(disks.part))
     if claimed.shape != shape or not np.isfinite(claimed).all() or (claimed < 0).any():
         raise CertificateError(f"prices of disks must be {shape} finite numbers from 0")
@@ -160,7 +166,7 @@ def _disk_unit_prices(
 
 
 class _Choices:
-    """The cheapest choice of brokers and disks for each partition, at given dual prices."""
+    """The cheapest brokers and disks of each partition at given dual prices."""
 
     def __init__(
         self, task: ReplicaTask, prices: Floats, asked: Floats | None, least: RackMinima | None,
@@ -170,7 +176,7 @@ class _Choices:
         self.least, self.moves_cost = least, moves_cost
 
     def cheapest(self) -> float:
-        """Return the cost of the cheapest choices, summed over all partitions."""
+        """Return the total cost of the cheapest brokers and disks over all partitions."""
         task = self.task
         size = max(1, _CELLS // max(len(task.alive), 1))
         parts: list[float] = []
@@ -184,7 +190,7 @@ class _Choices:
         return math.fsum(parts)
 
     def magnitude(self) -> float:
-        """Return the sum of absolute values in the choices' costs. It bounds the rounding error."""
+        """Return the sum of the absolute values in the costs, which bounds the rounding error."""
         task = self.task
         dearest = np.abs(self.prices).max(axis=1, initial=0.0)
         if self.asked is not None:
@@ -195,7 +201,7 @@ class _Choices:
     def _prices_of(
         self, part: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the cost of each broker for a block of partitions, infinite if it is not allowed.
+        """Return the cost of each broker for several partitions; infinite if it is not allowed.
 
         The other results are bool[n, B]: where a current replica may stay, and where it must.
         """
@@ -227,7 +233,7 @@ class _Choices:
         self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
         forced: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
-        """Return the costs of the cheapest choices of ``factor`` brokers that obey the rules."""
+        """Return the cost of the cheapest ``factor`` valid brokers for each partition."""
         out = self._by_racks(price, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
         loose = forced.any(axis=1) | ~np.isfinite(out)
@@ -250,7 +256,7 @@ class _Choices:
         return list(out.tolist())
 
     def _by_racks(self, price: Floats, factor: int) -> Floats:
-        """Return the costs of the cheapest choices that obey the rack rule (float64[n])."""
+        """Return each partition's cost of the cheapest brokers under the rack rule (float64[n])."""
         task = self.task
         low, high = task.rack_low[factor], task.rack_high[factor]
         if not low.any() and high.max(initial=0) <= 1:
@@ -268,9 +274,9 @@ class _Choices:
         return out
 
     def _of_racks(self, price: Floats) -> Floats:
-        """Return the cost of the cheapest broker of each rack that has brokers.
+        """Return the cost of each rack's cheapest broker for each partition (float64[n, racks]).
 
-        The result is float64[n, racks].
+        Racks without brokers are left out.
         """
         order, first = self.by_rack
         if len(first) == price.shape[1]:
@@ -280,7 +286,7 @@ class _Choices:
 
     @cached_property
     def by_rack(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The brokers sorted by rack, and the index at which each rack begins."""
+        """The brokers in order of their racks, and the index at which each rack begins."""
         order = np.argsort(self.task.cluster.rack, kind="stable")
         return order, np.flatnonzero(np.diff(self.task.cluster.rack[order], prepend=-1))
 
@@ -288,7 +294,10 @@ class _Choices:
 def _cheapest_of(
     price: Floats, forced: NDArray[np.bool_] | None, wanted: NDArray[np.int64]
 ) -> Floats:
-    """Return the cost of the forced brokers plus the ``wanted`` cheapest others (float64[n])."""
+    """Return the cost of the brokers that must be chosen plus the ``wanted`` cheapest others.
+
+    The result is float64[n], one for each partition.
+    """
     kept = np.zeros(len(price))
     if forced is not None:
         kept = np.where(forced, price, 0.0).sum(axis=1)
@@ -301,7 +310,10 @@ def _cheapest_of(
 
 
 def _smallest(price: Floats, many: int) -> Floats:
-    """Return the ``many`` smallest values of each row, ascending; fewer if a row is shorter."""
+    """Return the ``many`` smallest numbers of each row in ascending order.
+
+    There are fewer if a row is shorter.
+    """
     if 0 < many < price.shape[1]:
         price = np.partition(price, many - 1, axis=1)
     out: Floats = np.sort(price[:, : max(many, 0)], axis=1)

@@ -29,7 +29,7 @@ _MOST_BREACHES = 100
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """The judge's verdict on a reassignment plan: broken rules, figures and their lower bounds.
+    """The judge's verdict on a reassignment: broken rules, measured costs and their lower bounds.
 
     Attributes:
         breaches: messages about broken rules; empty if the plan is valid.
@@ -47,7 +47,7 @@ class ReplicaVerdict:
 
     @property
     def gap(self) -> float:
-        """The fraction of the bytes moved that is not proven necessary.
+        """The fraction of the bytes moved that might be avoidable, from 0 (proven necessary) to 1.
 
         >>> ReplicaVerdict((), {"moved": 5}, {"moved": 4}).gap
         0.2
@@ -57,7 +57,9 @@ class ReplicaVerdict:
 
     @property
     def sequential_loss(self) -> dict[str, int]:
-        """By figure, the most that choosing replicas, leaders and disks jointly could gain.
+        """The most that could be gained by choosing replicas, leaders and disks jointly, by cost.
+
+        Partage chooses them one after another.
 
         Bounds hold for every valid plan, also for one that chooses all three jointly. Figures at
         their bounds are left out.
@@ -71,7 +73,7 @@ class ReplicaVerdict:
 
     @property
     def optimal(self) -> bool:
-        """Whether every figure equals its lower bound."""
+        """Whether every measured cost equals its proven lower bound."""
         return all(self.figures[name] == bound for name, bound in self.bounds.items())
 
 
@@ -114,7 +116,7 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
 
 
 def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
-    """Check that the arrays are those of a plan of this task; else raise CertificateError."""
+    """Check that a plan's arrays fit the reassignment; else raise CertificateError."""
     brokers = len(task.cluster.brokers)
     if plan.replica.shape != (int(task.start[-1]),):
         raise CertificateError(f"the plan has {plan.replica.shape} replicas, not {task.start[-1]}")
@@ -134,12 +136,12 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _whole(bound: float, divisor: int) -> int:
-    """Round a bound up to a multiple of the divisor; the result is at least 0."""
+    """Round a bound up to a multiple of the divisor, at least 0: true values are multiples."""
     return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor
 
 
 class _MeasuredPlan:
-    """Measurement of a plan against the current replicas.
+    """A reassignment plan compared with the current replicas: its costs and broken rules.
 
     Attributes:
         key, old_key: int64, partition and broker of each new and each current replica as one
@@ -178,9 +180,9 @@ class _MeasuredPlan:
 
     @cached_property
     def outside(self) -> NDArray[np.int64]:
-        """The amount by which brokers and racks are outside their bands, by kind.
+        """Distance of each broker and rack from its balance bands, 0 within (int64[4, B + Z]).
 
-        The result is int64[4, B + Z].
+        The four kinds are capacity, replicas, bytes and load.
         """
         task = self.task
         held = np.zeros(task.low.shape, np.int64)
@@ -192,10 +194,7 @@ class _MeasuredPlan:
         return out
 
     def _leaders_outside(self) -> NDArray[np.int64]:
-        """Return how far the leader counts of brokers and racks are outside their bands.
-
-        The result is int64[B + Z].
-        """
+        """Return how far leader counts are outside their bands (int64[B + Z]: brokers, racks)."""
         task = self.task
         counted = (task.factor > 0) & task.counted
         led = np.zeros(len(task.lead_low), np.int64)
@@ -210,7 +209,10 @@ class _MeasuredPlan:
         return out
 
     def _disks_outside(self) -> dict[str, int]:
-        """Return how far disks are outside their bands, by figure; empty if no disks are known."""
+        """Return how far disks are outside their bands, by name of the measure.
+
+        The result is empty if no disks are known.
+        """
         disks = self.task.disks
         if disks is None or self.disk is None:
             return {}
@@ -230,7 +232,7 @@ class _MeasuredPlan:
         return out
 
     def figures(self) -> dict[str, int]:
-        """Return all figures of the plan; see `ReplicaVerdict`."""
+        """Return all measured costs of the plan by name; see `ReplicaVerdict`."""
         task, led = self.task, self._leaders_outside()
         found = {"leaders": int(led[: self.brokers].sum()), **self._disks_outside()}
         for k, kind in enumerate(KINDS):
@@ -250,7 +252,7 @@ class _MeasuredPlan:
         }
 
     def _rack_breach(self) -> int:
-        """Return the number of replicas that break the rack rule, over all partitions."""
+        """Return how many replicas of all partitions break the rack rule."""
         task, racks = self.task, self.task.rack_low.shape[1]
         key = np.sort(task.owner * racks + task.cluster.rack[self.replica])
         at = np.flatnonzero(np.diff(key, prepend=-1))
@@ -286,7 +288,7 @@ class _MeasuredPlan:
         return found + self._disk_breaches()
 
     def is_settled(self) -> bool:
-        """Return whether no valid plan of this task moves a replica."""
+        """Return whether the rules fix every replica, so that no valid plan moves one."""
         task = self.task
         stays = np.ones(len(task.factor), bool)
         stays[task.old_owner[task.fate != STAY]] = False
@@ -329,7 +331,7 @@ class _MeasuredPlan:
         return found
 
     def _lost_leaders(self) -> NDArray[np.int64]:
-        """Return the partitions that lost their leader although it had to and could stay."""
+        """Return the partitions whose leader changed although it had to stay and could."""
         task, cluster = self.task, self.task.cluster
         bound = np.flatnonzero((task.factor > 0) & (cluster.factor > 0) & ~task.lead_free)
         old = cluster.start[bound]

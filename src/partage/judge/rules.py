@@ -17,7 +17,10 @@ __all__ = ["Breach", "BreachKind", "check"]
 
 
 class BreachKind(Enum):
-    """The kinds of rule breaches; the values are stable and stored in tables."""
+    """The rules of a valid assignment that can be broken.
+
+    The values are stable and stored in tables.
+    """
 
     UNKNOWN_MEMBER = "unknown member"
     MISSING_MEMBER = "missing member"
@@ -47,7 +50,7 @@ _TEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """One breach of a rule of a valid assignment.
+    """One violation of a rule by an assignment, with the member and partition concerned.
 
     Attributes:
         kind: the rule that is broken.
@@ -112,7 +115,7 @@ def check(
 
 
 def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
-    """Yield a breach for members without entry, with several entries, or outside the group."""
+    """Yield a breach for each member without entry, with several entries, or outside the group."""
     seen: set[str] = set()
     for name in assignment.members:
         if name in seen:
@@ -126,7 +129,7 @@ def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
 
 
 def _unresolved(assignment: Assignment, cluster: Cluster) -> Iterator[Breach]:
-    """Yield a breach for each entry whose topic or partition the index does not contain."""
+    """Yield a breach for each entry whose topic or partition is not in the assignment's index."""
     for one in assignment.unresolved:
         known = cluster.topic(one.topic) >= 0
         kind = BreachKind.UNKNOWN_PARTITION if known else BreachKind.UNKNOWN_TOPIC
@@ -136,7 +139,7 @@ def _unresolved(assignment: Assignment, cluster: Cluster) -> Iterator[Breach]:
 def _gone(
     assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], cluster: Cluster
 ) -> Iterator[Breach]:
-    """Yield a breach for each entry whose partition the index has, but the cluster no longer."""
+    """Yield a breach for each entry whose partition no longer exists in the cluster."""
     for i in np.flatnonzero(~there).tolist():
         member = assignment.members[entries.name[i]]
         dense = int(assignment.partition[i])
@@ -157,7 +160,7 @@ def _gone(
 def _unsubscribed(
     assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts
 ) -> Iterator[Breach]:
-    """Yield a breach for each owner that does not subscribe to the topic."""
+    """Yield a breach for each owner that does not subscribe to its partition's topic."""
     mine = np.flatnonzero(there & (entries.member >= 0) & ~entries.releasing)
     mine = mine[~facts.subscribes(entries.member[mine], entries.partition[mine])]
     for i in mine.tolist():
@@ -172,7 +175,7 @@ def _repeated(
     *,
     several_owners: bool,
 ) -> Iterator[Breach]:
-    """Yield a breach for each repeated entry of a partition, of one member or of several."""
+    """Yield a breach for each further entry of a partition, of one member or of several."""
     mine = np.flatnonzero(there)
     mine = mine[_again((entries.partition[mine] << 32) | entries.name[mine])]
     for i in mine.tolist():
@@ -187,7 +190,7 @@ def _repeated(
 
 
 def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the indices of repeated keys, ascending, without the first occurrence of each."""
+    """Return the indices of all keys that occurred before (ascending)."""
     first = np.unique(keys, return_index=True)[1]
     again = np.ones(len(keys), bool)
     again[first] = False
@@ -197,7 +200,10 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _given_up(
     assignment: Assignment, entries: AssignmentEntries, facts: Facts
 ) -> NDArray[np.int64]:
-    """Return withheld partitions that may lack an owner, since another member still claims them."""
+    """Return the partitions without owner that a plan may withhold until they are revoked.
+
+    Another member still claims these partitions.
+    """
     withheld = getattr(assignment, "withheld", ())
     if not len(withheld) or assignment.index is not facts.problem.index:
         return np.zeros(0, np.int64)
@@ -224,6 +230,6 @@ def _unowned(
 def _named(
     kind: BreachKind, assignment: Assignment, entries: AssignmentEntries, i: int, facts: Facts
 ) -> Breach:
-    """Return the breach of entry i, with the names of its member, topic and partition."""
+    """Build the breach of an assignment's entry, with member, topic and partition by name."""
     topic, number = facts.problem.index.name(int(entries.partition[i]))
     return Breach(kind, assignment.members[entries.name[i]], topic, number)
