@@ -60,7 +60,7 @@ Order = NDArray[np.intp]
 
 
 def topic_partition_hash(topic: str, partition: int) -> int:
-    """Return ``TopicPartition.hashCode``, as a signed int32.
+    """Return the hash code of Kafka's ``TopicPartition`` (``hashCode``), as a signed int32.
 
     >>> topic_partition_hash("t1", 0)
     4606
@@ -70,7 +70,7 @@ def topic_partition_hash(topic: str, partition: int) -> int:
 
 
 def table_for_capacity(capacity: int) -> int:
-    """Return the table length of a ``HashMap`` with this capacity.
+    """Return the number of buckets of a ``HashMap`` that is created with a given capacity.
 
     It is the least power of two that is not smaller than the capacity.
 
@@ -83,11 +83,10 @@ def table_for_capacity(capacity: int) -> int:
 
 
 def copied_hash_set_table(size: int) -> int:
-    """Return the table length of ``new HashSet<>(collection)`` for a collection of this size.
+    """Return the number of buckets of ``new HashSet<>(collection)``, from the collection's size.
 
-    The rule is that of JDK 18 and older.
-
-    JDK 19 changed the rule; the two differ at sizes 12, 24, 48, ....
+    The rule is that of JDK 18 and older. JDK 19 changed it; the two differ at sizes 12, 24, 48,
+    ....
 
     >>> [copied_hash_set_table(k) for k in (0, 11, 12, 24)]
     [16, 16, 32, 64]
@@ -103,7 +102,7 @@ def hash_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the indices of ``hashes`` in the iteration order of a ``HashMap`` with these keys.
+    """Return the indices of keys in the iteration order of a Java ``HashMap``, from their hashes.
 
     Args:
         hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
@@ -143,7 +142,7 @@ def hash_order(
 
 
 def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
-    """Return the indices of ``hashes`` in the iteration order of a ``TimelineHashMap``.
+    """Return the indices of keys in the iteration order of Kafka's ``TimelineHashMap``.
 
     Kafka's coordinator keeps members in it. The slot is the highest bits of a product; a slot
     is iterated from the newest key to the oldest.
@@ -161,7 +160,7 @@ def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
 
 
 def timeline_slots(size: int, slots: int = 2) -> int:
-    """Return the table length of a ``TimelineHashMap`` after its ``size`` keys were put again.
+    """Return the number of buckets of a ``TimelineHashMap`` after ``size`` keys were put again.
 
     >>> [timeline_slots(size) for size in (1, 2, 4, 5)]
     [2, 4, 4, 8]
@@ -178,7 +177,7 @@ def hash_set_order(
     table: int = DEFAULT_TABLE,
     compute_if_absent: bool = False,
 ) -> list[Key]:
-    """Return the distinct ``keys`` in the iteration order of a hash collection filled with them.
+    """Return distinct keys in the iteration order of a Java hash set or map filled with them.
 
     ``keys`` may repeat: each is one call of ``put`` (``add``) or ``computeIfAbsent``.
 
@@ -202,7 +201,7 @@ def hash_set_order(
 
 
 def _table_after_put(spread: list[int], table: int) -> int:
-    """Return the table length of a ``HashMap`` after all keys were inserted by ``put``."""
+    """Return a ``HashMap``'s number of buckets after all keys were inserted by ``put``."""
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
         if n >= _MIN_TREE_TABLE:
@@ -217,9 +216,9 @@ def _table_after_put(spread: list[int], table: int) -> int:
 
 
 def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
-    """Return the table length after all keys were inserted by ``computeIfAbsent``.
+    """Return a ``HashMap``'s number of buckets after ``computeIfAbsent`` inserted all keys.
 
-    It checks the load before the insertion.
+    This method checks the load before the insertion.
     """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
@@ -236,7 +235,7 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether a bucket may exceed the chain limit before the table has 64 slots.
+    """Return whether a bucket can exceed Java's chain limit while the table is below 64 buckets.
 
     Buckets of a larger table are parts of the initial ones, so it suffices to count these.
     """
@@ -248,7 +247,7 @@ def _may_have_long_chain(spread: list[int], table: int) -> bool:
 
 
 def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
-    """Return how many of the first ``count`` keys share the bucket of ``key`` in ``n`` slots."""
+    """Return how many of the first ``count`` keys share a key's bucket in ``n`` buckets."""
     if count < _MAX_CHAIN_COMPUTE:
         return 0
     mask = n - 1
@@ -256,7 +255,9 @@ def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
 
 
 def names_in_map_order(names: Sequence[str]) -> list[int]:
-    """Return the indices of distinct names in the order of a ``HashMap`` filled with them.
+    """Return the indices of distinct strings in the iteration order of a Java ``HashMap``.
+
+    The map is filled with the strings in the given order.
 
     >>> names_in_map_order(["consumer1", "consumer2", "consumer3"])
     [2, 1, 0]
@@ -278,7 +279,9 @@ def copied_order(
 
 
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the iteration order of many ``HashMap`` at once, map by map, as indices of the keys.
+    """Return the iteration order of the keys of many Java ``HashMap`` at once, map after map.
+
+    The result holds indices of the keys.
 
     ``group`` is the map of each key, ascending; keys are in order of insertion by ``put``.
     """
@@ -286,7 +289,9 @@ def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
 
 
 def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the iteration order of many copied ``HashSet`` at once, as indices of the keys.
+    """Return the iteration order of the keys of many copied ``HashSet`` at once, set after set.
+
+    The result holds indices of the keys.
 
     Each set is made by the copy constructor, JDK 18 or older. Arguments are those of `walk_maps`.
 
@@ -330,7 +335,7 @@ def _walk_large_buckets(
     *,
     copied: bool,
 ) -> None:
-    """Compute the order of collections with crowded buckets one by one, in ``order``.
+    """Recompute, in ``order``, the hash collections that may have a bucket of nine or more keys.
 
     Nine or more keys in a bucket may have made the table grow.
 
@@ -347,7 +352,9 @@ def _walk_large_buckets(
 
 @dataclass(frozen=True)
 class StringMap:
-    """A Java ``HashMap`` with string keys as an immutable value; each change returns a new map.
+    """An immutable model of a Java ``HashMap`` with string keys, for its iteration order.
+
+    Each change returns a new map.
 
     The order of a map that only grows follows from its keys (`names_in_map_order`). Removals leave
     traces: the table never shrinks, and a bucket that was a tree keeps the tree's order.
@@ -366,7 +373,7 @@ class StringMap:
     tree_bins: Mapping[int, Bucket[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def with_key(self, key: str) -> StringMap:
-        """Return the map with a new key inserted by ``put``."""
+        """Return the map after ``put`` of a new key."""
         spread = {**self.spread, key: _spread(key)}
         grown = replace(self, spread=spread)
         slot = grown.slot_of(key)
@@ -402,7 +409,7 @@ class StringMap:
         return [one for slot in sorted(chains) for one in chains[slot]]
 
     def doubled(self) -> StringMap:
-        """Return the map with a table of twice the size; every bucket splits in two."""
+        """Return the map with twice the number of buckets; every bucket splits in two."""
         grown = replace(self, slots=self.slots * 2)
         tree_bins: dict[int, Bucket[str]] = {}
         for bucket in self.tree_bins.values():
@@ -410,19 +417,16 @@ class StringMap:
         return replace(grown, tree_bins=tree_bins)
 
     def slot_of(self, key: str) -> int:
-        """Return the number of the bucket of a key."""
+        """Return the index of the bucket that holds a key."""
         return self.spread[key] & (self.slots - 1)
 
 
 def _spread(name: str) -> int:
-    """Return a name's hash code as ``HashMap`` mixes it (upper 16 bits xor-ed into the lower)."""
+    """Return a string's hash as ``HashMap`` mixes it: the upper 16 bits xor-ed into the lower."""
     value = string_hash(name) & 0xFFFFFFFF
     return value ^ value >> 16
 
 
 def _rank(name: str) -> tuple[int, bytes]:
-    """Return the sort key of a name in a tree bucket.
-
-    It is the mixed hash as a signed number, then the name.
-    """
+    """Return the sort key of a string in a tree bucket: signed mixed hash, then text."""
     return (_spread(name) ^ 0x80000000) - 0x80000000, string_order_key(name)

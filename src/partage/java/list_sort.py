@@ -24,11 +24,11 @@ _MIN_GALLOP = 7
 
 
 class ComparatorError(Exception):
-    """Raised if a comparator violates its contract (Java's ``IllegalArgumentException``)."""
+    """Raised if a comparator contradicts itself (Java's ``IllegalArgumentException``)."""
 
 
 def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
-    """Return the items sorted by the comparator, exactly as Java sorts them.
+    """Return the items sorted by a comparator, with the same steps as Java's ``List.sort``.
 
     Raises:
         ComparatorError: a merge detected that the comparator contradicts itself.
@@ -44,9 +44,9 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
 
 
 def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Return the end of the sorted run at ``begin``.
+    """Return where the already sorted sequence that starts at ``begin`` ends.
 
-    A strictly descending run is reversed in place.
+    A strictly descending sequence is reversed in place.
     """
     at = begin + 1
     if at >= end:
@@ -62,7 +62,10 @@ def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
 
 
 def _insert(a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]) -> None:
-    """Insert each item from ``sorted_to`` on into the sorted part, behind items not greater."""
+    """Insert the remaining items into the sorted beginning of a list (binary insertion sort).
+
+    Each item goes behind those that are not greater.
+    """
     for at in range(sorted_to, end):
         one = a[at]
         low, high = begin, at
@@ -77,17 +80,20 @@ def _insert(a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T
 
 
 def _less_than(key: T, compare: Compare[T]) -> Callable[[T], bool]:
-    """Return a predicate that is true for items less than the key."""
+    """Return a function that tells whether an item is less than the key."""
     return lambda one: compare(key, one) > 0
 
 
 def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
-    """Return a predicate that is true for items that are not greater than the key."""
+    """Return a function that tells whether an item is not greater than the key."""
     return lambda one: compare(key, one) >= 0
 
 
 def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return how many items of ``a`` precede a key, by exponential and then binary search."""
+    """Return how many leading items satisfy ``precedes``, by exponential and then binary search.
+
+    The search begins at the index ``hint``.
+    """
     before, step = 0, 1
     if precedes(a[hint]):
         most = len(a) - hint
@@ -109,7 +115,10 @@ def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
 
 
 class _TimSort(Generic[T]):
-    """The sort of a list of 32 items or more, with a stack of sorted runs that are merged."""
+    """Java's TimSort for 32 items or more, with its stack of sorted runs that wait to be merged.
+
+    A run is an ascending sequence of consecutive items.
+    """
 
     def __init__(self, items: list[T], compare: Compare[T]) -> None:
         self._items, self._compare = items, compare
@@ -137,7 +146,7 @@ class _TimSort(Generic[T]):
         return self._runs[0]
 
     def _collapse(self) -> None:
-        """Merge runs until each is longer than the next one, and than the next two together."""
+        """Merge runs until each is longer than the next, and than the sum of the next two."""
         while len(self._runs) > 1:
             size = [len(run) for run in self._runs]
             n = len(size) - 2
@@ -149,7 +158,7 @@ class _TimSort(Generic[T]):
             self._merge(n)
 
     def _middle(self, n: int) -> int:
-        """Return the index of the shorter neighbour of the middle run, which is merged first."""
+        """Return the index of the run to merge first: the shorter neighbour of the middle one."""
         return n - 1 if n > 0 and len(self._runs[n - 1]) < len(self._runs[n + 1]) else n
 
     def _merge(self, n: int) -> None:
@@ -166,11 +175,10 @@ class _TimSort(Generic[T]):
 
 
 class _Merge(Generic[T]):
-    """The merge of two overlapping sorted runs.
+    """The merge of two neighbouring sorted runs in Java's TimSort.
 
-    It begins at the front if the left one is not longer.
-
-    The shorter run is copied to a buffer; its last item needs no more comparisons.
+    The shorter run is copied to a buffer. The merge begins at the front if the left run is not
+    longer; the last item of the buffer needs no more comparisons.
     """
 
     def __init__(self, left: list[T], right: list[T], compare: Compare[T], min_gallop: int) -> None:
@@ -207,7 +215,7 @@ class _Merge(Generic[T]):
             del side[at:]
 
     def _merge_one_by_one(self) -> None:
-        """Merge single items until one run has won often enough in a row to gallop."""
+        """Merge single items until one run supplied so many in a row that galloping pays."""
         winner, wins = self._left, 0
         while not self._is_over() and wins < self.min_gallop:
             smaller = self._compare(self._right[self._head], self._left[self._head]) < 0
@@ -217,7 +225,7 @@ class _Merge(Generic[T]):
             self._take(side, 1)
 
     def _merge_galloping(self) -> None:
-        """Merge by galloping (searching for long sequences) while that finds long sequences."""
+        """Merge whole sequences found by exponential search, while these are long enough."""
         from_left = from_right = _MIN_GALLOP
         while max(from_left, from_right) >= _MIN_GALLOP:
             key = self._right[self._head]

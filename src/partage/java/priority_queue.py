@@ -9,7 +9,9 @@ __all__ = ["PriorityQueue", "poll_order"]
 
 
 class PriorityQueue:
-    """A priority queue that returns entries with equal keys in the same order as OpenJDK's.
+    """A binary heap that returns entries with equal keys in the same order as OpenJDK's queue.
+
+    OpenJDK's is ``java.util.PriorityQueue``.
 
     An entry is a tuple; its first field is the key, which is compared by ``<`` only.
 
@@ -23,7 +25,7 @@ class PriorityQueue:
     __slots__ = ("items",)
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
-        """Copy a collection and heapify it, from the middle to the front as Java does."""
+        """Build the heap from the items, sifting down from the middle to the front as Java does."""
         self.items: list[Any] = list(items)
         for place in range(len(self.items) // 2 - 1, -1, -1):
             self._sift_down(place, self.items[place])
@@ -92,7 +94,7 @@ class PriorityQueue:
 
 
 def poll_order(keys: Sequence[Any]) -> list[int]:
-    """Return the indices of keys in the order in which the queue returns them.
+    """Return the indices of keys in the order in which Java's priority queue returns them.
 
     >>> poll_order([5, 3, 5])
     [1, 2, 0]

@@ -14,7 +14,7 @@ _MASK_48 = (1 << 48) - 1
 
 @dataclass(frozen=True, slots=True)
 class JavaRandom:
-    """``java.util.Random`` as an immutable value: a 48-bit linear congruential generator.
+    """An immutable ``java.util.Random``: a 48-bit linear congruential generator.
 
     >>> first, after = JavaRandom.of(42).next_int()
     >>> first, after.next_int()[0]
@@ -25,17 +25,17 @@ class JavaRandom:
 
     @classmethod
     def of(cls, seed: int) -> JavaRandom:
-        """Return the generator that ``new Random(seed)`` creates."""
+        """Return the state of ``new Random(seed)``."""
         return cls((seed ^ _MULTIPLIER) & _MASK_48)
 
     def next_int(self) -> tuple[int, JavaRandom]:
-        """Return the result of ``nextInt()``, a signed int32, and the generator's next state."""
+        """Return the next ``nextInt()``, a signed int32, and the state after it."""
         state = (self.state * _MULTIPLIER + 0xB) & _MASK_48
         bits = state >> 16
         return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
 
     def next_below(self, bound: int) -> tuple[int, JavaRandom]:
-        """Return the result of ``nextInt(bound)`` for a bound of at least 1, and the next state.
+        """Return the next ``nextInt(bound)`` for a bound of at least 1, and the state after it.
 
         >>> JavaRandom.of(0).next_below(100)[0], JavaRandom.of(42).next_below(10)[0]
         (60, 0)

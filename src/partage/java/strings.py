@@ -31,7 +31,9 @@ _ONE_BYTE_UNITS = range(1, 0x80)
 
 
 def string_hash(text: str) -> int:
-    """Return ``String.hashCode``: a polynomial in 31 over UTF-16 units, as a signed int32.
+    """Return Java's ``String.hashCode`` of a text, as a signed int32.
+
+    It is a polynomial in 31 over the text's UTF-16 units.
 
     >>> string_hash("consumer1"), string_hash("Aa") == string_hash("BB")
     (-421004549, True)
@@ -48,7 +50,9 @@ def string_hash(text: str) -> int:
 
 
 def string_order_key(text: str) -> bytes:
-    r"""Return a sort key for ``String.compareTo``: unsigned UTF-16 units, shorter prefix first.
+    r"""Return a sort key that orders strings like Java's ``String.compareTo``.
+
+    It compares unsigned UTF-16 units; a prefix comes before the longer string.
 
     The order differs from Python's only beyond the Basic Multilingual Plane.
 
@@ -59,7 +63,7 @@ def string_order_key(text: str) -> bytes:
 
 
 def string_ranks(names: Sequence[str]) -> list[int]:
-    """Return the rank of each name in the order of ``String.compareTo``.
+    """Return each name's rank in the order of Java's ``String.compareTo``.
 
     >>> string_ranks(["b", "a"])
     [1, 0]
@@ -72,7 +76,7 @@ def string_ranks(names: Sequence[str]) -> list[int]:
 
 
 def string_hashes(names: Sequence[str]) -> list[int]:
-    """Return ``String.hashCode`` of each name, as signed int32.
+    """Return Java's ``String.hashCode`` of each name, as signed int32.
 
     >>> string_hashes(["consumer1", "Aa", "BB"])
     [-421004549, 2112, 2112]
@@ -98,7 +102,7 @@ def string_hashes(names: Sequence[str]) -> list[int]:
 def _utf16_units(
     names: Sequence[str],
 ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-    """Return the concatenated UTF-16 units of names, and the number of units of each name."""
+    """Return the UTF-16 units of all names in one array, and the number of units of each name."""
     text = "".join(names)
     if text.isascii():
         raw = text.encode("ascii")
@@ -109,7 +113,10 @@ def _utf16_units(
 
 
 def _java_replacement(error: UnicodeError) -> tuple[str, int]:
-    """Replace a malformed character by one U+FFFD, with Java's rule of what one character is."""
+    """Replace malformed UTF-8 by U+FFFD, as many bytes at a time as Java does.
+
+    It is an error handler for `codecs.register_error`.
+    """
     if not isinstance(error, UnicodeDecodeError):
         raise error
     data, start, end = error.object, error.start, error.end
@@ -124,7 +131,7 @@ codecs.register_error("partage.java", _java_replacement)
 
 
 def decode_utf8(data: bytes) -> str:
-    r"""Decode as ``new String(bytes, UTF_8)``: malformed bytes become U+FFFD.
+    r"""Decode UTF-8 like Java's ``new String(bytes, UTF_8)``: malformed bytes become U+FFFD.
 
     >>> decode_utf8(b"caf\xc3\xa9"), decode_utf8(b"a\xffb"), decode_utf8(b"\xed\xa0\x80")
     ('café', 'a\ufffdb', '\ufffd')
@@ -133,7 +140,7 @@ def decode_utf8(data: bytes) -> str:
 
 
 def encode_utf8(text: str) -> bytes:
-    r"""Encode as ``String.getBytes(UTF_8)``: a lone surrogate becomes a question mark.
+    r"""Encode text as UTF-8 like Java's ``getBytes(UTF_8)``: a lone surrogate becomes "?".
 
     >>> encode_utf8("é"), encode_utf8("\ud83d")
     (b'\xc3\xa9', b'?')
@@ -142,7 +149,7 @@ def encode_utf8(text: str) -> bytes:
 
 
 def decode_modified_utf8(data: bytes) -> str:
-    r"""Decode modified UTF-8, which ``DataOutput.writeUTF`` writes after the length.
+    r"""Decode Java's modified UTF-8, which ``DataOutput.writeUTF`` writes after the length.
 
     Lone surrogates are kept.
 
@@ -173,7 +180,7 @@ def decode_modified_utf8(data: bytes) -> str:
 
 
 def encode_modified_utf8(text: str) -> bytes:
-    r"""Encode a string as modified UTF-8 like ``DataOutput.writeUTF``, without the length.
+    r"""Encode a string in Java's modified UTF-8 like ``DataOutput.writeUTF``, without the length.
 
     >>> encode_modified_utf8("é\0")
     b'\xc3\xa9\xc0\x80'

@@ -35,7 +35,9 @@ _LEFT, _RIGHT = 0, 1
 
 
 def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> bool:
-    """Return whether a table of 64 slots or more may ever have had eight keys in one bucket.
+    """Return whether any bucket of a ``HashMap`` may have become a tree.
+
+    ``table`` is its number of buckets, ``spread`` the mixed hashes of its keys.
 
     >>> may_have_trees([64 * i for i in range(8)], 16), may_have_trees(range(1000), 16)
     (True, False)
@@ -60,9 +62,9 @@ def iteration_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the indices of ``hashes`` in the iteration order of a ``HashMap`` with tree buckets.
+    """Return the indices of keys in the iteration order of a ``HashMap`` with tree buckets.
 
-    Arguments are those of `hash_order`.
+    The other arguments are those of `hash_order`.
 
     ``rank`` is the keys' position by ``compareTo``, which orders keys of equal hash. Without
     it they are ordered by insertion, where Java uses the identity hash, which differs from
@@ -83,14 +85,16 @@ def iteration_order(
 
 
 def _largest_bucket(spread: Sequence[int] | NDArray[np.int64], slots: int) -> int:
-    """Return the number of keys in the largest bucket of a table with ``slots`` buckets."""
+    """Return how many keys the fullest of ``slots`` buckets has."""
     if len(spread) < _MIN_KEYS_FOR_NUMPY:
         return max(Counter([h & (slots - 1) for h in spread]).values())
     return int(np.bincount(np.asarray(spread, np.int64) & (slots - 1)).max())
 
 
 class HashTable:
-    """A Java ``HashMap`` with tree buckets, whose keys are indices of a list of hashes.
+    """A model of a Java ``HashMap`` with tree buckets, for its iteration order.
+
+    Keys are indices of a list of hashes.
 
     Args:
         hashes: int32, signed or not, of all keys that are ever inserted.
@@ -129,12 +133,12 @@ class HashTable:
         self.grow_if_full()
 
     def remove(self, key: int) -> None:
-        """Remove a key; the table does not shrink."""
+        """Remove a key; the number of buckets stays."""
         self._bucket(key).remove(key)
         self.size -= 1
 
     def clear(self) -> None:
-        """Remove all keys; the table does not shrink."""
+        """Remove all keys; the number of buckets stays."""
         self.buckets, self.size = {}, 0
 
     def compute(self, key: int) -> None:
@@ -150,7 +154,7 @@ class HashTable:
         self.size += 1
 
     def grow_if_full(self) -> None:
-        """Double the table if its load exceeds 3/4."""
+        """Double the number of buckets if the keys exceed 3/4 of it."""
         if self.size * 4 > self.slots * 3:
             self._grow()
 
@@ -165,7 +169,7 @@ class HashTable:
             bucket.treeify()
 
     def _grow(self) -> None:
-        """Double the table; each bucket splits in two, in the order of its chain."""
+        """Double the number of buckets; each splits in two and keeps the order of its chain."""
         self.slots *= 2
         old, self.buckets = self.buckets, {}
         for bucket in old.values():
@@ -173,7 +177,7 @@ class HashTable:
 
 
 class Bucket(Generic[Key]):
-    """One bucket of a ``HashMap``: a chain of keys, and from nine keys on a red-black tree.
+    """One bucket of a Java ``HashMap``: a list of keys, from nine keys on also a red-black tree.
 
     Args:
         rank: returns (spread hash as a signed number, position among equal hashes) of a key.
@@ -191,14 +195,14 @@ class Bucket(Generic[Key]):
         self._red: dict[Key, bool] = {}
 
     def copy(self) -> Bucket[Key]:
-        """Return an independent copy."""
+        """Return a copy of the bucket that later changes do not share."""
         twin = Bucket(self._rank, self.chain)
         twin.root, twin._parent, twin._red = self.root, dict(self._parent), dict(self._red)
         twin._child = {key: [*below] for key, below in self._child.items()}
         return twin
 
     def add(self, key: Key) -> bool:
-        """Add a key; return whether the chain is now too long and must become a tree."""
+        """Append a key; return whether the chain is now so long that it must become a tree."""
         if self.root is not None:
             self.insert(key)
             return False
@@ -218,7 +222,7 @@ class Bucket(Generic[Key]):
         self._root_to_front()
 
     def split(self, slot_of: Callable[[Key], int]) -> dict[int, Bucket[Key]]:
-        """Split the bucket for a grown table; return the resulting buckets by slot."""
+        """Split the bucket when the table has grown; return the new buckets by index."""
         chains: dict[int, list[Key]] = {}
         for key in self.chain:
             chains.setdefault(slot_of(key), []).append(key)
@@ -231,7 +235,7 @@ class Bucket(Generic[Key]):
         return made
 
     def treeify(self) -> None:
-        """Convert the chain to a red-black tree; in the chain only the tree's root moves."""
+        """Build a red-black tree from the chain and move the tree's root to the chain's front."""
         self._parent, self._child, self._red = {}, {}, {}
         for key in self.chain:
             self._insert(key)
@@ -250,7 +254,7 @@ class Bucket(Generic[Key]):
         self.chain.insert(0, self.root)
 
     def _insert(self, key: Key) -> Key | None:
-        """Insert a key as a leaf and rebalance; return its parent before rebalancing."""
+        """Insert a key as a leaf and rebalance; return the key that was its parent first."""
         above, side = None, _LEFT
         below = self.root
         while below is not None:
@@ -266,7 +270,10 @@ class Bucket(Generic[Key]):
         return above
 
     def _fix_insertion(self, key: Key) -> None:
-        """Restore "no red key has a red parent": recolour if the uncle is red, else rotate."""
+        """Restore the rule that no red key has a red parent, after an insertion.
+
+        Recolour if the uncle is red, else rotate.
+        """
         while (above := self._parent[key]) is not None and self._red[above]:
             top = self._parent[above]
             if top is None:
@@ -287,9 +294,9 @@ class Bucket(Generic[Key]):
             self._red[key] = False
 
     def _delete(self, key: Key) -> None:
-        """Delete a key from the tree.
+        """Delete a key from the red-black tree and rebalance.
 
-        It is first swapped down to where it has at most one child.
+        The key is first swapped down to where it has at most one child.
         """
         left, right = self._child[key]
         if left is not None and right is not None:
@@ -327,7 +334,7 @@ class Bucket(Generic[Key]):
             self._parent[inner] = key
 
     def _replace(self, key: Key, old: Key) -> None:
-        """Put a key into the tree position of another one."""
+        """Put ``key`` into the tree position of ``old``."""
         above = self._parent[key] = self._parent[old]
         if above is None:
             self.root = key
@@ -367,7 +374,7 @@ class Bucket(Generic[Key]):
         return any(below is not None and self._red[below] for below in self._child[key])
 
     def _rotate(self, key: Key, side: int) -> None:
-        """Rotate ``key`` down to ``side``; its child on the other side moves up."""
+        """Rotate the tree around ``key``, which moves down to ``side``; its other child rises."""
         up = self._child[key][1 - side]
         assert up is not None  # noqa: S101 - rotations need that child
         inner, above = self._child[up][side], self._parent[key]

@@ -18,7 +18,7 @@ ZERO_UUID = "A" * 22
 
 @lru_cache(maxsize=_CACHED_TEXTS)
 def uuid_text(uuid: bytes) -> str:
-    """Format a ``Uuid`` as Kafka prints it: 22 characters of URL-safe base64 without padding.
+    """Format a Kafka UUID as Kafka prints it: 22 characters of URL-safe base64 without padding.
 
     >>> uuid_text(bytes(16)) == ZERO_UUID
     True
@@ -27,7 +27,7 @@ def uuid_text(uuid: bytes) -> str:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """Parse a ``Uuid`` as Kafka prints it, and return its 16 bytes.
+    """Parse a Kafka UUID in its printed form (URL-safe base64) and return its 16 bytes.
 
     Raises:
         ValueError: the text is not 22 characters of URL-safe base64.
@@ -45,7 +45,7 @@ def uuid_bytes(text: str) -> bytes:
 
 
 def uuid_hash(uuid: bytes) -> int:
-    r"""Return ``Uuid.hashCode`` for the 16 bytes of a UUID, as a signed int32.
+    r"""Return the Java hash code of a Kafka UUID from its 16 bytes (signed int32).
 
     >>> uuid_hash(bytes(15) + b"\x07")
     7
