@@ -31,16 +31,22 @@ class Clock:
         self._scheduled = 0
 
     def at(self, time_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule an action at a time; if the time has passed, the action is due at once."""
+        """Schedule an action (a function) at a simulated time.
+
+        If the time has passed, it is due at once.
+        """
         self._scheduled += 1
         heapq.heappush(self._queue, (time_ms, rank, self._scheduled, action))
 
     def after(self, wait_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule an action ``wait_ms`` after the current time."""
+        """Schedule an action (a function) ``wait_ms`` after the current simulated time."""
         self.at(self.now_ms + wait_ms, action, rank=rank)
 
     def run(self, before_ms: int | None = None) -> None:
-        """Run all actions, or only those that are due before ``before_ms``."""
+        """Run all scheduled actions in order of time.
+
+        With ``before_ms`` only those due before it.
+        """
         while self._queue and (before_ms is None or self._queue[0][0] < before_ms):
             time_ms, _, _, action = heapq.heappop(self._queue)
             self.now_ms = max(self.now_ms, time_ms)

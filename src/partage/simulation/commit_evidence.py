@@ -35,15 +35,17 @@ _RebalanceKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class CommitEvidence:
-    """What a group's offset commits show: pauses around rebalances, and records per second.
+    """Data derived from a group's offset commits: pauses around rebalances, records per second.
 
     A simulation without them leaves its costs unknown.
 
     Attributes:
-        pauses: (incarnation, generation) -> pauses of that rebalance: times without commits around
+        pauses: dict from (incarnation, generation) to pauses of that rebalance: times without
+        commits around
             it.
-        rates: (topic, partition) -> records per second.
-        intervals: (topic, partition) -> usual time between two commits in milliseconds.
+        rates: dict from (topic, partition) to records per second.
+        intervals: dict from (topic, partition) to the usual time between two commits in
+        milliseconds.
     """
 
     pauses: Mapping[_RebalanceKey, tuple[Pause, ...]] = field(default_factory=dict)
@@ -52,7 +54,7 @@ class CommitEvidence:
 
     @classmethod
     def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitEvidence:
-        """Build the evidence from one group's pauses, given in any order.
+        """Build the object from one group's consumption pauses, given in any order.
 
         >>> found = CommitEvidence.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
         >>> list(found.pauses), dict(found.intervals)
@@ -67,7 +69,10 @@ class CommitEvidence:
         return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
 
     def of_rebalance(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
-        """Return the pauses of one rebalance; empty if no commits precede and follow it."""
+        """Return the consumption pauses of one rebalance.
+
+        Empty if no commits precede and follow it.
+        """
         return self.pauses.get((incarnation, generation), ())
 
 
@@ -90,7 +95,7 @@ class CommitRate:
     records: int = 0
 
     def add(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
-        """Add consecutive commits, given by times and offsets of the first and the last one."""
+        """Add consecutive commits, given by time and offset of the first and the last one."""
         if self.first_ms is None:
             self.first_ms = first_ms
         else:
@@ -100,7 +105,7 @@ class CommitRate:
         self.last_offset = last_offset
 
     def stretch(self, found: Stretch) -> None:
-        """Add a stretch: the combined commits between two group records."""
+        """Add the commits of the partition between two group records, combined to a `Stretch`."""
         if found.commits:
             self.add(found.first_ms, found.latest_ms, found.first_offset, found.first_offset)
             self.records += found.progress
@@ -108,14 +113,19 @@ class CommitRate:
 
     @property
     def per_second(self) -> float | None:
-        """Records per second from the first to the last commit; None without a time between two."""
+        """Records per second from the first to the last commit.
+
+        None if no time passed between them.
+        """
         if self.first_ms is None or self.last_ms <= self.first_ms:
             return None
         return self.records * 1_000 / (self.last_ms - self.first_ms)
 
 
 def weights_of(rates: Rates, index: Index) -> Weights:
-    """Convert rates to partition weights over an index; a partition without commits has 0.
+    """Convert records per second by (topic, partition) to an array by dense partition number.
+
+    A partition without commits has 0.
 
     >>> weights_of({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [0.0, 2.5]
@@ -124,7 +134,7 @@ def weights_of(rates: Rates, index: Index) -> Weights:
 
 
 def values_by_partition(values: Mapping[tuple[str, int], float], index: Index) -> FloatArray:
-    """Return the value of each dense partition, NaN if it has none (float64[P]).
+    """Convert a dict by (topic, partition) to an array by dense partition number; NaN if missing.
 
     >>> values_by_partition({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [nan, 2.5]

@@ -1,4 +1,7 @@
-"""Data that all simulations of one group share: metadata, judge, commit evidence, costs."""
+"""Data that the simulations of one group under all policies share.
+
+It has the cluster metadata, the function that measures assignments, and data from offset commits.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ _MOST_CACHED_CELLS, _MOST_CACHED = 2_000_000, 4_096
 
 @dataclass(frozen=True)
 class SimulationContext:
-    """Data that all simulations of one group share: metadata, judge, commit evidence, costs.
+    """Data that the simulations of one group under all policies share.
+
+    It has the cluster metadata, the function that measures assignments, and data from offset
+    commits.
 
     Attributes:
         clusters: the cluster metadata over time.
@@ -59,11 +65,11 @@ class SimulationContext:
 
     @cached_property
     def most(self) -> FloatArray:
-        """The most records that each partition rereads when it changes owner (float64[P])."""
+        """The most records that a new owner of each partition may read twice (float64[P])."""
         return most_reread(self.evidence, self.clusters.index)
 
     def length(self, rebalance: RecordedRebalance) -> Bounds | None:
-        """Return how long a recorded rebalance took (ms); None if unknown.
+        """Return bounds on how long a recorded rebalance took (ms); None if unknown.
 
         The result is not cached.
         """

@@ -47,7 +47,7 @@ _HEARTBEATS = 3
 
 
 def stop_length(pauses: Iterable[tuple[Pause, Bounds]]) -> Bounds | None:
-    """Return how long partitions were stopped in a recorded rebalance, in milliseconds.
+    """Return bounds on how long partitions had no consumer in a recorded rebalance (ms).
 
     The lower bound is the shortest duration that a pause proves; a partition without new records
     proves nothing. The upper bound is the median of the pauses.
@@ -75,7 +75,7 @@ def stop_length(pauses: Iterable[tuple[Pause, Bounds]]) -> Bounds | None:
 
 
 def usual_length(lengths: Iterable[Bounds | None]) -> Bounds | None:
-    """Return the median lower and upper bound of known durations; None if none is known.
+    """Return the medians of the lower and upper bounds of rebalance durations; None without any.
 
     >>> usual_length([Bounds(1, 2), None, Bounds(3, 8), Bounds(2, 9)])
     Bounds(low=2, high=8)
@@ -94,7 +94,7 @@ def _median(values: Sequence[float]) -> float:
 def stopped_partitions(
     before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
 ) -> Int32Array:
-    """Return the dense numbers of the partitions that stop in one rebalance (int32).
+    """Return the partitions whose consumption stops in one rebalance, as dense numbers (int32).
 
     A partition that a cooperative rebalance withholds until its second phase counts in that phase.
 
@@ -133,7 +133,7 @@ def unread_at_once(
 
 
 def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
-    """Return the partition-seconds without a consumer.
+    """Return the partition-seconds without a consumer: partitions times the stop's length.
 
     The result is None if partitions stop for an unknown time.
 
@@ -176,10 +176,10 @@ def most_reread(evidence: CommitEvidence, index: Index) -> FloatArray:
 
 
 def reread(stops: Int32Array, known: Mapping[int, int], most: FloatArray) -> Bounds | None:
-    """Return bounds on how many records members read twice in a policy's rebalance.
+    """Return bounds on how many records members read twice in a rebalance under a simulated policy.
 
     Args:
-        stops: dense numbers of the partitions that stop under the policy (int32).
+        stops: dense numbers of the partitions that stop under the simulated policy (int32).
         known: dense number -> records read twice, for partitions that also stopped in the record.
             Any other partition counts from 0 (its owner committed at revocation) to ``most``.
         most: the most records that each partition rereads (float64[P]), see `most_reread`.
@@ -205,7 +205,9 @@ def reread(stops: Int32Array, known: Mapping[int, int], most: FloatArray) -> Bou
 
 @dataclass(frozen=True)
 class RebalanceCosts:
-    """The costs of one recorded rebalance, from which its costs under other policies follow.
+    """The costs of one recorded rebalance: stopped partitions, duration, records read twice.
+
+    The costs of the rebalance under simulated policies are computed from them.
 
     Attributes:
         cluster: the cluster metadata at that time.
@@ -233,7 +235,7 @@ class RebalanceCosts:
     def stopped_seconds(
         self, stops: Int32Array, usual_ms: Bounds | None, *, longer_ms: Bounds | None = None
     ) -> Bounds | None:
-        """Return the partition-seconds without a consumer in a policy's rebalance.
+        """Return the partition-seconds without a consumer in a rebalance under a simulated policy.
 
         Args:
             stops: dense numbers of the partitions that stop in it (int32).
@@ -246,7 +248,7 @@ class RebalanceCosts:
         return stopped_seconds(len(stops), length_ms)
 
     def reread(self, stops: Int32Array) -> Bounds | None:
-        """Return bounds on the records that members read twice in a policy's rebalance."""
+        """Return bounds on the records read twice in a rebalance under a simulated policy."""
         return reread(stops, self.known, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
@@ -298,7 +300,10 @@ def costs_of(
 
 
 def _detection_delays(rebalance: RecordedRebalance) -> dict[int, Bounds]:
-    """Return dense partition number -> bounds on how long its dead owner was undetected (ms)."""
+    """Return bounds on how long the death of each partition's owner was undetected (ms).
+
+    The result is a dict from dense partition number to bounds.
+    """
     out: dict[int, Bounds] = {}
     for absence in rebalance.departures:
         if absence.expired:
@@ -311,7 +316,7 @@ def _detection_delays(rebalance: RecordedRebalance) -> dict[int, Bounds]:
 def _located(
     pauses: Iterable[Pause], clusters: ClusterHistory, cluster: Cluster
 ) -> Iterator[tuple[int, Pause]]:
-    """Yield pauses with the dense number of their partition.
+    """Yield each consumption pause with the dense number of its partition.
 
     A pause between a deleted topic and a new one of the same name is left out: the new topic
     begins at offset 0, so that the comparison of offsets means nothing.

@@ -64,9 +64,11 @@ def simulate_cumulative(
     context: SimulationContext,
     listener: ConsumptionListener | None = None,
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate one group's whole history under one policy; yield rows of table ``replays``.
+    """Simulate one group's whole history under one policy, carrying the state of members forward.
 
-    The rows are in order of generation and step.
+    Yield the rows of table ``replays``.
+
+    The rows are in order of generation and of step (a rebalance may have follow-ups).
 
     Every recorded rebalance that can be replayed has at least one row: the rebalance that its
     causes lead to, or why there is none. A cause may take effect at another time than recorded (an
@@ -100,11 +102,11 @@ class _AbsentMember:
 
 
 class _Absences(NamedTuple):
-    """Partition-seconds of members that did not respond before a rebalance.
+    """Partition-seconds without a consumer, because members did not respond before a rebalance.
 
     Attributes:
-        bounds: of all of them.
-        away_s: of these, those of static members that rejoined; exact.
+        bounds: bounds on the sum over all such members.
+        away_s: the part of static members that rejoined; exact.
     """
 
     bounds: Bounds = NOTHING
@@ -117,7 +119,7 @@ class _Absences(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _DepartedOwner:
-    """A member that left since the last rebalance.
+    """A simulated member that left since the last rebalance, with the partitions that it owned.
 
     Attributes:
         partitions: int32, dense numbers of what it owned last.
@@ -159,7 +161,7 @@ class PolicyState:
     resolved: ResolvedPolicy | None = None
 
     def key(self, member: MemberState) -> str:
-        """Return the key of a recorded member in the simulated group."""
+        """Return the key by which the simulation identifies a recorded member."""
         return self.key_of.get(member.id, member.owner)
 
     def is_responding(self, key: str) -> bool:
@@ -167,7 +169,7 @@ class PolicyState:
         return key in self.members and key not in self.absent
 
     def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
-        """Sort members in the recorded order, followed by those that only this policy still has."""
+        """Sort members in the recorded order; those that only the simulated group has come last."""
         keys = [self.key(m) for m in recorded]
         order = [key for key in keys if key in self.members]
         order += [key for key in self.members if key not in set(order)]
@@ -192,7 +194,7 @@ class _PendingRebalance:
 
 @dataclass(slots=True)
 class _RowCount:
-    """The row builder of a recorded rebalance, and the number of rows that it has made.
+    """Counts the rows of table ``replays`` that one recorded rebalance has so far.
 
     Attributes:
         rebalance: the recorded rebalance. The reference keeps its Python ``id``, the key of this
@@ -225,7 +227,7 @@ class _Simulation:
         self.counts: dict[int, _RowCount] = {}
 
     def run(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[SimulatedRebalance]:
-        """Run the simulation and yield all rows.
+        """Run the simulation and yield all rows of table ``replays``.
 
         Each recorded rebalance is scheduled in advance.
         """
@@ -242,7 +244,7 @@ class _Simulation:
         yield from self._take_rows(len(self.rows))
 
     def _schedule(self, rebalance: RecordedRebalance, time_ms: int) -> None:
-        """Schedule a recorded rebalance, and earlier evictions.
+        """Schedule a recorded rebalance, and evictions that come earlier under the policy.
 
         A member is evicted earlier if the policy's session timeout is shorter than the recorded
         one.
@@ -255,7 +257,7 @@ class _Simulation:
         self.clock.at(time_ms, partial(self._apply, rebalance), rank=1)
 
     def _take_rows(self, count: int) -> list[SimulatedRebalance]:
-        """Remove and return the first rows in order; drop data that only older rebalances need."""
+        """Remove and return the oldest output rows; drop data that only older rebalances need."""
         self.rows.sort(key=lambda r: (r.incarnation, r.generation, r.step))
         done, self.rows = self.rows[:count], self.rows[count:]
         self.counts = dict(list(self.counts.items())[-_MOST_KEPT:])
@@ -265,7 +267,10 @@ class _Simulation:
     # -- causes in the record ------------------------------------------------------------------
 
     def _apply(self, rebalance: RecordedRebalance) -> None:
-        """Apply the causes of a recorded rebalance; rebalance if the policy would."""
+        """Apply the causes of a recorded rebalance.
+
+        Rebalance if they cause one under the policy.
+        """
         generation = rebalance.generation
         self.cluster = self.context.clusters.at(generation.timestamp_ms)
         if not rebalance.replayable and generation.first.members:
@@ -294,7 +299,7 @@ class _Simulation:
         self._resume_pending()
 
     def _has_other_cause(self, rebalance: RecordedRebalance) -> bool:
-        """Return whether a rebalance has a cause that is not a member's join or leave."""
+        """Return whether a rebalance has a cause other than members that join or leave."""
         kinds = rebalance.cause_kinds
         if "topics" in kinds:
             return True
@@ -312,7 +317,7 @@ class _Simulation:
         return (is_rejoin or is_static_restart) and self._protocol(rebalance) != CONSUMER
 
     def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, _Absences]:
-        """Process the departure of a member.
+        """Let a simulated member stop responding or leave, as in the recorded rebalance.
 
         Returns:
             Whether the coordinator has noticed it, and the partition-seconds until it noticed.
@@ -334,7 +339,7 @@ class _Simulation:
         return False, _Absences()
 
     def _recognise(self, absence: Absence) -> None:
-        """Let a returning member keep its key if the policy gives members an instance id."""
+        """Let a returning member keep its identity if the policy makes members static (KIP-345)."""
         if self.policy.static and absence.as_member is not None:
             self.state.key_of[absence.as_member.id] = self.state.key(absence.member)
 
@@ -379,7 +384,7 @@ class _Simulation:
             self._resume_pending()
 
     def _evict_early(self, rebalance: RecordedRebalance, absence: Absence) -> None:
-        """Evict a dead member before the record does, because the policy's timeout is shorter."""
+        """Evict a dead member earlier than recorded: the policy's session timeout is shorter."""
         key = self.state.key(absence.member)
         if self.state.is_responding(key):
             self.state.evicted_early[absence.member.id] = None
@@ -387,7 +392,7 @@ class _Simulation:
             self._begin(rebalance, self._evict(key, self._timeout(absence.member), later))
 
     def _evict(self, key: str, timeout_ms: int, later_ms: int) -> _Absences:
-        """Remove a dead member; return the partition-seconds until its death was detected.
+        """Remove a dead member; return the partition-seconds from its death to its eviction.
 
         Args:
             key: of the member.
@@ -407,12 +412,12 @@ class _Simulation:
         self.consumption.remove(key)
 
     def _ids(self, key: str) -> tuple[str, ...]:
-        """Return the member ids of a member since the last rebalance, the newest first."""
+        """Return the member ids that one client had since the last rebalance, the newest first."""
         former = self.state.former.get(key)
         return (self.state.members[key].state.id, *(() if former is None else (former,)))
 
     def _forget_members(self) -> None:
-        """Remove all members, because the record cannot be replayed at this point."""
+        """Remove all simulated members, because the recorded rebalance cannot be simulated."""
         for key in list(self.state.members):
             self._remove(key)
         self.state.released, self.pending = [], None
@@ -424,11 +429,14 @@ class _Simulation:
     # -- rebalances ----------------------------------------------------------------------------
 
     def _begin(self, rebalance: RecordedRebalance, extra: _Absences) -> None:
-        """Begin a rebalance; a classic one waits until each member has joined or was evicted.
+        """Begin a simulated rebalance.
+
+        A classic one waits until each member has joined or was evicted.
 
         Args:
             rebalance: the recorded rebalance that caused it.
-            extra: partition-seconds that its causes cost in addition to the stop.
+            extra: partition-seconds without a consumer before the rebalance, such as detection
+            delays.
         """
         state = self.state
         if len(state.absent) == len(state.members):
@@ -443,7 +451,7 @@ class _Simulation:
             self._complete(rebalance, extra, None)
 
     def _resume_pending(self) -> None:
-        """Complete the pending rebalance if no member is absent any more."""
+        """Complete the waiting rebalance if every member has joined or was evicted."""
         pending = self.pending
         if pending is not None and not self.state.absent and self.state.members:
             self.pending = None
@@ -454,7 +462,10 @@ class _Simulation:
     def _complete(
         self, rebalance: RecordedRebalance, extra: _Absences, longer_ms: Bounds | None
     ) -> None:
-        """Run a rebalance, add its row, and schedule a follow-up if one is needed."""
+        """Assign the partitions of a simulated rebalance, add its row, and schedule a follow-up.
+
+        Only some cooperative rebalances need a follow-up.
+        """
         state = self.state
         resolved = ResolvedPolicy.at(self.policy, rebalance)
         rows = self._row_builder(rebalance)
@@ -505,7 +516,7 @@ class _Simulation:
         away_s: float,
         longer_ms: Bounds | None,
     ) -> UnreadEstimate | None:
-        """Return the estimated unread time of a rebalance.
+        """Estimate how long partitions had no consumer in a simulated rebalance.
 
         Args:
             rebalance: the recorded rebalance that caused it.
@@ -547,14 +558,17 @@ class _Simulation:
             self._begin(rebalance, _Absences())
 
     def _resolve(self, resolved: ResolvedPolicy) -> None:
-        """Set the current strategy; a new one does not inherit the memory of the old one."""
+        """Switch to a resolved policy.
+
+        Members of a new strategy forget the old strategy's user data.
+        """
         before, self.state.resolved = self.state.resolved, resolved
         if before is not None and before.strategy is not resolved.strategy:
             for member in self.state.members.values():
                 self._restore_memory(member)
 
     def _restore_memory(self, member: SimulatedMember) -> None:
-        """Set a member's strategy memory to what its current assignment alone implies."""
+        """Reset the data that a member's strategy stores to what its current assignment implies."""
         resolved = self.state.resolved
         if resolved is None or not len(member.owned):
             member.memory = None
@@ -569,7 +583,10 @@ class _Simulation:
     # -- rows ----------------------------------------------------------------------------------
 
     def _row_builder(self, rebalance: RecordedRebalance) -> RowBuilder | None:
-        """Return the row builder of a recorded rebalance; None if it cannot be replayed."""
+        """Return the object that builds a rebalance's output rows.
+
+        None if it cannot be simulated.
+        """
         if not rebalance.replayable:
             return None
         count = self.counts.get(id(rebalance))
@@ -579,7 +596,7 @@ class _Simulation:
         return count.rows
 
     def _steps(self, rebalance: RecordedRebalance) -> int:
-        """Return the number of rows that a recorded rebalance has so far."""
+        """Return the number of output rows that a recorded rebalance has so far."""
         count = self.counts.get(id(rebalance))
         return 0 if count is None else count.steps
 
@@ -596,7 +613,10 @@ class _Simulation:
             self._add(rebalance, rows.unknown_strategy(self.policy))
 
     def _add(self, rebalance: RecordedRebalance, row: SimulatedRebalance | None) -> None:
-        """Add a row and fill in its step and the simulated time."""
+        """Add an output row.
+
+        Fill in its step (number within the recorded rebalance) and simulated time.
+        """
         if row is not None:
             count = self.counts[id(rebalance)]
             self.rows.append(replace(row, step=count.steps, time_ms=self.clock.now_ms))

@@ -70,7 +70,7 @@ class SimulatedMember:
     def take(
         self, strategy: Strategy, part: Assignment, user_data: bytes | None, generation: int
     ) -> None:
-        """Set the member's part of a new assignment, and let the strategy update its memory."""
+        """Give the member its part of a new assignment; the strategy updates its stored data."""
         self.owned = part.partition
         self.generation = generation
         self.memory = strategy.on_assignment(part, user_data, generation, self.memory)
@@ -79,7 +79,7 @@ class SimulatedMember:
 def joined_group(
     members: Sequence[SimulatedMember], policy: Policy, strategy: Strategy, cluster: Cluster
 ) -> Group:
-    """Build a strategy's input from the members as they join, or as the coordinator knows them.
+    """Build an assignment strategy's input: members with subscriptions and owned partitions.
 
     Eager members own nothing when they join. Cooperative members send the partitions that they own
     of topics that they still subscribe to. A coordinator (KIP-848) knows each member's target.
@@ -110,7 +110,10 @@ def joined_group(
 
 
 def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
-    """Return the partitions that a member sends as owned; a coordinator uses its whole target."""
+    """Return the partitions that a member sends as owned when it joins.
+
+    For a coordinator's strategy these are the member's whole target assignment.
+    """
     if not policy.cooperative:
         return member.owned
     topics = [t for t in cluster.topic_all(list(member.topics)) if t >= 0]
@@ -132,7 +135,7 @@ def with_last_owned(group: Group, members: Sequence[SimulatedMember], cluster: C
 def last_owned(
     before: Mapping[str, Int32Array], now: Mapping[str, Int32Array]
 ) -> dict[str, Int32Array]:
-    """Return member -> the partitions that it owned last, for each present member.
+    """Return a dict from each present member to the partitions that it owned last.
 
     In the first phase of a cooperative rebalance (KIP-429) a partition is revoked and has no
     owner. It counts as its last owner's until the second phase assigns it, because only then it
@@ -153,7 +156,10 @@ def last_owned(
 def owner_view(
     size: int, lists: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
 ) -> Int32Array:
-    """Return the position of each partition's owner, `DEPARTED` or `UNOWNED` (int32[P])."""
+    """Return the owner of each partition, as a position in the member list (int32[P]).
+
+    `DEPARTED` stands for a member that left, `UNOWNED` for no owner.
+    """
     owner = np.full(size, UNOWNED, np.int32)
     for dense in departed:
         owner[dense] = DEPARTED
@@ -187,7 +193,7 @@ class ConsumptionTracker:
         self._target: dict[str, Int32Array] = {}
 
     def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
-        """Return member -> partitions that it owns before a rebalance.
+        """Return a dict from each member to the partitions that it owns before a rebalance.
 
         The result is empty without a listener.
         """
@@ -196,7 +202,7 @@ class ConsumptionTracker:
     def rebalance(
         self, members: Sequence[SimulatedMember], before: Mapping[str, Int32Array], policy: Policy
     ) -> None:
-        """Change what members consume from their old to their new assignment."""
+        """Move members from their old to their new assignment; report each step to the listener."""
         if self._listener is None:
             return
         self._target = {one.key: one.owned for one in members}
@@ -222,7 +228,7 @@ class ConsumptionTracker:
                 self._notify()
 
     def _reconcile(self, key: str) -> None:
-        """Let a member consume the part of its target that no other member consumes."""
+        """Let a member consume those partitions of its target that no other member consumes."""
         target = self._target.get(key)
         if target is None:
             return

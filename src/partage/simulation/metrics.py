@@ -130,7 +130,7 @@ class SimulatedRebalance:
     plan: str | None = None
 
     def row(self) -> dict[str, Any]:
-        """Return the columns of table ``replays``, without those of the run and the group."""
+        """Return the rebalance as a row of table ``replays``, without run and group."""
         row = {name: getattr(self, name) for name in _COLUMNS}
         row |= {name: getattr(self.measured, name) for name in _METRICS}
         row["stopped_at_least_ps"], row["stopped_at_most_ps"] = self.stopped or (None, None)
@@ -260,7 +260,7 @@ def _digest(words: object, arrays: Iterable[NDArray[Any]]) -> bytes:
 
 
 def _breaches(plan: Assignment, group: Group, cluster: Cluster, found: Measures) -> int:
-    """Return how many validity rules an assignment breaks.
+    """Return how often an assignment violates validity rules.
 
     `check` runs only if one may be broken.
     """

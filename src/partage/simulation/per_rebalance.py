@@ -45,7 +45,7 @@ def simulate_rebalance(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one recorded rebalance separately under each policy; yield rows of ``replays``.
 
-    The first row is that of the recorded assignment.
+    The first row describes the recorded assignment.
 
     Members are the recorded ones. They own and send what they would under the policy if it had
     given them the partitions that they owned by the record. If the group ran the policy's strategy,
@@ -83,7 +83,7 @@ def simulate_rebalance(
 def _rows(
     rebalance: RecordedRebalance, policies: Sequence[Policy], context: SimulationContext
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the rows of each policy; policies that resolve to equal ones are simulated once."""
+    """Yield the output rows of each policy; policies with equal effect are simulated once."""
     rows = RowBuilder.of(rebalance, context, PER_REBALANCE)
     simulated: dict[tuple[object, ...], list[SimulatedRebalance]] = {}
     for policy in policies:
@@ -104,7 +104,7 @@ def _rows(
 def _rows_of_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the rows of one policy: the rebalance with its follow-ups, or why there is none."""
+    """Yield the rows of one policy: the rebalance and its follow-ups, or why there is none."""
     if rebalance.is_migration:
         yield rows.no_rebalance(policy, resolved, _MIGRATED)
     elif policy.static and _is_static_return(rebalance, policy):
@@ -116,7 +116,7 @@ def _rows_of_policy(
 def _simulated_rows(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the row of a simulated rebalance, followed by those of its follow-ups."""
+    """Simulate a rebalance and its follow-ups under one policy; yield an output row for each."""
     generation = rebalance.generation
     state = generation.first
     members = [_member(m, rebalance, resolved, rows.cluster.index) for m in state.members]
@@ -156,7 +156,7 @@ def _simulated_rows(
 def _group_as_sent(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> Group | None:
-    """Return the group as members really sent it if they ran the policy's strategy, else None."""
+    """Return the members' recorded join data if they ran the policy's strategy, else None."""
     generation = rebalance.generation
     is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None
     is_same_protocol = resolved.policy.protocol == recorded_protocol(generation)
@@ -168,7 +168,7 @@ def _group_as_sent(
 def _member(
     state: MemberState, rebalance: RecordedRebalance, resolved: ResolvedPolicy, index: Index
 ) -> SimulatedMember:
-    """Return a member in the state that the policy would have left it in.
+    """Build a simulated member from a recorded one, as the policy would have left it.
 
     It has the partitions that it owned by the record.
     """
@@ -186,9 +186,9 @@ def _member(
 
 
 def _is_static_return(rebalance: RecordedRebalance, policy: Policy) -> bool:
-    """Return whether all causes are absences that static membership would hide.
+    """Return whether the policy's static members (KIP-345) would prevent this rebalance.
 
-    They are shorter than the session timeout.
+    That is so if all causes are absences shorter than the session timeout.
 
     The coordinator waits for a static member (KIP-345), so such a rebalance does not happen.
     """

@@ -61,7 +61,7 @@ _SYNTAX = "say [protocol/]strategy[+static][+timeout=30s], e.g. cooperative/coop
 
 @dataclass(frozen=True)
 class Policy:
-    """A way to run a group: an assignment strategy, a rebalance protocol, and member options.
+    """A simulated policy: an assignment strategy, a rebalance protocol, and member options.
 
     Attributes:
         protocol: eager (members revoke everything before a rebalance), cooperative (KIP-429: only
@@ -113,7 +113,7 @@ class Policy:
 
     @property
     def name(self) -> str:
-        """The canonical name, which `parse` accepts."""
+        """The policy's canonical name, such as ``cooperative/sticky``, which `parse` accepts."""
         words = [self.protocol if self.strategy is None else f"{self.protocol}/{self.short}"]
         words += ["static"] if self.static else []
         if self.timeout_ms is not None:
@@ -131,12 +131,12 @@ class Policy:
 
     @property
     def is_own(self) -> bool:
-        """True for the recorded settings without a change."""
+        """Whether the policy is `own`: the recorded strategy and protocol, without a change."""
         return self.protocol == OWN and not self.static and self.timeout_ms is None
 
     @property
     def cooperative(self) -> bool:
-        """Whether rebalances have a second phase (cooperative protocol)."""
+        """Whether the protocol is cooperative, so that rebalances may have a second phase."""
         return self.protocol == COOPERATIVE
 
     @property

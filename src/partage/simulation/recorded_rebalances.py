@@ -62,7 +62,7 @@ class Absence:
 
 @dataclass(slots=True)
 class _Departure:
-    """A mutable holder of an absence, which is replaced when the member returns."""
+    """A mutable holder of an `Absence`, which is replaced when the member returns."""
 
     absence: Absence
 
@@ -80,7 +80,7 @@ class _AbsenceTracker:
         self._before: Generation | None = None
 
     def feed(self, now: Generation) -> tuple[list[_Departure], list[Absence]]:
-        """Return the departures in a rebalance, and the absences that end with it.
+        """Process a rebalance; return the members that departed, and the absences that ended.
 
         Call it for every rebalance in order, including those without members.
         """
@@ -119,7 +119,7 @@ class _AbsenceTracker:
 
 
 def _absence(member: MemberState, now: Generation) -> Absence:
-    """Return the absence that begins for a member that is missing from a generation."""
+    """Build the `Absence` of a member that is missing from a generation for the first time."""
     kinds = {c.kind for c in now.causes if c.member == member.id}
     # A static member sends no LeaveGroup on close; only an administrator removes it.
     expired = bool(kinds & _EXPIRED) or (member.instance is not None and _LEFT not in kinds)
@@ -167,12 +167,12 @@ class RecordedRebalance:
 
     @property
     def is_migration(self) -> bool:
-        """Whether it only rewrites the assignment because the group changed protocols (KIP-848)."""
+        """Whether the rebalance only rewrites the assignment for a protocol migration (KIP-848)."""
         return self.generation.taken_over
 
     @property
     def is_follow_up(self) -> bool:
-        """Whether it only completes the previous rebalance, as its second phase."""
+        """Whether the rebalance is the second phase of the one before it (cooperative protocol)."""
         return self.cause_kinds[:1] == (_FOLLOW_UP,)
 
     def owned_by_departed(self) -> list[Int32Array]:
@@ -207,13 +207,16 @@ class RecordedRebalanceBuilder:
         self._last_owned: dict[str, Int32Array] = {}
 
     def feed(self, generation: Generation) -> Iterator[RecordedRebalance]:
-        """Add a rebalance, with or without members; yield those that are now complete."""
+        """Add the next rebalance, with or without members.
+
+        Yield the rebalances that are now complete.
+        """
         self._queue.append((generation, *self._absences.feed(generation)))
         while self._behind is not None and len(self._queue) > self._behind:
             yield self._next()
 
     def finish(self) -> Iterator[RecordedRebalance]:
-        """Yield the rebalances that are still in the queue, at the end of the log."""
+        """Yield the rebalances that still waited for later ones, at the end of the log."""
         while self._queue:
             yield self._next()
 

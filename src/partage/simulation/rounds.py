@@ -83,7 +83,7 @@ class ResolvedPolicy:
         return cls(policy.as_strategy(recorded_protocol(generation), strategy), strategy)
 
     def restored_memory(self, member: SimulatedMember, index: Index) -> object:
-        """Return the strategy's memory for a member, as its current assignment alone implies it.
+        """Return the data that a strategy stores for a member with this current assignment.
 
         If the strategy raises an exception, a placeholder is returned, and `rebalance` fails.
         """
@@ -105,7 +105,7 @@ class ResolvedPolicy:
         group: Group | None = None,
         departed: Iterable[Int32Array] = (),
     ) -> RoundResult:
-        """Run one rebalance and update its members' assignments and memories.
+        """Simulate one rebalance, and update the members' assignments and stored strategy data.
 
         A strategy may be a plug-in: its exceptions are failures of this rebalance and do not end
         the run. A MemoryError is not caught, because it says nothing about the strategy.
@@ -148,13 +148,13 @@ class ResolvedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _FailedMemory:
-    """Placeholder for a member's strategy memory if the strategy raised an exception."""
+    """Placeholder for the data that a strategy stores per member, after the strategy has failed."""
 
     why: str
 
 
 def _without_plan(members: Sequence[SimulatedMember], result: RoundResult) -> RoundResult:
-    """Clear all members' assignments and memories, and return the result."""
+    """Clear all members' assignments and stored strategy data, and return the given result."""
     for member in members:
         member.owned, member.last_owned, member.memory = EMPTY, EMPTY, None
     return result
@@ -175,7 +175,7 @@ def _take_plan(
     generation: int,
     leader: SimulatedMember | None,
 ) -> None:
-    """Give each member its part of a new assignment, and the leader the strategy's memory.
+    """Give each member its part of a new assignment, and the leader the strategy's data.
 
     Args:
         strategy: the strategy that made the assignment.

@@ -57,7 +57,7 @@ class RowBuilder:
     def of(
         cls, rebalance: RecordedRebalance, context: SimulationContext, reading: str
     ) -> RowBuilder:
-        """Build a builder with the data that all rows of one rebalance share."""
+        """Create a row builder for a recorded rebalance."""
         costs = context.costs(rebalance)
         return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
 
@@ -80,13 +80,13 @@ class RowBuilder:
         )
 
     def unknown_strategy(self, policy: Policy) -> SimulatedRebalance:
-        """Return the row of a rebalance whose strategy Partage does not implement."""
+        """Return an output row for a recorded strategy that Partage does not implement."""
         return self.key_only(policy, None, NOT_YET)
 
     def no_rebalance(
         self, policy: Policy, resolved: ResolvedPolicy, why: str, stopped: Bounds | None = NOTHING
     ) -> SimulatedRebalance:
-        """Return the row of a rebalance that does not happen under a policy, with the reason."""
+        """Return an output row that says why a rebalance does not happen under a policy."""
         return replace(
             self.key_only(policy, resolved),
             caused=False,
@@ -107,7 +107,7 @@ class RowBuilder:
         longer_ms: Bounds | None = None,
         unread: Callable[[Int32Array, RoundResult], UnreadEstimate | None] | None = None,
     ) -> SimulatedRebalance:
-        """Return the row of a simulated rebalance, with metrics and costs.
+        """Return the output row of a simulated rebalance, with metrics and costs.
 
         Args:
             policy: the policy of the row.
@@ -149,13 +149,13 @@ class RowBuilder:
         )
 
     def with_known_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
-        """Return metrics with unknown breaches if partition counts are assumed, not recorded."""
+        """Return the metrics; rule violations become unknown if partition counts are assumed."""
         assumed = self.context.clusters.assumed_at(self.rebalance.generation.timestamp_ms)
         is_unknown = assumed or bool(self.recorded.unresolved)
         return replace(metrics, breaches=None) if is_unknown else metrics
 
     def undetected_seconds(self, policy: Policy) -> Bounds:
-        """Return the partition-seconds of dead members before the coordinator evicts them."""
+        """Return the partition-seconds of dead members' partitions before the members' eviction."""
         total = NOTHING
         for absence in self.rebalance.departures:
             if absence.expired:
@@ -167,7 +167,7 @@ class RowBuilder:
 
 
 def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
-    """Return the row of the recorded assignment, measured in the same way as a policy's."""
+    """Return the row of table ``replays`` that has the metrics of the recorded assignment."""
     rows = RowBuilder.of(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
     group = _recorded_group(rebalance, rows.cluster)
@@ -215,7 +215,7 @@ def _recorded_group(rebalance: RecordedRebalance, cluster: Cluster) -> Group:
 
 
 def _recorded_plan(rebalance: RecordedRebalance) -> dict[str, dict[str, list[int]]]:
-    """Return member id -> topic -> partitions of the recorded assignment."""
+    """Return the recorded assignment as a dict from member id to topic to partitions."""
     out: dict[str, dict[str, list[int]]] = {}
     for member in rebalance.generation.first.members:
         topics = out.setdefault(member.id, {})
@@ -225,7 +225,7 @@ def _recorded_plan(rebalance: RecordedRebalance) -> dict[str, dict[str, list[int
 
 
 def _changed_owners(plan: Assignment, recorded: Assignment) -> int:
-    """Return how many partitions have another owner (member id) than in the record."""
+    """Return how many partitions have another owner (member id) than in the recorded assignment."""
     number = {member: i for i, member in enumerate(recorded.members)}
     numbers = np.array(
         [number.get(m, len(number) + i) for i, m in enumerate(plan.members)], np.int32

@@ -66,7 +66,7 @@ class Stop(NamedTuple):
 
 
 class _Length(NamedTuple):
-    """Length of a stop in milliseconds: best estimate and 80 % interval."""
+    """Estimated time that a partition has no consumer: best estimate and 80 % interval, in ms."""
 
     best: float
     p10: float
@@ -101,14 +101,14 @@ class _Mean:
 
 @dataclass(slots=True)
 class _RebalanceMeans:
-    """Mean lengths in one recorded rebalance, by member and by whether the owner left."""
+    """Mean times without a consumer in one recorded rebalance, by member and by whether it left."""
 
     by_member: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
     by_fate: dict[bool, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
 
 
 class StopLengths:
-    """Recorded unread intervals of one incarnation, matched to the stops under one policy."""
+    """Estimates how long partitions have no consumer under one policy, from recorded intervals."""
 
     def __init__(self) -> None:
         self._intervals: dict[_Pair, deque[UnreadInterval]] = {}

@@ -64,7 +64,7 @@ class StreamsSimulation(ABC):
 
     @abstractmethod
     def joined(self, client: RunningClient) -> None:
-        """React to a client that has just started."""
+        """Process the start of a client: its threads join the group."""
 
     @abstractmethod
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
@@ -97,7 +97,7 @@ class StreamsSimulation(ABC):
         self.clock.at(at_ms, run_action, rank=rank)
 
     def _settle(self) -> None:
-        """Start tasks that can run, record them, and schedule when the next copy catches up."""
+        """Start tasks whose state is restored, record them, and schedule the next such time."""
         due_ms = self.state.settle()
         self._recorder.record(self.clock.now_ms, self.state.activities())
         self._settled += 1
@@ -125,7 +125,7 @@ class StreamsSimulation(ABC):
         self._settle()
 
     def _apply(self, event: TraceEvent) -> None:
-        """Apply one event of the trace."""
+        """Apply one event of the input, such as the crash of a client."""
         now = self.clock.now_ms
         if event.kind == "brokerLag":
             self._lag_factors.append(event.factor)

@@ -246,7 +246,7 @@ class _JoinPhase(StreamsSimulation):
 
     @property
     def _client_of(self) -> dict[str, RunningClient]:
-        """Consumer -> its client, for all running clients."""
+        """Dict from each consumer of the running clients to its client."""
         return {one: client for client in self.state.up.values() for one in client.consumers}
 
     def _complete_if_all_joined(self) -> bool:
@@ -360,7 +360,7 @@ class ClassicGroupSimulation(_JoinPhase):
         return found
 
     def _remember_tellers(self, joined: dict[str, StreamsMember]) -> None:
-        """Store which thread reported the state of each task that no thread has open."""
+        """Store which thread reported the state on disk of each task that no thread has open."""
         for client in self.state.up.values():
             client.teller = {
                 task: one

@@ -54,12 +54,12 @@ class StateCopy:
 
     @property
     def behind(self) -> bool:
-        """Whether the copy lacks records."""
+        """Whether the copy of a task's state lacks records of the changelog."""
         return self.lag > _ROUNDING
 
 
 def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
-    """Divide a client's restore bandwidth over its copies: set each copy's rate.
+    """Divide a client's restore bandwidth over its copies of task state: set each copy's rate.
 
     Restoring active tasks share all of the bandwidth equally, and standbys pause. Without any,
     standbys that are behind take as much as they can get, and those that have caught up take no
@@ -102,7 +102,9 @@ def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
 
 
 def millis_until_caught_up(copy: StateCopy) -> float | None:
-    """Return the time until a copy has caught up (ms); None if it never does at this rate.
+    """Return when a copy of task state will have caught up (ms from now).
+
+    None if never at this rate.
 
     >>> millis_until_caught_up(StateCopy(0, 100, writes=10, lag=90, rate=2000))
     9000.0
@@ -174,11 +176,11 @@ class RunningClient:
 
     @property
     def assigned(self) -> dict[TaskId, str]:
-        """All assigned tasks (active, standby, warm-up) -> consumer."""
+        """Dict from each assigned task (active, standby, warm-up) to the consumer that has it."""
         return {**self.active, **self.standby}
 
     def closed_cleanly(self) -> dict[TaskId, StateCopy]:
-        """Return the copies of state that survive a crash under ``exactly_once_v2``.
+        """Return the copies of task state on disk that survive a crash under ``exactly_once_v2``.
 
         A store that was open may hold uncommitted records. When it is opened again, Kafka Streams
         finds no clean close, throws ``TaskCorruptedException`` and restores the task from the
@@ -223,7 +225,7 @@ class ApplicationState:
     # -- time ----------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> None:
-        """Advance changelogs and copies to ``now_ms`` at their current rates."""
+        """Advance the simulation to ``now_ms``: changelogs grow, and copies of state restore."""
         elapsed = now_ms - self._now
         if elapsed == 0:
             return
@@ -240,7 +242,7 @@ class ApplicationState:
         self._result.spare_byte_ms += (before + self._spare_bytes()) / 2 * elapsed
 
     def _restore(self, task: TaskId, copy: StateCopy, client: RunningClient, elapsed: int) -> None:
-        """Advance one copy's restoration by ``elapsed`` milliseconds."""
+        """Let a copy of a task's state restore from its changelog for ``elapsed`` milliseconds."""
         end = self._ends[task]
         if self.running.get(task) is client:
             copy.position = end
@@ -256,7 +258,7 @@ class ApplicationState:
         self._update_lag(task, copy)
 
     def _update_lag(self, task: TaskId, copy: StateCopy) -> None:
-        """Compute the lag of a copy from its position."""
+        """Update the lag of a copy of a task's state: changelog end minus the copy's position."""
         copy.lag = self._ends[task] - copy.position
         if copy.lag <= _ROUNDING:
             copy.lag, copy.position = 0.0, self._ends[task]
@@ -267,7 +269,7 @@ class ApplicationState:
         return state.records + state.writes_per_second * now_ms / 1000
 
     def _spare_bytes(self) -> float:
-        """Return the bytes of all copies on clients where the task is not active."""
+        """Return the bytes of all standby, warm-up and unused copies of task state on disk."""
         return sum(
             copy.position * copy.record_bytes
             for client in self.up.values()
@@ -303,7 +305,7 @@ class ApplicationState:
         return self._now + max(1, math.ceil(min(waits) - _ROUNDING)) if waits else None
 
     def _run_tasks(self, client: RunningClient) -> None:
-        """Start those active tasks of a client whose state is complete."""
+        """Start those active tasks of a client whose state is completely restored."""
         for task, consumer in client.active.items():
             copy = client.disk.get(task)
             if self.running.get(task) is client or (copy is not None and copy.behind):
@@ -341,7 +343,7 @@ class ApplicationState:
         standby: dict[TaskId, str],
         warmups: set[TaskId],
     ) -> list[TaskId]:
-        """Give a client its new tasks; return the tasks whose state it no longer needs."""
+        """Assign tasks to a client; return the tasks whose state it no longer needs."""
         before = {*client.active, *client.standby}
         client.active, client.standby, client.warmups = active, standby, warmups
         for task in (*active, *standby):
@@ -357,13 +359,13 @@ class ApplicationState:
         return sorted(unneeded)
 
     def fill(self) -> None:
-        """Make every copy on every client complete."""
+        """Mark every copy of task state on every client as completely restored."""
         for client in self.up.values():
             for task, copy in client.disk.items():
                 copy.position, copy.lag = self._ends[task], 0.0
 
     def observe(self, observed: ObservedState) -> None:
-        """Replace end offsets and lags by observed ones.
+        """Replace simulated changelog end offsets and lags by observed ones.
 
         An observed restoring task does not run.
         """
@@ -416,7 +418,7 @@ class ApplicationState:
         return LATEST_OFFSET if is_running else math.floor(copy.position)
 
     def activities(self) -> dict[tuple[str, TaskId], Kind]:
-        """Return (client, task) -> what the client does with it, such as running or restoring."""
+        """Return a dict from (client, task) to the client's activity, such as restoring."""
         found: dict[tuple[str, TaskId], Kind] = {}
         for name, client in self.up.items():
             for task, consumer in client.active.items():
@@ -429,9 +431,9 @@ class ApplicationState:
         return found
 
     def _cross_rack_shares(self, task: TaskId, client: RunningClient) -> tuple[float, float]:
-        """Return the shares of a task's source and changelog partitions without a local replica.
+        """Return the shares of a task's source and changelog partitions that are read across racks.
 
-        Local means in the client's rack.
+        These partitions have no replica in the client's rack.
         """
         rack = client.client.rack
         if (task, rack) not in self._cross_rack:

@@ -208,7 +208,7 @@ def _task(application: SimulatedApplication, text: str, where: str) -> TaskId:
 def _lags(
     application: SimulatedApplication, one: Mapping[str, Any], client: str, active: Sequence[TaskId]
 ) -> dict[TaskId, int]:
-    """Return the lag of each stateful task on a client; missing ones get defaults."""
+    """Parse the lag of each stateful task on a client; tasks that are not given get defaults."""
     where = f"clients.{client}.lags"
     given = {
         _task(application, text, where): _lag(value, f"{where}.{text}")

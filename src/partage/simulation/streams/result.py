@@ -81,7 +81,7 @@ class StreamsRebalance:
 
 @dataclass
 class SimulationResult:
-    """Everything that a simulation of a Streams application records.
+    """Result of the simulation of a Streams application: task intervals, rebalances and bytes read.
 
     Attributes:
         length_ms: simulated time (ms).
@@ -127,12 +127,12 @@ class SimulationResult:
 
 
 def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
-    """Return client -> ids of its tasks as text."""
+    """Return a dict from client to the ids of its tasks, as text."""
     return {client: [str(task) for task in tasks] for client, tasks in rows.items()}
 
 
 class IntervalRecorder:
-    """Converts the state at successive moments to intervals in the result."""
+    """Records what clients do with tasks over time, as intervals in the result."""
 
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
@@ -251,7 +251,7 @@ def _moves(result: SimulationResult) -> int:
 
 
 def _spreads(result: SimulationResult) -> tuple[float, float]:
-    """Return the spread of active tasks per thread: its mean over time and its final value.
+    """Return the mean and the final imbalance of active tasks between threads.
 
     The spread is the difference between the largest and the smallest number.
     """

@@ -311,7 +311,7 @@ class StreamsGroupSimulation(StreamsSimulation):
 
 
 def _by_subtopology(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
-    """Return sub-topology -> partition numbers of its tasks."""
+    """Return a dict from sub-topology to the partition numbers of its tasks."""
     found: dict[str, list[int]] = {}
     for task in sorted(tasks):
         found.setdefault(str(task.subtopology), []).append(task.partition)

@@ -110,7 +110,9 @@ def simulate_cell(
 def prepared(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
-    """Apply a combination's settings to the application; return it with the assignor.
+    """Apply the settings of one combination in a sweep to the application.
+
+    Return it with the assignor.
 
     ``balance_factor`` is not a Kafka setting: it belongs to the document of KIP-441.
 
