@@ -29,7 +29,7 @@ __all__ = ["Assignment", "Plan", "Role", "Unresolved", "format_runs"]
 
 
 class Role(IntEnum):
-    """The role in which a member has a partition or a task (Kafka Streams)."""
+    """The role in which a member holds a partition (or a task of Kafka Streams)."""
 
     OWNER = 0
     RELEASING = 1
@@ -40,7 +40,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """An assigned partition that the index of the assignment does not contain.
+    """An assigned partition that is not among the partitions known to the assignment's index.
 
     Attributes:
         member, topic, partition: the member and the name of its partition.
@@ -55,11 +55,10 @@ class Unresolved:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Assignment:
-    """The partitions of each member, in the order of the strategy.
+    """The partitions assigned to each member, in the order in which the strategy assigned them.
 
-    A partition may have several owners.
-
-    Recorded assignments are of this class. They may break rules; `judge.check` reports that.
+    Recorded assignments are of this class, too. They may break rules, for example give a partition
+    several owners; `judge.check` reports that.
 
     Attributes:
         index: the numbering of partitions.
@@ -88,7 +87,7 @@ class Assignment:
         return f"<{type(self).__name__}: {', '.join(self._counts())}>"
 
     def __str__(self) -> str:
-        """Return a line for each member with its partitions; long assignments are shortened."""
+        """Return text with one line of partitions for each member; long ones are shortened."""
         numbers = self.to_dict() if len(self.members) <= MOST_ROWS else self._head().to_dict()
         lines = [f"{type(self).__name__}: {', '.join(self._counts())}"]
         for member, topics in numbers.items():
@@ -103,7 +102,7 @@ class Assignment:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return members with their partitions as HTML, with a bar of each one's topics."""
+        """Return an HTML table of members and partitions, with a bar for each member's topics."""
         numbers = self._head().to_dict() if len(self.members) > MOST_ROWS else self.to_dict()
         most = int(np.diff(self.start).max(initial=0))
         rows: list[tuple[str | int | Picture, ...]] = []
@@ -118,12 +117,12 @@ class Assignment:
         return html_table(title, ("member", "partitions", "by topic", "assigned"), rows, notes)
 
     def _counts(self) -> list[str]:
-        """Return the numbers of members, partitions and warnings, as text."""
+        """Return the counts of members, partitions and warnings as texts such as "2 members"."""
         counts = [_count(len(self.members), "member"), _count(len(self.partition), "partition")]
         return [*counts, _count(len(self.warnings), "warning")] if self.warnings else counts
 
     def _remarks(self) -> list[str]:
-        """Return the lines that follow the members': missing partitions, then warnings."""
+        """Return the lines after the members' ones: partitions not in the index, then warnings."""
         missing = [
             f"  not in the cluster: {one.topic}-{one.partition} of {one.member}"
             for one in self.unresolved[:MOST_ROWS]
@@ -131,12 +130,12 @@ class Assignment:
         return [*missing, *(f"  warning: {one}" for one in self.warnings)]
 
     def with_warnings(self, warnings: Sequence[str]) -> Self:
-        """Return this assignment with more warnings before its own; duplicates are dropped."""
+        """Return a copy with more warnings before the assignment's own; duplicates are dropped."""
         every = tuple(dict.fromkeys((*warnings, *self.warnings)))
         return self if every == self.warnings else replace(self, warnings=every)
 
     def _head(self) -> Assignment:
-        """Return the assignment of the first members only, for printing."""
+        """Return a copy with the first members only, since printed assignments are shortened."""
         first = range(MOST_ROWS)
         lists = [self.partitions_of(member) for member in first]
         part: Assignment = Assignment.from_lists(self.index, self.members[:MOST_ROWS], lists)
@@ -150,7 +149,7 @@ class Assignment:
         topic_number: Mapping[str, int] | None = None,
         **more: Any,
     ) -> Any:
-        """Build an assignment from names: member -> (topic, partition) pairs, or topic -> numbers.
+        """Build an assignment from names: (topic, partition) pairs, or numbers by topic.
 
         ``topic_number`` maps names to topics where the index has several topics of a name
         (see `Cluster.topic`); by default a name means the newest one.
@@ -185,7 +184,9 @@ class Assignment:
         lists: Sequence[Int32Array] | Sequence[list[int]],
         **more: Any,
     ) -> Any:
-        """Build an assignment from one list of dense partitions per member, all with role owner.
+        """Build an assignment from one list of partitions per member; each member owns its list.
+
+        Partitions are given by their numbers in the index.
 
         Raises:
             InvalidProblemError: ``members`` is a string.
@@ -203,15 +204,15 @@ class Assignment:
 
     @cached_property
     def member_of(self) -> Int32Array:
-        """Position of each entry's member in ``members`` (int32[n])."""
+        """Position in ``members`` of each assigned partition's member (int32[n])."""
         return np.repeat(np.arange(len(self.members), dtype=np.int32), np.diff(self.start))
 
     def partitions_of(self, member: int) -> Int32Array:
-        """Return a member's dense partitions, in order (int32)."""
+        """Return a member's partitions in order, as numbers of the index (int32)."""
         return self.partition[self.start[member] : self.start[member + 1]]
 
     def to_pairs(self) -> dict[str, list[tuple[str, int]]]:
-        """Return member -> (topic, partition) pairs in the strategy's exact order."""
+        """Return a dict from member to its (topic, partition) pairs in the strategy's order."""
         topics = self.index.topics
         topic = self.index.topic_of[self.partition].tolist()
         number = self.index.number_of[self.partition].tolist()
@@ -221,7 +222,7 @@ class Assignment:
             return {m: named[a:b] for m, (a, b) in zip(self.members, pairwise(start), strict=True)}
 
     def to_dict(self) -> dict[str, dict[str, list[int]]]:
-        """Return member -> topic -> partition numbers, with an entry for every member."""
+        """Return a dict from member to its partition numbers by topic, with every member."""
         topic = self.index.topic_of[self.partition]
         # Work by runs of one member and topic: fewer steps than one per partition.
         first = np.ones(len(topic) + 1, bool)
@@ -239,7 +240,7 @@ class Assignment:
         return out
 
     def to_json(self) -> dict[str, list[list[object]]]:
-        """Return member -> [[topic, partition], ...] in order, the format of the test vectors."""
+        """Return a dict from member to its [topic, partition] lists, as test vectors have it."""
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
 
 
@@ -248,7 +249,7 @@ _MOST_RUNS = 24
 
 
 def _count(number: int, noun: str) -> str:
-    """Format a number with its noun in singular or plural.
+    """Format a number with its noun, for example "1 member" or "2 members".
 
     >>> _count(1, "member"), _count(0, "member")
     ('1 member', '0 members')
@@ -257,7 +258,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
-    """Format partition numbers in their order, with runs of consecutive numbers shortened.
+    """Format partition numbers as text in which consecutive ones are ranges, such as "0-2 5 4".
 
     Args:
         numbers: the partition numbers.
@@ -277,7 +278,7 @@ def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
 
 
 def _cut(values: Int32Array, at: NDArray[np.intp]) -> list[list[int]]:
-    """Split the values into lists at the given positions."""
+    """Split an array into lists at the given offsets."""
     sizes = np.diff(at)
     if len(sizes) and int(sizes.min()) == int(sizes.max()):
         equal: list[list[int]] = values.reshape(-1, int(sizes[0])).tolist()
@@ -302,7 +303,7 @@ def _garbage_collection_off() -> Iterator[None]:
 
 
 def _merged(names: list[str], lists: list[list[int]]) -> dict[str, list[int]]:
-    """Return topic -> partition numbers, where a topic may occur in several runs."""
+    """Return a dict from topic to partition numbers; a topic may have several of the lists."""
     out: dict[str, list[int]] = {}
     for name, numbers in zip(names, lists, strict=True):
         out.setdefault(name, []).extend(numbers)
@@ -315,7 +316,7 @@ def _none() -> Int32Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Assignment):
-    """The result of a strategy: an assignment in which no partition has two owners.
+    """The result of an assignment strategy: an assignment with at most one owner per partition.
 
     Attributes:
         memory: the strategy's state for the next rebalance (opaque, may be None).
@@ -368,13 +369,16 @@ class Plan(Assignment):
 
     @cached_property
     def owner(self) -> Int32Array:
-        """Position of each partition's owner in ``members``, -1 for none (int32[P])."""
+        """Position of each partition's owner in ``members``, -1 for no owner (int32[P])."""
         owner = np.full(self.index.partitions, -1, np.int32)
         owner[self.partition] = self.member_of
         return owner
 
     def settled(self) -> Plan:
-        """Return the plan after the follow-up rebalance: withheld partitions have their new owner.
+        """Return the final plan of a cooperative rebalance: withheld partitions have new owners.
+
+        Withheld partitions are those that must first be revoked; a follow-up rebalance assigns
+        them.
 
         >>> index = Index.of({"t": 2})
         >>> now = Plan.of(index, {"a": {"t": [0]}, "b": {}}, withheld=np.array([1], np.int32),
@@ -397,7 +401,7 @@ class Plan(Assignment):
         )
 
     def assign_revoked(self, revoked: AbstractSet[tuple[str, int]]) -> Plan:
-        """Return the plan with those withheld partitions assigned that their owner already revoked.
+        """Return the plan with the partitions assigned that were withheld although already revoked.
 
         A cooperative strategy withholds a partition that moves, because its owner still consumes
         it. An owner that joined under the EAGER protocol has already revoked it.
@@ -421,7 +425,10 @@ class Plan(Assignment):
     def from_owner(
         cls, index: Index, members: Sequence[str], owner: Int32Array, **more: Any
     ) -> Plan:
-        """Build a plan from the owner of each partition; each member's list is in dense order."""
+        """Build a plan from each partition's owner, a position in ``members``.
+
+        Each member's partitions are in the order of the index.
+        """
         given = np.flatnonzero(owner >= 0).astype(np.int32)
         order = given[np.argsort(owner[given], kind="stable")]
         start = np.searchsorted(owner[order], np.arange(len(members) + 1)).astype(np.int32)

@@ -18,7 +18,9 @@ TOPIC_EXCESS = "topic excess"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """The claimed values of a plan's criteria, with bounds that no valid plan can beat.
+    """A strategy's proof that its plan is optimal or near: values of criteria, and bounds of them.
+
+    No valid plan can beat the bounds.
 
     A figure is the value of one criterion, such as "spread" or "moves".
     ``partage.judge.verify_certificate`` verifies the certificate from the problem alone.
@@ -52,7 +54,7 @@ class Certificate:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """The largest possible distance of each figure from the optimum: figure minus bound.
+        """The largest possible distance of each criterion from the optimum: value minus bound.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
         {'moves': 0}
@@ -61,7 +63,9 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """Whether every gap is 0 (for floating-point figures: within rounding).
+        """Whether the plan is proven optimal: no criterion is above its lower bound.
+
+        Floating-point values may differ within rounding.
 
         The last criterion does not count: topics have no better bound than each one's own.
         """
@@ -78,7 +82,7 @@ def cost_bounds(
     max_moves: int,
     racks: bool,  # noqa: FBT001 - the last of five, named where it is called
 ) -> dict[str, int]:
-    """Return the bounds of rack cost and moves that follow from a bound of their weighted sum.
+    """Derive lower bounds of a plan's rack cost and moves from a bound of their weighted sum.
 
     Args:
         least: lower bound of rack weight * rack cost + move weight * moves.

@@ -30,7 +30,7 @@ _TOPIC_COLUMNS = ("topic", "partitions", "replicas", "racks")
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker of the cluster: its node id, and its rack if it has one.
+    """A Kafka broker: its node id, its rack, and its state in the controller.
 
     Attributes:
         fenced: whether it is registered with the controller, but fenced, so it leads no partition.
@@ -48,7 +48,7 @@ class Broker:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cluster:
-    """The existing topics and partitions of a cluster, with replicas, leaders and racks.
+    """The topics and partitions of a Kafka cluster, with replicas, leaders and racks.
 
     It refers to an `Index`, which may contain more topics and partitions than exist.
 
@@ -84,7 +84,7 @@ class Cluster:
         return f"<Cluster: {self._counts()}>"
 
     def __str__(self) -> str:
-        """Return a table with a line for each topic: numbers of partitions and replicas, racks."""
+        """Return a text table with each topic's partition count, replica count and racks."""
         rows = [tuple(map(str, row)) for row in self._topic_rows()]
         more = int(np.count_nonzero(self.topic_exists)) - len(rows)
         lines = [f"Cluster: {self._counts()}"]
@@ -95,7 +95,7 @@ class Cluster:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return topics with their partitions as HTML."""
+        """Return an HTML table of topics and their partitions."""
         found = self._topic_rows()
         most = max((row[1] for row in found), default=0)
         rows: list[tuple[str | int | Picture, ...]] = [
@@ -108,7 +108,7 @@ class Cluster:
         return html_table(f"Cluster: {self._counts()}", columns, rows, notes)
 
     def _counts(self) -> str:
-        """Return the numbers of existing topics, partitions and brokers, as text."""
+        """Return text that counts existing topics, partitions and brokers."""
         counts = (
             (np.count_nonzero(self.topic_exists), "topic"),
             (np.count_nonzero(self.partition_exists), "partition"), (len(self.brokers), "broker"),
@@ -116,7 +116,7 @@ class Cluster:
         return ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
 
     def _topic_rows(self) -> list[tuple[str, int, int, str]]:
-        """Return the first topics: name, number of partitions, most replicas of one, racks."""
+        """Return table rows for the first topics: name, partitions, most replicas, racks."""
         rows = []
         sizes = np.diff(self.replica_start)
         start, rack = self.partition_racks
@@ -159,7 +159,7 @@ class Cluster:
         brokers: Sequence[Mapping[str, Any]],
         index: Index | None = None,
     ) -> Cluster:
-        """Build the cluster that a line of a capture's ``cluster.jsonl`` describes.
+        """Build the cluster recorded in one line of a capture's ``cluster.jsonl``.
 
         With ``index`` (the numbering of a whole history) the cluster is a subset of it; the index
         must have every topic (by id) and partition of the line.
@@ -192,7 +192,7 @@ class Cluster:
 
     @cached_property
     def _by_topic(self) -> tuple[Int32Array, Int32Array]:
-        """Existing partitions sorted by (topic, number), and the offset of each topic (CSR)."""
+        """Existing partitions by topic and partition number, and where each topic begins (CSR)."""
         alive = np.flatnonzero(self.partition_exists).astype(np.int32)
         topic, number = self.index.topic_of[alive], self.index.number_of[alive]
         if not np.array_equal(self.index.extent_topic, np.arange(len(self.index.extent_topic))):
@@ -201,11 +201,11 @@ class Cluster:
         return alive, start.astype(np.int32)
 
     def topic(self, name: str) -> int:
-        """Return the number of the existing topic of this name, -1 if there is none."""
+        """Return the index number of the existing topic with this name, -1 if there is none."""
         return self._live.get(name, -1)
 
     def topic_all(self, names: Sequence[str]) -> list[int]:
-        """Return the numbers of several existing topics, -1 for each that does not exist."""
+        """Return the index numbers of several topics by name, -1 for each that does not exist."""
         number = self._live.get
         return [number(name, -1) for name in names]
 
@@ -218,20 +218,21 @@ class Cluster:
         return alive[start[t] : start[t + 1]]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: everything except values that strategies derive."""
+        """Return the fields to pickle: all but the cached values that strategies derive."""
         return {name: v for name, v in self.__dict__.items() if name != "of_subscriptions"}
 
     @cached_property
     def of_subscriptions(self) -> dict[object, tuple[tuple[tuple[str, ...], ...], Any]]:
-        """Values that strategies derive from the cluster and a group's subscriptions.
+        """Cache of values that strategies derive from the cluster and a group's subscriptions.
 
-        By the function that makes it: the last subscriptions, and the value. Nobody changes it.
+        Keys are the functions that compute the values. An entry holds the last subscriptions and
+        the value, which must not be changed.
         """
         return {}
 
     @cached_property
     def rack_names(self) -> tuple[str, ...]:
-        """The distinct racks of the brokers, sorted.
+        """The names of all racks that have brokers, sorted and distinct.
 
         A broker may have the empty rack, but no member is ever on it: Kafka drops the empty
         rack of members only. The comparison of partitions' racks depends on it.
@@ -262,13 +263,13 @@ class Cluster:
         return start, (keys % width).astype(np.int32)
 
     def racks_of(self, partition: int) -> tuple[str, ...]:
-        """Return the names of the distinct racks that have a replica of a partition."""
+        """Return the names of the racks on which a partition has replicas, without duplicates."""
         start, rack = self.partition_racks
         return tuple(self.rack_names[r] for r in rack[start[partition] : start[partition + 1]])
 
 
 def _cluster_from_topics(topics: object) -> Cluster:
-    """Check the topics of a problem and build the cluster; see `Cluster.from_topics`."""
+    """Check the ``topics`` of a problem and build a cluster; see `Cluster.from_topics`."""
     if not isinstance(topics, Mapping):
         what = "must be an object: name -> partition count or replica racks"
         raise InvalidProblemError(what, path="topics", value=topics)
@@ -284,7 +285,7 @@ def _cluster_from_topics(topics: object) -> Cluster:
 
 
 def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
-    """Check a topic's value; return the replica racks of each partition, None for a plain count."""
+    """Check one topic's value; return its partitions' replica racks, None if it is only a count."""
     path = f"topics.{name}"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if not 0 <= value <= MOST_PARTITIONS:
@@ -304,7 +305,10 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
 
 
 def _with_racks(index: Index, placed: Sequence[list[list[str | None]] | None]) -> Cluster:
-    """Build a cluster with an invented broker for each rack and replica position."""
+    """Build a cluster from the racks of replicas, with invented brokers on these racks.
+
+    There is a broker for each rack and position in a replica list.
+    """
     brokers: dict[tuple[str | None, int], int] = {}
     sizes: list[Int32Array] = []
     replicas: list[Int32Array] = []
@@ -351,7 +355,7 @@ def _stand_ins(
 
 
 class _TopicRows(NamedTuple):
-    """The partitions of a topic in a metadata response, as parallel lists.
+    """The partitions of one topic in a metadata response, as one list per field.
 
     Attributes:
         id: the topic id, None if unknown.
@@ -371,7 +375,7 @@ def _cluster_from_metadata(
     brokers: Sequence[Mapping[str, Any]],
     index: Index | None,
 ) -> Cluster:
-    """Check metadata and build the cluster; see `Cluster.from_metadata`."""
+    """Check a captured metadata response and build its cluster; see `Cluster.from_metadata`."""
     known = tuple(
         _broker(b, f"brokers[{i}]") for i, b in enumerate(expect_list(brokers, "brokers", "a list"))
     )
@@ -383,7 +387,10 @@ def _cluster_from_metadata(
 def _cluster_from_replicas(
     topics: Mapping[str, Mapping[int, Sequence[int]]], racks: Mapping[int, str | None]
 ) -> Cluster:
-    """Check metadata and build the cluster; see `Cluster.from_replicas`."""
+    """Check a client's metadata and build a cluster without leaders.
+
+    See `Cluster.from_replicas`.
+    """
     brokers = [{"id": node, "rack": rack} for node, rack in racks.items()]
     columns = {}
     for name, partitions in topics.items():
@@ -407,7 +414,7 @@ def _cluster_from_replicas(
 
 
 def _is_plain(rows: _TopicRows) -> bool:
-    """Return whether all numbers are ints within bounds, so that single checks are superfluous."""
+    """Return whether a topic's numbers are all valid ints, so that they need no single checks."""
     number = rows.number
     return (
         set(map(type, chain(number, chain.from_iterable(rows.replicas)))) <= {int}
@@ -455,7 +462,7 @@ def _partitions(name: str, value: object) -> _TopicRows:
 def _placed(
     topics: Mapping[str, _TopicRows], known: tuple[Broker, ...], index: Index | None
 ) -> Cluster:
-    """Build the cluster from checked topics and brokers.
+    """Build the cluster from topics and brokers that have been checked already.
 
     A broker that is down is not in the metadata, so its rack is unknown.
     """
@@ -499,7 +506,7 @@ def _placed(
 def _located(
     topics: Mapping[str, _TopicRows], index: Index
 ) -> tuple[NDArray[np.bool_], Int32Array]:
-    """Return which topics exist, and the dense number of each partition in the metadata."""
+    """Return which topics of the index exist, and each partition's number in the index."""
     exists = np.zeros(len(index.topics), bool)
     parts = [np.zeros(0, np.int32)]
     for name, one in topics.items():

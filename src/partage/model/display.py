@@ -58,12 +58,12 @@ _STYLE = "".join(
 
 
 def pretty_print(value: object, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's call
-    """Print a value's table in IPython; a class has this as ``_repr_pretty_``."""
+    """Print a value's text table in IPython; classes use this as their ``_repr_pretty_``."""
     printer.text("..." if cycle else str(value))
 
 
 def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """Return rows as aligned lines; the first row has the headings.
+    """Return a text table with aligned columns; the first row has the headings.
 
     Args:
         rows: cells as text.
@@ -89,13 +89,13 @@ _NUMBER = ' class="n"'
 
 
 class Picture(NamedTuple):
-    """A drawing in a cell, as SVG."""
+    """A small SVG drawing in a cell of an HTML table."""
 
     svg: str
 
 
 def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
-    """Return a horizontal bar of coloured parts.
+    """Return an SVG bar chart of one horizontal bar with coloured parts.
 
     Args:
         parts: number of the colour, and size.
@@ -113,7 +113,9 @@ def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
 
 
 def strip(colours: Sequence[int]) -> Picture:
-    """Return a row of cells, one colour each; -1 is a cell of nobody.
+    """Return an SVG row of small squares, one colour each, for example by partition owner.
+
+    The colour -1 stands for no owner.
 
     >>> strip([0, 1, -1]).svg.count("<rect")
     3
@@ -123,7 +125,7 @@ def strip(colours: Sequence[int]) -> Picture:
 
 
 def histogram(values: Sequence[int]) -> Picture:
-    """Return columns of these heights, side by side.
+    """Return an SVG histogram: one column for each value, in order.
 
     >>> histogram([2, 0]).svg.count("<rect")
     2
@@ -152,7 +154,7 @@ def html_table(
     rows: Iterable[Sequence[str | int | Picture]],
     notes: Iterable[str] = (),
 ) -> str:
-    """Return a table as HTML with its style: the output of ``_repr_html_``.
+    """Return an HTML table with title, headings and style, as ``_repr_html_`` needs it.
 
     Args:
         title: first line.
@@ -179,7 +181,7 @@ def html_table(
 
 
 def _cell(value: str | int | Picture) -> tuple[str, str]:
-    """Return the class of a cell and its content: number, text or picture."""
+    """Return the CSS class and the HTML content of a table cell: a number, text or picture."""
     if isinstance(value, Picture):
         return "p", value.svg
     if isinstance(value, int):

@@ -37,7 +37,7 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def is_int32(value: object) -> bool:
-    """Return whether a value is an int (of Python or NumPy) in the range of an int32.
+    """Return whether a value is a Python or NumPy int that fits in 32 bits with sign.
 
     ``numpy.int64(3) in range(n)`` compares item by item, so the value is converted first.
     """
@@ -47,7 +47,7 @@ def is_int32(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The partitions that a member claims to own, as sent, with order and duplicates.
+    """The partitions that a member says it owns when it joins, in the order and number sent.
 
     Attributes:
         topics: the distinct topic names, in order of first appearance.
@@ -66,7 +66,7 @@ class Claims:
 
     @classmethod
     def of(cls, owned: object, path: str = "owned") -> Claims:
-        """Build claims from a mapping topic -> numbers, or from (topic, number) pairs.
+        """Build a member's claims from numbers by topic, or from (topic, number) pairs.
 
         Raises:
             InvalidProblemError: a name is not a string, or a number not an int32.
@@ -94,7 +94,7 @@ class Claims:
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
     def with_own_names(self) -> Claims:
-        """Return equal claims whose ``topics`` has no names of other members' claims.
+        """Return equal claims whose ``topics`` lists only topics of this member.
 
         >>> one = np.ones(1, np.int32)
         >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
@@ -126,7 +126,7 @@ _NONE = Claims((), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
 def _rows(owned: Mapping[object, object], path: str) -> Iterator[tuple[str, Int32Array]]:
-    """Yield each topic with its numbers; topics without numbers are skipped unchecked."""
+    """Yield each topic with its partition numbers; topics without numbers are skipped unchecked."""
     for topic, numbers in owned.items():
         if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
             what = f"numbers of {topic!r} must be a list"
@@ -137,7 +137,7 @@ def _rows(owned: Mapping[object, object], path: str) -> Iterator[tuple[str, Int3
 
 
 def _int32s(topic: object, numbers: list[object] | NDArray[np.generic], path: str) -> Int32Array:
-    """Check that all numbers are int32 and return them as an array."""
+    """Check that all partition numbers are int32, and return them as an array."""
     if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype == np.int32:
         return np.array(numbers, np.int32)  # a copy: the caller may change its array
     some = list(numbers)
@@ -176,7 +176,7 @@ def _number(topic: object, p: object, path: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRows:
-    """The claims of many members, as sent, in flat arrays.
+    """The partitions that many members say they own, concatenated in flat arrays.
 
     Attributes:
         name_start: int64[M + 1], first name of each member (CSR) in ``names``.
@@ -198,7 +198,7 @@ class ClaimRows:
 
     @classmethod
     def of(cls, owned: Sequence[Claims]) -> ClaimRows:
-        """Concatenate the claims of members, in the given order."""
+        """Concatenate the claimed partitions of several members, in the given order."""
         if all(one is _NONE for one in owned):
             nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
             return cls(nowhere, [], nowhere, none, none)
@@ -215,7 +215,7 @@ class ClaimRows:
 
 
 def _starts(lists: Sequence[Sized]) -> NDArray[np.int64]:
-    """Return the offset of each list in their concatenation (int64, compressed rows)."""
+    """Return the offset of each list when all are concatenated (int64)."""
     start = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(list(map(len, lists)), out=start[1:])
     return start
@@ -241,7 +241,7 @@ _SECRET = re.compile(r"secret|password|token|jaas|access[.]?key|[.]key$", re.IGN
 
 
 class Member:
-    """One member of a consumer group, with the data that it sent when it joined.
+    """One member of a consumer group, with what it sent when it joined.
 
     Args:
         id: the member id that the coordinator gave.
@@ -356,7 +356,7 @@ class Member:
         return hash(self._key())
 
     def replaced(self, **changes: Any) -> Member:
-        """Return a copy with some fields changed.
+        """Return a copy of the member with the given fields changed.
 
         >>> Member("c1", topics=["a"]).replaced(generation=3).generation
         3
@@ -370,7 +370,7 @@ _MOST_SHOWN = 12
 
 
 def _shortened(values: Sequence[object]) -> str:
-    """Format a list as text; the end of a long list is left out.
+    """Format a list as text of limited length; its end is left out if necessary.
 
     >>> _shortened(range(20))
     '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 8 more]'
@@ -381,7 +381,7 @@ def _shortened(values: Sequence[object]) -> str:
 
 
 def _owned_by_topic(owned: Claims) -> str:
-    """Format claims as a mapping from topic to partition numbers."""
+    """Format the partitions that a member claims as a dict from topic to partition numbers."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in owned:
         by_topic.setdefault(topic, []).append(number)
@@ -389,7 +389,7 @@ def _owned_by_topic(owned: Claims) -> str:
 
 
 def _expect_config(value: object, path: str) -> Mapping[str, object]:
-    """Check that a member's settings are a mapping with text keys, and return a copy.
+    """Check that a member's settings are a mapping with keys that are strings; return a copy.
 
     Raises:
         InvalidProblemError: it is no mapping with text as keys.
@@ -429,7 +429,7 @@ _MEMBER_COLUMNS = ("member", "topics", "instance", "rack", "owned")
 
 
 def _member_row(member: Member) -> tuple[str, str, str, str, int]:
-    """Return the cells of a member: id, topics, instance id, rack, number of owned partitions."""
+    """Return a member's table row: id, topics, instance id, rack, number of claimed partitions."""
     topics = ", ".join(member.topics[:_MOST_SHOWN])
     more = len(member.topics) - _MOST_SHOWN
     listed = f"{topics} and {more} more" if more > 0 else topics
@@ -437,7 +437,9 @@ def _member_row(member: Member) -> tuple[str, str, str, str, int]:
 
 
 class Group:
-    """The members of a consumer group in join order, which matters to Kafka.
+    """The members of a consumer group, in join order.
+
+    Kafka's strategies depend on that order.
 
     Attributes:
         members: the members; members with equal subscriptions share one ``topics`` tuple.
@@ -503,7 +505,7 @@ class Group:
         return f"Group({list(self.members)!r})"
 
     def __str__(self) -> str:
-        """Return a table with a line for each member: topics and number of owned partitions."""
+        """Return a text table with each member's topics and number of claimed partitions."""
         rows = [
             (*texts, str(owned)) for *texts, owned in map(_member_row, self.members[:MOST_ROWS])
         ]
@@ -515,7 +517,7 @@ class Group:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return members with their topics and owned partitions as HTML."""
+        """Return an HTML table of members with their topics and claimed partitions."""
         some = self.members[:MOST_ROWS]
         most = max((len(one.owned) for one in some), default=0)
         topics = {topic: i for i, topic in enumerate(dict.fromkeys(chain(*self.subscriptions)))}
@@ -535,28 +537,34 @@ class Group:
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Position of each member, by member id."""
+        """Dict from member id to the member's position in join order."""
         return {member_id: i for i, member_id in enumerate(self.ids)}
 
     @cached_property
     def mapped(self) -> list[int]:
-        """Members in the iteration order of a ``HashMap`` by id that was filled in join order."""
+        """Positions of members in the iteration order of Kafka's ``HashMap`` of members by id.
+
+        The map was filled in join order.
+        """
         return names_in_map_order(self.ids)
 
     @cached_property
     def mapped_again(self) -> list[int]:
-        """Members in the order of a second ``HashMap`` that was filled in the order of `mapped`."""
+        """Positions of members in the iteration order of a second ``HashMap``.
+
+        It was filled in the order of `mapped`.
+        """
         order = names_in_map_order([self.ids[m] for m in self.mapped])
         return [self.mapped[i] for i in order]
 
     @cached_property
     def claimed(self) -> ClaimRows:
-        """The partitions that all members claim to own, as flat arrays."""
+        """The partitions that each member says it owns, for all members in flat arrays."""
         return ClaimRows.of([m.owned for m in self.members])
 
     @cached_property
     def member_rank(self) -> Int32Array:
-        """Rank of each member id in Java's string order (int32[M])."""
+        """Rank of each member when ids are sorted as Java sorts strings (int32[M])."""
         return java_rank(self.ids)
 
 
@@ -576,7 +584,7 @@ def _refuse_twice(ids: tuple[str, ...]) -> None:
 
 
 def _group_from_members(members: object) -> Group:
-    """Check the members of a problem and build the group; see `Group.from_json`."""
+    """Check the ``members`` of a problem and build the group; see `Group.from_json`."""
     return Group(
         _member(value, f"members[{i}]")
         for i, value in enumerate(expect_list(members, "members", "a list of members"))

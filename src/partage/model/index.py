@@ -21,7 +21,7 @@ MOST_PARTITIONS = 16_000_000
 
 
 def java_rank(names: Sequence[str]) -> Int32Array:
-    """Return the rank of each name in the order of Java's ``String.compareTo`` (UTF-16 units).
+    """Return each name's rank when names are sorted as Java sorts strings (UTF-16 units).
 
     >>> java_rank(["b", "a", "c"]).tolist()
     [1, 0, 2]
@@ -40,7 +40,7 @@ def java_rank(names: Sequence[str]) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """The numbering of the topics and partitions of a problem, or of a whole history.
+    """The integer numbers of topics and partitions in a problem or a whole recorded history.
 
     A topic's partitions are numbered in *extents*: runs of consecutive numbers. A topic starts with
     one extent; when it grows, another one is appended, so that existing numbers stay valid. If no
@@ -69,7 +69,7 @@ class Index:
 
     @classmethod
     def of(cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]) -> Index:
-        """Number topics in the given order: a mapping name -> count, or (name, id, count) rows."""
+        """Number topics in the given order, from counts by name or from (name, id, count) rows."""
         rows = (
             [(name, None, n) for name, n in counts.items()]
             if isinstance(counts, dict)
@@ -81,24 +81,24 @@ class Index:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions in the index."""
+        """Total number of partitions in the index."""
         return int(self.first_partition[-1])
 
     @cached_property
     def topic_of(self) -> Int32Array:
-        """Topic of each partition (int32[P])."""
+        """Topic number of each partition (int32[P])."""
         return np.repeat(self.extent_topic, np.diff(self.first_partition))
 
     @cached_property
     def number_of(self) -> Int32Array:
-        """Partition number within its topic, for each partition (int32[P])."""
+        """Kafka's partition number of each partition, within its topic (int32[P])."""
         sizes = np.diff(self.first_partition)
         shift = self.extent_number - self.first_partition[:-1]
         return np.arange(self.partitions, dtype=np.int32) + np.repeat(shift, sizes)
 
     @cached_property
     def topic_rank(self) -> Int32Array:
-        """Rank of each topic in Java's string order of names (int32[T])."""
+        """Rank of each topic when names are sorted as Java sorts strings (int32[T])."""
         return java_rank(self.topics)
 
     @cached_property
@@ -111,19 +111,24 @@ class Index:
 
     @cached_property
     def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """The extents' (topic, first number) keys, sorted for binary searches, and their order."""
+        """The sorted (topic, first partition number) keys of the extents, and their order.
+
+        They allow binary searches.
+
+        They allow binary searches.
+        """
         keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)
         order = np.argsort(keys, kind="stable")
         return keys[order], order
 
     @cached_property
     def _one_extent_each(self) -> bool:
-        """Whether extent ``e`` is topic ``e``, because no topic has grown."""
+        """Whether no topic has grown, so that extent ``e`` holds all partitions of topic ``e``."""
         topics = np.arange(len(self.topics))
         return len(topics) > 0 and np.array_equal(self.extent_topic, topics)
 
     def topic(self, name: str) -> int:
-        """Return the number of the newest topic of this name, -1 if there is none."""
+        """Return the number of the newest topic with this name, -1 if there is none."""
         return self._newest.get(name, -1)
 
     def topic_by_id(self, topic_id: str) -> int:
@@ -132,22 +137,22 @@ class Index:
 
     @cached_property
     def counts(self) -> Int32Array:
-        """Number of partitions of each topic in the index (int32[T])."""
+        """Number of partitions of each topic (int32[T])."""
         out = np.zeros(len(self.topics), np.int32)
         np.add.at(out, self.extent_topic, np.diff(self.first_partition))
         return out
 
     def count(self, topic: int) -> int:
-        """Return the number of a topic's partitions in the index."""
+        """Return how many partitions a topic has in the index."""
         return int(self.counts[topic]) if topic >= 0 else 0
 
     def locate(self, topic: str | int, number: int) -> int:
-        """Return the dense number of a partition, -1 if it is not in the index."""
+        """Return the index number of a topic's partition, -1 if it is unknown."""
         t = self.topic(topic) if isinstance(topic, str) else topic
         return int(self.locate_all(np.array([t], np.int32), np.array([number], np.int32))[0])
 
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
-        """Return the dense numbers of many partitions; -1 for each that is not in the index."""
+        """Return the index numbers of many partitions, -1 for each that is unknown."""
         if self._one_extent_each and int(topic.max(initial=-1)) < len(self.topics):
             good = (topic >= 0) & (number >= 0) & (number < self.counts[topic])
             return np.where(good, self.first_partition[topic] + number, -1).astype(np.int32)
@@ -167,11 +172,11 @@ class Index:
         return np.where(good, dense, -1).astype(np.int32)
 
     def name(self, partition: int) -> tuple[str, int]:
-        """Return the topic name and the partition number of a dense partition."""
+        """Return the topic name and Kafka's partition number of a partition in the index."""
         return self.topics[self.topic_of[partition]], int(self.number_of[partition])
 
     def extended(self, rows: Iterable[tuple[str, str | None, int]]) -> Index:
-        """Return the index with topics added or grown; existing numbers stay valid.
+        """Return an index with new or larger topics; all existing numbers stay valid.
 
         A row whose id is known (or, without id, whose name is) grows that topic if its
         count is larger; any other row is a new topic.

@@ -17,7 +17,7 @@ __all__ = ["Problem"]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The input of an assignment: a group and a cluster, with names resolved to int32 arrays.
+    """The input of an assignment strategy: a consumer group and a cluster, with names as numbers.
 
     Members are numbered in join order, topics and partitions by the cluster's index.
 
@@ -43,7 +43,7 @@ class Problem:
 
     @property
     def index(self) -> Index:
-        """The cluster's numbering of topics and partitions."""
+        """The numbering of the cluster's topics and partitions."""
         return self.cluster.index
 
     @cached_property
@@ -57,12 +57,15 @@ class Problem:
         return tuple(out)
 
     def topics_of(self, member: int) -> Int32Array:
-        """Return the existing topics to which a member subscribes, in the order sent (int32)."""
+        """Return the existing topics to which a member subscribes, in the order it sent (int32)."""
         return self.subscription_topics[int(self.group.subscription_of[member])]
 
     @cached_property
     def _subscribers(self) -> tuple[Int32Array, Int32Array]:
-        """The members that subscribe to each topic, in join order (CSR by topic)."""
+        """The members that subscribe to each topic, in join order (CSR by topic).
+
+        They are compressed rows (CSR), one row for each topic.
+        """
         topics_of = self.subscription_topics
         sizes = np.array([len(x) for x in topics_of], np.int64)
         subscription = self.group.subscription_of
@@ -99,7 +102,7 @@ class Problem:
 
     @cached_property
     def claims(self) -> tuple[Int32Array, Int32Array]:
-        """The partitions that each member claims, as sent (CSR by member).
+        """The partitions that each member says it owns, as sent (compressed rows, CSR, by member).
 
         A claim of a partition that does not exist is -1.
         """

@@ -18,7 +18,9 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """The cost for each member to consume each partition, stored by classes of both.
+    """The rack cost for each member to consume each partition, stored compactly.
+
+    Partitions with equal costs share a row, members with equal costs share a column.
 
     Attributes:
         profile: int64[P], class of each partition; those of a class have equal costs with each
@@ -34,7 +36,7 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """The rule for the cost of a member that consumes a partition, by their racks.
+    """The rule for what it costs if a member consumes a partition, given their racks.
 
     Without ``prices`` the cost is 1 if the partition has no replica on the member's rack. With
     them it is the price per GB from the cheapest replica to the member, times the partition's
@@ -59,7 +61,7 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Compute the costs of a problem's partitions with each of its members."""
+        """Compute the rack cost of each partition of a problem with each of its members."""
         names = sorted({m.rack for m in problem.group if m.rack})
         number = {name: i for i, name in enumerate(names)}
         row = np.array([number[m.rack] if m.rack else -1 for m in problem.group], np.int64)
@@ -86,7 +88,10 @@ class RackCosts:
 
 
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
-    """Return the number of each partition's set of replica racks, and these sets."""
+    """Return the distinct sets of replica racks, and the number of each partition's set.
+
+    The numbers come first in the result.
+    """
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1
     of = np.repeat(np.arange(count, dtype=np.int64), np.diff(start))
@@ -108,7 +113,7 @@ def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
 
 
 def _rank_of_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return each value's index among the distinct values, ascending."""
+    """Return the rank of each value among the distinct values; the smallest has rank 0."""
     high = int(values.max(initial=0))
     if high < 1 << 22:
         present = np.zeros(high + 1, bool)

@@ -12,7 +12,7 @@ _MOST_NAMED: Final = 5
 
 
 class RepeatedState:
-    """Detector of endless loops by Brent's cycle detection, over the states after each pass.
+    """Detector of endless loops in an algorithm, by Brent's cycle detection on its states.
 
     A deterministic run over finitely many states ends, or returns to a state that it had. One
     state is stored, after passes 1, 2, 4, 8 and so on, and each later one is compared with it.
@@ -40,7 +40,7 @@ class RepeatedState:
         self._store_after = 1
 
     def matches(self, state: object) -> bool:
-        """Return whether a state equals the stored one, so that the run never ends.
+        """Return whether the algorithm is in a state that it had before, so that it never ends.
 
         Otherwise the state is stored, if its turn has come.
 
@@ -59,7 +59,7 @@ class RepeatedState:
 
 @dataclass(frozen=True, slots=True)
 class EndlessLoop:
-    """The description of a loop in which an algorithm never returns.
+    """A loop of states that an imitated Kafka algorithm would repeat forever.
 
     Attributes:
         passes: passes until the state repeated.
@@ -72,7 +72,7 @@ class EndlessLoop:
     moving: tuple[str, ...]
 
     def warning(self, algorithm: str) -> str:
-        """Return the warning for a plan whose algorithm never returns; it describes the loop.
+        """Return the warning that describes the loop in which the algorithm never returns.
 
         >>> EndlessLoop(9, 2, ("t-0", "t-3")).warning("The assignor")[:76]
         'The assignor never returns on this problem: it moves t-0, t-3 in a loop of 2'
@@ -87,7 +87,7 @@ class EndlessLoop:
 
 
 def loop_attributes(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
-    """Return the attributes ``loop`` and ``warnings`` for a plan; empty without a loop.
+    """Return a plan's attributes ``loop`` and ``warnings`` for an endless loop; empty without one.
 
     Args:
         loop: the endless loop of the algorithm, None if it returns.

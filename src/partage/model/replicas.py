@@ -44,7 +44,7 @@ FREE, STAY, LEAVE = 0, 1, 2
 
 
 def among(values: Int64Array, those: Int64Array) -> NDArray[np.bool_]:
-    """Return which values occur among ``those`` (bool[n]); ten times faster than `numpy.isin`.
+    """Return which values occur among ``those`` (bool[n]), ten times faster than `numpy.isin`.
 
     >>> among(np.array([3, 1, 2]), np.array([2, 3, 3])).tolist()
     [True, False, True]
@@ -59,7 +59,7 @@ def among(values: Int64Array, those: Int64Array) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaCluster:
-    """The replicas of a cluster with their sizes, loads, brokers and log directories.
+    """The replicas of a Kafka cluster, with their sizes, loads, brokers and log directories.
 
     Attributes:
         topics: names; topic: int32[P], number: int32[P]: partition i is number[i] of topic[i].
@@ -91,15 +91,15 @@ class ReplicaCluster:
     missing: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
     def __post_init__(self) -> None:
-        """Set ``missing`` to False for all brokers by default."""
+        """Set ``missing`` to False for all brokers if it is not given."""
         if not len(self.missing):
             object.__setattr__(self, "missing", np.zeros(len(self.brokers), bool))
 
     @cached_property
     def led(self) -> Int32Array:
-        """The replicas of each partition with the current leader first (int32[R]).
+        """The replicas of each partition with its current leader first (int32[R]).
 
-        The current leader is swapped with the preferred leader.
+        The preferred leader takes the current leader's position.
         """
         out: Int32Array = self.replica.copy()
         first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
@@ -122,7 +122,7 @@ class ReplicaCluster:
 
     @cached_property
     def racks(self) -> tuple[str | None, ...]:
-        """The distinct racks of the brokers, None first."""
+        """The distinct racks of all brokers; None comes first."""
         found = {b.rack for b in self.brokers}
         return tuple(sorted(found, key=lambda rack: (rack is not None, rack or "")))
 
@@ -145,17 +145,17 @@ class ReplicaCluster:
         return {b.id: i for i, b in enumerate(self.brokers)}
 
     def name(self, partition: int) -> str:
-        """Return the name of a partition, ``topic-number``."""
+        """Return a partition's name as Kafka writes it, ``topic-number``."""
         return f"{self.topics[self.topic[partition]]}-{self.number[partition]}"
 
     def ids(self, positions: Int32Array) -> list[int]:
-        """Return the ids of the brokers at some positions."""
+        """Return the node ids of brokers, given their positions."""
         return [self.brokers[b].id for b in positions.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class Disks:
-    """The disks (log directories) of brokers that have several, and the replicas on each disk.
+    """The disks (log directories) of brokers with several, and the disk of each current replica.
 
     Disks are numbered consecutively (D in all), by broker. A disk is balanced if it holds its
     share of its broker's load.
@@ -179,14 +179,14 @@ class Disks:
 
     @cached_property
     def broker(self) -> Int32Array:
-        """The broker of each disk (int32[D])."""
+        """The position of each disk's broker (int32[D])."""
         brokers = np.arange(len(self.start) - 1, dtype=np.int32)
         return np.repeat(brokers, np.diff(self.start))
 
     def band(self, k: int, held: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the lower and upper limit of each balanced disk, given the brokers' loads.
+        """Return the lowest and the highest amount of each balanced disk (int64[D] each).
 
-        The result is int64[D].
+        ``held`` is the amount on each broker, ``k`` its kind: capacity, replicas, bytes or load.
 
         >>> disks = Disks(np.array([0, 2]), np.array([.5, .5]), np.array([0, .1, .1, .1]),
         ...               np.array([-1, -1]), np.zeros(0, np.int32), np.zeros(0, bool))
@@ -200,7 +200,9 @@ class Disks:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaTask:
-    """The constraints and aims of a reassignment; docs/replicas.md defines balance.
+    """The input of a reassignment: current replicas, the rules for new ones, and balance bands.
+
+    docs/replicas.md defines balance.
 
     Attributes:
         cluster: the current cluster.
@@ -243,14 +245,14 @@ class ReplicaTask:
 
     @cached_property
     def start(self) -> Int64Array:
-        """Offset of each partition's new replicas (int64[P + 1])."""
+        """Offset at which each partition's new replicas begin (int64[P + 1])."""
         out = np.zeros(len(self.factor) + 1, np.int64)
         np.cumsum(self.factor, out=out[1:])
         return out
 
     @property
     def zones(self) -> int:
-        """The number of racks with limits of their own (Z)."""
+        """The number of racks that have balance bands of their own."""
         return int(self.low.shape[1]) - len(self.alive)
 
     @cached_property
@@ -266,7 +268,7 @@ class ReplicaTask:
 
 @dataclass(frozen=True, eq=False)
 class NewReplicas:
-    """The new replicas of a `ReplicaTask`, with the dual prices that prove bounds for them.
+    """A reassignment plan: new replicas, with dual prices that prove bounds of its costs.
 
     Attributes:
         replica: int32[sum of factors], positions of brokers by ``task.start``, leaders first.
@@ -296,7 +298,7 @@ _ROUNDS = 200
 def rack_limits(
     factor: int, sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most of ``factor`` replicas that each rack may have.
+    """Return the fewest and the most of a partition's replicas that each rack may have.
 
     This is the rack rule: replicas are spread as evenly over the racks as the racks' sizes allow.
     With fewer replicas than racks no rack has two; with more, every rack has one before one has
@@ -319,9 +321,7 @@ def rack_limits(
 def even_shares(
     factors: NDArray[np.int64], weights: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the share of the load that one broker of each rack gets when balanced.
-
-    The result is float64[racks].
+    """Return each rack's load per broker when the cluster is balanced (float64[racks]).
 
     A share is the broker's part of the most even placement that follows the rack rule, if every
     partition were free to move. In a small rack that must hold a replica of each partition,
@@ -359,7 +359,10 @@ def _level(
     sizes: NDArray[np.int64],
     total: float,
 ) -> NDArray[np.float64]:
-    """Return each rack's part of ``total`` that makes brokers even within limits, by bisection."""
+    """Return each rack's part of ``total`` that makes brokers most even, by bisection.
+
+    Parts stay within ``low`` and ``high``.
+    """
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0
     for _ in range(100):
         middle = (bottom + top) / 2

@@ -34,7 +34,7 @@ _last: tuple[list[str], tuple[str, ...], tuple[str, ...]] = ([], (), ())
 
 
 def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
-    """Check that a subscription is a list of names and return it as a tuple.
+    """Check that a member's subscription is a list of topic names, and return it as a tuple.
 
     A group's members usually subscribe alike. Comparing two lists of the same names compares
     pointers, many times cheaper than checking the type of each name.
@@ -83,7 +83,7 @@ def _equal(names: list[str], known: list[str]) -> bool:
 
 
 def expect_text(value: object, path: str) -> str:
-    """Check that a value is a string and return it.
+    """Check that a value is a string, and return it.
 
     Raises:
         InvalidProblemError: the value is not a string.
@@ -94,7 +94,7 @@ def expect_text(value: object, path: str) -> str:
 
 
 def name_list(names: object, path: str) -> tuple[str, ...]:
-    """Check a list of names, or a text with commas as in a Kafka configuration; return the names.
+    """Check a list of names, or text with commas as in Kafka's settings; return the names.
 
     Raises:
         InvalidProblemError: it is neither, or a name is empty or no text.
@@ -113,7 +113,7 @@ def name_list(names: object, path: str) -> tuple[str, ...]:
 
 
 def printable(line: str) -> str:
-    r"""Replace control and format characters of a line with escape sequences.
+    r"""Escape control and format characters, so that a line is safe to print.
 
     >>> printable("a\x1b[31m: t 0")
     'a\\x1b[31m: t 0'
@@ -143,7 +143,7 @@ def expect_kind(value: object, kind: type, path: str) -> None:
 
 
 def parse_problem(problem: object) -> Mapping[str, Any]:
-    """Return a problem as a mapping, from JSON text, the path of a file, or the mapping itself."""
+    """Parse a problem from JSON text or a file's path; return a mapping unchanged."""
     if isinstance(problem, PathLike):
         problem = _read(Path(problem))
     if isinstance(problem, (str, bytes)):
@@ -186,14 +186,14 @@ def _read(path: Path) -> bytes:
 
 
 def required_field(problem: Mapping[str, Any], name: str) -> Any:
-    """Check that a problem has a field and return its value."""
+    """Check that a problem has a required field, and return its value."""
     if name not in problem:
         raise InvalidProblemError("is missing", path=name, value=None)
     return problem[name]
 
 
 def expect_list(value: object, path: str, what: str) -> Sequence[Any]:
-    """Check that a value is a JSON list and return it."""
+    """Check that a value is a JSON list, and return it."""
     if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
         raise InvalidProblemError(f"must be {what}", path=path, value=value)
     return value
