@@ -59,7 +59,7 @@ def assign(
     memory: object = None,
     config: Mapping[str, object] | None = None,
 ) -> Assignment:
-    """Return the plan of a strategy for a group on a cluster.
+    """Return the assignment that a strategy makes for a consumer group on a cluster.
 
     A list of names is in order of preference: the first that exists decides. Members get the
     user data that they would send (`partage.groups.subscriptions`); the plan's ``warnings`` list
@@ -87,7 +87,7 @@ def assign(
 
 
 class Decided(NamedTuple):
-    """The result of `decide`: a plan, and warnings for the operator.
+    """The plan of a strategy with warnings for the operator; the result of `decide`.
 
     Attributes:
         plan: the plan, with these warnings.
@@ -108,7 +108,7 @@ def decide(
     sender: str | None = None,
     compared: bool = False,
 ) -> Decided:
-    """Return the plan of a strategy, with warnings.
+    """Compute a strategy's plan for a group, with warnings for the operator.
 
     `assign`, `compare` and the command line use it.
 
@@ -142,7 +142,7 @@ def decide(
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The result of one strategy in a `Comparison`.
+    """The result of one strategy in a comparison: its plan and measures, or why it has none.
 
     Attributes:
         strategy: name of the strategy.
@@ -162,18 +162,18 @@ class Compared:
 
     @property
     def valid(self) -> bool:
-        """Whether there is a plan and it breaks no rule."""
+        """Whether the strategy has a plan that breaks no rule."""
         return self.plan is not None and not self.breaches
 
     def loads(self) -> list[int]:
-        """Return the partitions of each member after the follow-up, the largest number first."""
+        """Return each member's partition count after the follow-up rebalance, largest first."""
         if self.plan is None:
             return []
         end = self.plan.settled() if isinstance(self.plan, Plan) else self.plan
         return sorted((len(end.partitions_of(i)) for i in range(len(end.members))), reverse=True)
 
     def figures(self) -> tuple[str, ...]:
-        """Return the values of `Comparison.COLUMNS` as text, with a dash for missing ones."""
+        """Return the strategy's table row: values of `Comparison.COLUMNS`, a dash for missing."""
         m = self.measures
         if m is None:
             return ("refused", *("-" for _ in Comparison.COLUMNS[1:]))
@@ -184,7 +184,7 @@ class Compared:
 
 
 class Comparison(Sequence[Compared]):
-    """The results of several strategies on one problem, one row each.
+    """The results of several assignment strategies on the same problem, one for each strategy.
 
     Rows are found by position or by strategy name. `measures` is by name, without strategies that
     are not applicable.
@@ -216,7 +216,7 @@ class Comparison(Sequence[Compared]):
 
     @property
     def best(self) -> judge.Measures | None:
-        """The measures of any row; the best loads and fewest moves are equal in all rows."""
+        """The measures of any strategy, for values equal for all: best loads, fewest moves."""
         return next(iter(self.measures.values()), None)
 
     def __repr__(self) -> str:
@@ -227,7 +227,7 @@ class Comparison(Sequence[Compared]):
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return the figures of the strategies as HTML, with the load of each member."""
+        """Return an HTML table of all strategies' measures, with the load of each member."""
         rows: list[tuple[str | int | Picture, ...]] = [
             (row.strategy, *row.figures(), histogram(row.loads())) for row in self.rows
         ]
@@ -249,7 +249,7 @@ def compare(
     optimum: bool = True,
     sender: str | None = None,
 ) -> Comparison:
-    """Return the plans of several strategies for the same problem, with the judge's measures.
+    """Compare strategies on one problem: return each one's plan with the judge's measures.
 
     All strategies start from the same ownership: each gets the user data that its own members
     would send (`partage.groups.subscriptions`), and user data of another strategy's format is
@@ -322,7 +322,7 @@ def compare(
 def _candidates(
     strategies: Sequence[str | Strategy],
 ) -> list[tuple[str, Strategy | PartageError]]:
-    """Load the strategies; return each with its name, or with the error of a broken plug-in.
+    """Load strategies by name; return each with its name, or the error of a broken plug-in.
 
     Raises:
         UnknownStrategyError: a name does not exist.
@@ -345,7 +345,7 @@ def _candidates(
 
 
 def several_owners(strategy: Strategy) -> bool:
-    """Return whether a strategy assigns partitions to several members (share groups, KIP-932).
+    """Return whether a strategy may give a partition to several members (share groups, KIP-932).
 
     >>> several_owners(registry.find("range"))
     False

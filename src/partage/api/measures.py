@@ -30,7 +30,7 @@ def measure(
     partition_weight: ArrayLike | None = None,
     optimum: bool = True,
 ) -> judge.Measures:
-    """Measure a plan: loads, moves, racks, and the distance to the optimum.
+    """Measure an assignment: loads, moves, rack mismatches, and distance to the optimum.
 
     Args:
         plan: the plan of a strategy, or any other assignment, such as a recorded one.
@@ -67,7 +67,9 @@ def measure(
 
 @dataclass(slots=True)
 class _Claims:
-    """The optima that the solver claims, with certificates for the judge; None if not found.
+    """The optima that the solver found, with certificates that the judge verifies.
+
+    An attribute is None if that optimum was not found.
 
     ``refused`` is the reason if the problem is too large.
     """
@@ -81,7 +83,7 @@ class _Claims:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Question:
-    """A problem in the solver's form: existing partitions only, topic after topic.
+    """An assignment problem in the solver's form: only existing partitions, topic after topic.
 
     Attributes:
         alive: int64[n], dense numbers of these partitions.
@@ -114,7 +116,7 @@ class _Question:
         return cls(alive, len(at), eligibility, ownership)
 
     def owner(self, of_alive: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Convert the owners of existing partitions to owners of all partitions of the index."""
+        """Convert owners of existing partitions to an array for all partitions of the index."""
         owner = np.full(self.size, -1, np.int64)
         owner[self.alive] = of_alive
         return owner
@@ -125,7 +127,7 @@ class _Question:
 
 
 class Alike:
-    """Measures several plans of one problem like `measure`, but finds the optimum only once.
+    """Measures several plans of one problem like `measure`, but computes the optimum once.
 
     Every figure equals that of `measure`; the judge verifies the proofs with each plan.
 
@@ -146,7 +148,7 @@ class Alike:
         self._found: dict[tuple[bool, bytes], _Claims] = {}
 
     def measure(self, plan: Assignment) -> judge.Measures:
-        """Measure one plan, including its distance to the optimum."""
+        """Measure one plan, including its distance to the optimum; see `measure`."""
         counted = tally(plan, self._facts)
         # The solver only uses the loads of the plan, and only if the plan is valid.
         loads = np.sort(counted.loads).tobytes() if counted.valid else b""
@@ -169,9 +171,9 @@ class Alike:
 def _claims(
     question: _Question, counted: AssignmentCounts, known: _Claims | None = None
 ) -> _Claims:
-    """Find the optima for a plan and return them as claims.
+    """Compute the optima that a plan is compared with, and return them with certificates.
 
-    ``known`` are those for another plan.
+    ``known`` are the optima computed for another plan of the problem.
     """
     claims = _Claims()
     try:
@@ -202,7 +204,7 @@ _FEW = 16
 
 
 class _Asked:
-    """The facts and the previous owners of one group on one cluster."""
+    """The judge's facts and the previous owners for one group on one cluster."""
 
     def __init__(self, group: Group, cluster: Cluster) -> None:
         self.facts = judge.Facts(Problem(group, cluster))
@@ -215,7 +217,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class Shared:
-    """Measures many plans of few problems like `measure`, but solves and proves each optimum once.
+    """Measures many plans of a few problems like `measure`, but computes each optimum once.
 
     The best loads depend only on subscriptions and partitions, and the fewest moves on the previous
     owners and on the loads, so compared policies share most optima. The caches only hold numbers
@@ -243,7 +245,7 @@ class Shared:
         *,
         partition_weight: ArrayLike | None = None,
     ) -> judge.Measures:
-        """Measure a plan like `measure`, but without the fewest moves to the best loads.
+        """Measure a plan like `measure`, except for the fewest moves to the most even loads.
 
         Raises:
             InvalidProblemError: the weights are malformed.
@@ -269,7 +271,7 @@ class Shared:
         return self._asked[key]
 
     def _best_loads(self, problem: object, asked: _Asked) -> NDArray[np.int64] | None:
-        """Return the proven most even loads (int64[M]), None if that takes too long."""
+        """Return the most even loads of a problem (int64[M]), None if the proof takes too long."""
         # A cluster is held on to, so that its id means it as long as the answer is kept.
         if problem not in self._best:
             _forget(self._best)
@@ -286,7 +288,10 @@ class Shared:
     def _fewest_moves(
         self, problem: object, asked: _Asked, counted: AssignmentCounts
     ) -> int | None:
-        """Return the proven fewest moves to loads at least as even, None if that takes too long."""
+        """Return the proven fewest moves to loads at least as even as the plan's.
+
+        None if that takes too long.
+        """
         facts, old_owners = asked.facts, asked.old_owners
         loads = np.sort(counted.loads)
         digest = blake2b(digest_size=16)

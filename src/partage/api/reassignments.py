@@ -65,7 +65,7 @@ _MARGIN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Reassignment:
-    """The result of `reassign`: a plan, the judge's verdict, and measures of the cluster before.
+    """The result of `reassign`: a plan, the judge's verdict on it, and the cluster's state before.
 
     Attributes:
         task: the reassignment.
@@ -86,12 +86,12 @@ class Reassignment:
 
     @property
     def moves(self) -> ReplicaMoves:
-        """The copies between brokers and disks that the plan makes."""
+        """The replica copies between brokers and between disks that the plan makes."""
         return ReplicaMoves(self.task, self.plan.replica, self.plan.disk)
 
 
 def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
-    """Plan a reassignment: the rack rule first, then balance, then the fewest bytes moved.
+    """Plan a reassignment of replicas: rack rule first, then balance, then fewest bytes moved.
 
     Args:
         task: the reassignment, as `partage.replicas.tasks` builds it.
@@ -116,7 +116,7 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
 
 
 def _valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return the local search's plan with leaders and disks, repaired if it exceeds a capacity."""
+    """Return a valid first plan: the local search's, repaired if a broker or disk is overfull."""
     plan = _complete(task, place_replicas(task))
     verdict = judge_replicas(task, plan)
     if verdict.figures["capacity"]:
@@ -131,30 +131,33 @@ def _valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
 
 
 def _pairs(task: ReplicaTask) -> int:
-    """Return the number of (partition, broker) pairs that a solver decides on."""
+    """Return how many (partition, broker) pairs a solver must decide on, as a measure of size."""
     return int(task.receives.sum()) * len(task.cost)
 
 
 def _is_for_solver(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether HiGHS could find a better plan or bound for this task."""
+    """Return whether HiGHS (a solver) could find a better plan or bound for this reassignment."""
     if verdict.optimal or not 0 < _pairs(task) <= MOST_DUAL_PAIRS:
         return False
     return _pairs(task) <= 2 * MOST_BINARIES or not task.closed.all()
 
 
 def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether the task is too large for the dual, which would otherwise be solved."""
+    """Return whether only its size keeps the reassignment from the solver for large clusters."""
     return not verdict.optimal and _pairs(task) > MOST_DUAL_PAIRS and not task.closed.all()
 
 
 def _rack_limits(task: ReplicaTask, newcomers: NDArray[np.int64] | None = None) -> RackLimits:
-    """Return the rack rule for the integer programme; ``newcomers`` are computed if not given."""
+    """Return the replicas per rack that the integer programme allows for each partition.
+
+    ``newcomers`` (the most moved replicas) are computed if not given.
+    """
     known = rack_minima(task).newcomers if newcomers is None else newcomers
     return RackLimits(known, *rack_ranges(task))
 
 
 def _moves_figure(figures: dict[str, int]) -> str:
-    """Return the name of the figure of moves that the choice of brokers decides.
+    """Return the name of the measure of moves that depends on the choice of brokers only.
 
     Disks are chosen afterwards, so it is "between brokers" if disks are known.
     """
@@ -162,7 +165,7 @@ def _moves_figure(figures: dict[str, int]) -> str:
 
 
 def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
-    """Find any plan that respects all brokers' capacities, by an integer programme.
+    """Find any plan in which no broker exceeds its capacity, by an integer programme.
 
     Raises:
         NoFeasiblePlanError: the programme finds none, or the cluster is too large for it.
@@ -177,7 +180,7 @@ def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
 
 
 def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> NewReplicas:
-    """Find a plan in which brokers with overfull disks receive nothing.
+    """Find a plan in which brokers with an overfull disk receive no replica.
 
     Raises:
         NoFeasiblePlanError: no plan was found; the message begins with ``breach``.
@@ -201,7 +204,7 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
 
 
 def _complete(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
-    """Add leaders and disks to a choice of brokers; the plan has no prices for bounds yet."""
+    """Choose leaders and disks for given brokers, and return the plan, still without bounds."""
     ordered, lead_prices = balance_leaders(task, replica)
     return NewReplicas(ordered, {}, lead_prices, place_on_disks(task, ordered))
 
@@ -209,7 +212,9 @@ def _complete(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
 def _improve_small(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a small task by an integer programme and by neighbours, in turn.
+    """Improve the plan of a small reassignment by an integer programme and by small changes.
+
+    Small changes are other brokers for one or two replicas.
 
     HiGHS's bound holds for the figures that it was given: if a neighbour is better in one of these,
     HiGHS solves the task again.
@@ -226,7 +231,7 @@ def _improve_small(
 def _improve_exactly(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Use the integer programme's plan, if the task is small enough and no figure gets worse."""
+    """Use the integer programme's plan if the cluster is small enough and no measure gets worse."""
     if not 0 < _pairs(task) <= 2 * MOST_BINARIES:
         return plan, verdict
     limits, bound = _rack_limits(task), None
@@ -249,7 +254,7 @@ def _improve_exactly(
 def _improve_by_neighbours(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a tiny task by trying plans that differ in one or two replicas.
+    """Improve the plan of a tiny reassignment by trying other brokers for one or two replicas.
 
     Brokers, leaders and disks are otherwise chosen one after another; a neighbour may be better in
     all three together. A better plan has no solver's bound.
@@ -275,7 +280,10 @@ def _improve_by_neighbours(
 def _with_relaxed_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Add the dual prices of the linear relaxation, if the task is small and they prove more."""
+    """Add the linear relaxation's dual prices to the plan if they prove higher bounds.
+
+    Only small reassignments have them.
+    """
     if verdict.optimal or not 0 < _pairs(task) <= 2 * MOST_BINARIES:
         return plan, verdict
     prices = relaxed_prices(task, verdict.figures, _rack_limits(task))
@@ -292,7 +300,7 @@ def _with_relaxed_prices(
 def _improve_by_dual(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a larger task by the dual's rounded optimum and by repair.
+    """Improve the plan of a large reassignment by rounding the Lagrangian dual, then by repair.
 
     Dual prices are added to the plan only if the judge finds that they prove more.
     """
@@ -315,7 +323,7 @@ def _improve_by_dual(
 
 
 def _is_near(verdict: ReplicaVerdict, name: str) -> bool:
-    """Return whether a figure of moves is so near its bound that no repair is worth its time."""
+    """Return whether the bytes moved are so near their bound that repair is not worth its time."""
     moved = verdict.figures[name]
     return moved - verdict.bounds[name] <= _REPAIRED_GAP * moved
 
@@ -323,7 +331,7 @@ def _is_near(verdict: ReplicaVerdict, name: str) -> bool:
 def _repair(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, found: DualPlan
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Free a few partitions at a time and solve them exactly (fix-and-optimise)."""
+    """Improve the plan by solving a few partitions at a time exactly (fix-and-optimise)."""
     newcomers, name = rack_minima(task).newcomers, _moves_figure(verdict.figures)
     idle = iterations = 0
     for turn in range(_MOST_REPAIRS):
@@ -350,7 +358,7 @@ def _repair(
 def _if_better(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, replica: NDArray[np.int32]
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Use other brokers with the same prices, if that plan is valid and better."""
+    """Return the plan with other brokers if that is valid and better, else the given plan."""
     bare = _complete(task, replica)
     reached = judge_replicas(task, bare)
     if reached.breaches or list(reached.figures.values()) >= list(verdict.figures.values()):
@@ -363,7 +371,7 @@ def _with_better_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict,
     prices: dict[str, NDArray[np.float64]],
 ) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
-    """Add each of these dual prices that proves a higher bound than the plan's own."""
+    """Add those of the given dual prices that prove a higher bound than the plan's own."""
     for name, claimed in prices.items():
         if name == "moved" and name in plan.disk_prices:
             continue
@@ -375,7 +383,7 @@ def _with_better_prices(
 
 
 def _with_prices(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> NewReplicas:
-    """Add dual prices that prove a lower bound, for each figure above 0."""
+    """Add dual prices that prove a lower bound for each cost of the plan above 0."""
     pairs = len(task.cost) * len(task.cluster.brokers)
     rounds = _BOUND_ROUNDS if pairs < _MANY_PAIRS else _BOUND_ROUNDS_OF_MANY
     figures = reached.figures
@@ -404,7 +412,7 @@ def _with_best_disk_prices(
     figures: dict[str, int],
     tried: list[NDArray[np.float64]],
 ) -> NewReplicas:
-    """Add the dual prices of disks that prove the highest bound of a figure, if any help."""
+    """Add the dual prices of disks that prove the highest bound of a cost, if any help."""
     found = rack_minima(task)
     least = found if figures["racks"] <= int(found.breach.sum()) else None
     best, most = plan, figure_bound(task, plan, name, figures, least)
@@ -417,7 +425,7 @@ def _with_best_disk_prices(
 
 
 def _before(task: ReplicaTask) -> dict[str, int]:
-    """Return the measures of the current cluster, with its current leaders.
+    """Return the measures of the cluster as it is now, with its current leaders.
 
     Empty where replication factors change: the figures cannot be compared then.
     """
@@ -435,7 +443,7 @@ def _before(task: ReplicaTask) -> dict[str, int]:
 
 
 def _overfull_broker(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
-    """Explain which broker is overfull, or that all brokers together have too little capacity."""
+    """Explain which broker is overfull, or that all brokers together lack capacity."""
     cluster = task.cluster
     held = held_by_places(task, task.owner, replica)
     b = int(outside_bands(task, held)[0].argmax())
