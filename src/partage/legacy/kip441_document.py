@@ -21,7 +21,7 @@ _RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
 
 @dataclass(frozen=True)
 class Movement:
-    """A proposed move of an active task from one client to another, by their numbers."""
+    """A proposed move of an active Streams task from one client to another, by their numbers."""
 
     task: int
     source: int
@@ -29,7 +29,7 @@ class Movement:
 
 
 class Kip441Document:
-    """The assignor that KIP-441 printed: a balanced proposal, then a rebalance if tasks can move.
+    """The Kafka Streams task assignor as the text of KIP-441 describes it.
 
     It is for tasks of Kafka Streams. Each (task, instance) has a rank, from its lag and
     ``acceptable_recovery_lag``. Active stateful tasks get a balanced proposal under
@@ -87,7 +87,7 @@ class Kip441Document:
         self.balance_factor = balance_factor
 
     def with_balance_factor(self, balance_factor: int) -> Kip441Document:
-        """Return the assignor with another ``balance_factor``, the allowed difference of loads.
+        """Return the assignor with another ``balance_factor``: the allowed difference of loads.
 
         Raises:
             InvalidConfigError: it is below 1.
@@ -97,7 +97,9 @@ class Kip441Document:
     # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether the document's rule causes a rebalance, because a movement is available.
+        """Return whether the document's rule causes a rebalance: a task can move.
+
+        Its new client is caught up.
 
         Args:
             problem: the tasks and the clients, with the current lags.
@@ -109,7 +111,7 @@ class Kip441Document:
         return bool(self.available(problem, active))
 
     def available(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the proposed movements whose destination is caught up (rank 0); see `check`."""
+        """Return the proposed task moves whose new client is caught up (rank 0); see `check`."""
         ranks = self.rank(problem)
         return [
             one
@@ -118,7 +120,7 @@ class Kip441Document:
         ]
 
     def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the differences between the current owners and the proposal, by task.
+        """Return the moves of tasks from the current owners to the balanced proposal; see `check`.
 
         See `check`.
         """
@@ -134,7 +136,7 @@ class Kip441Document:
         ]
 
     def rank(self, problem: TaskProblem) -> NDArray[np.int64]:
-        """Return the rank of each client for each task, lower is better (int64[clients, tasks]).
+        """Return each client's rank for each task, lower for less lag (int64[clients, tasks]).
 
         The ranks of stateless tasks have no meaning.
         """
@@ -146,7 +148,7 @@ class Kip441Document:
         return ranks
 
     def propose(self, problem: TaskProblem) -> list[int]:
-        """Return the client of each stateful task in the balanced proposal, which ignores ranks."""
+        """Return the client of each stateful task in a balanced plan that ignores lags."""
         clients = len(problem.clients)
         owned: list[list[int]] = [[] for _ in range(clients)]
         for place, task in enumerate(problem.stateful):
@@ -165,7 +167,7 @@ class Kip441Document:
     # --- left out of the document ---
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the complete plan, with a warning if the document would rebalance endlessly.
+        """Return the complete task plan, with a warning if rebalances would never end.
 
         Raises:
             InvalidProblemError: a client does not report a stateful task's lag.
@@ -190,7 +192,7 @@ class Kip441Document:
 
     @staticmethod
     def _repeats(problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]) -> bool:
-        """Return whether the next rebalance has the same input as this one, and so the same plan.
+        """Return whether the next rebalance would repeat this one, so that rebalances never end.
 
         The plan depends on the previous owners and on the ranks. Both repeat if every stateful
         task stays on its one previous owner and each copy of the plan is caught up already. Ranks
@@ -206,7 +208,7 @@ class Kip441Document:
         )
 
     def _loop(self, problem: TaskProblem, movements: Sequence[Movement]) -> str:
-        """Return the warning that describes the endless loop of rebalances."""
+        """Return the warning that rebalances never end, with the tasks concerned."""
         first = movements[0]
         more = f" and {len(movements) - 1} more" if len(movements) > 1 else ""
         source, destination = (
@@ -220,7 +222,7 @@ class Kip441Document:
         )
 
     def _reused(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int] | None:
-        """Return the previous owners if all are caught up and loads are balanced, else None."""
+        """Return the previous owners if all are caught up and balanced, else None."""
         owners: dict[int, list[int]] = {task: [] for task in problem.stateful}
         for number, client in enumerate(problem.clients):
             for name in client.previous_active:
@@ -239,7 +241,7 @@ class Kip441Document:
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
     def _constrained(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
-        """Choose owners among the best-ranked clients, balanced as far as ranks allow."""
+        """Choose each task's owner among its best-ranked clients, as balanced as ranks allow."""
         owned: list[list[int]] = [[] for _ in problem.clients]
         before = [
             {problem.number_of.get(task) for task in client.previous_active}
@@ -278,7 +280,7 @@ class Kip441Document:
     def _place_standbys(
         problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]
     ) -> None:
-        """Assign standby tasks to the best-ranked clients without a copy of the task."""
+        """Assign standby replicas to the best-ranked clients without a copy of the task."""
         for task in problem.stateful:
             for _ in range(problem.settings.num_standby_replicas):
                 free = [one for one in range(len(draft.count)) if not draft.holds(one, task)]
@@ -292,7 +294,7 @@ class Kip441Document:
     def _warm_up(
         problem: TaskProblem, draft: DraftAssignment, movements: Sequence[Movement]
     ) -> list[tuple[int, int]]:
-        """Assign warm-up tasks for the first movements; return them as (client, task)."""
+        """Assign warm-up replicas for the first proposed moves; return them as (client, task)."""
         warmups: list[tuple[int, int]] = []
         for one in movements:
             if len(warmups) == problem.settings.max_warmup_replicas:
@@ -304,12 +306,12 @@ class Kip441Document:
 
 
 def _loads(owned: Sequence[Sequence[int]], problem: TaskProblem) -> list[int]:
-    """Return the tasks per thread of each client, rounded down."""
+    """Return each client's number of tasks per thread, rounded down."""
     return [len(tasks) // capacity for tasks, capacity in zip(owned, problem.capacity, strict=True)]
 
 
 def _place_stateless(problem: TaskProblem, draft: DraftAssignment) -> None:
-    """Assign stateless tasks: fill clients up to the average per thread, then the emptiest."""
+    """Assign stateless tasks: fill all clients to the average per thread, then the least loaded."""
     tasks_per_thread = -(-len(problem.tasks) // sum(problem.capacity))
     for task in problem.stateless:
         client = next(

@@ -52,7 +52,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, eq=False)
 class StoreLags:
-    """The lag of a client on each store that it hosts, as arrays, in the order sent.
+    """The lags that a Kafka Streams client reports for its state stores, in the order sent.
 
     Attributes:
         store: int32[n], name of each store, as an index into ``names``.
@@ -72,7 +72,7 @@ class StoreLags:
 
     @classmethod
     def of(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
-        """Build store lags from a mapping of (store, partition) -> lag, in its order.
+        """Build store lags from a dict of (store, partition) to lag, in its order.
 
         Raises:
             EncodingError: a store id is no pair, or a number no int32.
@@ -96,7 +96,7 @@ class StoreLags:
     def from_columns(
         cls, stores: array[int], partitions: array[int], lags: array[int], names: Iterable[str]
     ) -> StoreLags:
-        """Build store lags from decoded columns."""
+        """Build store lags from arrays of stores, partitions and lags."""
         store, partition, lag = (np.array(one, np.int32) for one in (stores, partitions, lags))
         return cls(store, partition, lag, tuple(names))
 
@@ -124,7 +124,9 @@ class StoreLags:
 
 @dataclass(frozen=True)
 class SubscriptionDraft5:
-    """The SubscriptionInfo version 5 that KIP-441 proposed, which has store lags instead of tasks.
+    """The Kafka Streams subscription message (version 5) that KIP-441 proposed.
+
+    It has the lags of state stores in place of task ids.
 
     Attributes:
         latest_version: the latest version that the client supports, at least 5.
@@ -149,7 +151,7 @@ class SubscriptionDraft5:
         endpoint: str | None = None,
         latest_version: int = 5,
     ) -> SubscriptionDraft5:
-        """Build the message from plain values.
+        """Build the message from ordinary Python values.
 
         Raises:
             EncodingError: a lag is no int32, or a store id is no pair.
@@ -164,7 +166,7 @@ class SubscriptionDraft5:
 
 
 def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
-    r"""Encode the proposed SubscriptionInfo of version 5.
+    r"""Encode the SubscriptionInfo message that KIP-441 proposed as version 5.
 
     Raises:
         EncodingError: a value does not fit.
@@ -198,7 +200,7 @@ def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
 
 
 def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
-    """Decode the proposed SubscriptionInfo of version 5.
+    """Decode the SubscriptionInfo message that KIP-441 proposed as version 5.
 
     ``trailing`` counts the bytes that follow it.
 
@@ -233,7 +235,7 @@ def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
 
 
 def _read_lags(reader: Reader) -> StoreLags:
-    """Decode the map of store lags."""
+    """Decode the lags of state stores from a message."""
     stores, partitions, lags = array("i"), array("i"), array("i")
     names: dict[str, int] = {}
     for _ in range(reader.count(reader.not_null(reader.int32()))):
@@ -247,7 +249,7 @@ def _read_lags(reader: Reader) -> StoreLags:
 
 
 def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]) -> TaskValues:
-    """Return the lag of each task that has a store: the sum of its stores' lags (int64).
+    """Return the lag of each task: the sum of the lags of its state stores (int64).
 
     Args:
         lags: the lags that one client reported. If a store occurs twice, its last lag counts, as
@@ -294,7 +296,7 @@ def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]
 
 
 def _last_of_each(lags: StoreLags) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Return the index of the last lag of each store."""
+    """Return the index of each store's last entry in the message."""
     store = lags.store.astype(np.int64) << 32 | lags.partition.astype(np.int64) & 0xFFFFFFFF
     _, from_end = np.unique(store[::-1], return_index=True)
     found: np.ndarray[tuple[int], np.dtype[np.intp]] = len(store) - 1 - from_end

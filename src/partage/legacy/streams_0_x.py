@@ -50,7 +50,7 @@ class Release0102:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.TaskAssignor 0.10.2.1"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the plan of the 0.10.2 assignor.
+        """Return the task plan of Kafka Streams 0.10.2's assignor.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
@@ -68,7 +68,7 @@ class Release0102:
 def tasks_in_turn(
     problem: TaskProblem, given: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Return the tasks of each client in the order in which its consumers get them in turn.
+    """Return each client's tasks in the order in which its consumers receive them in turn.
 
     This is the iteration order of its two hash sets, actives first.
 
@@ -89,7 +89,7 @@ def tasks_in_turn(
 
 
 class _Assignment:
-    """The state of the 0.10.2 assignor while it assigns tasks.
+    """Working state of the Kafka Streams 0.10.2 assignor for one rebalance.
 
     Attributes:
         draft: active and standby tasks of each client.
@@ -130,17 +130,20 @@ class _Assignment:
         self._stays = self._was_balanced() and self._was_complete()
 
     def _was_balanced(self) -> bool:
-        """Return whether each client had between half and twice the average number of tasks."""
+        """Return whether each client had more than half and less than twice the average.
+
+        The average is of tasks per client, before the rebalance.
+        """
         average = len(self._tasks) // len(self._had_state)
         return all(average // 2 < len(tasks) < 2 * average for tasks in self._had_state)
 
     def _was_complete(self) -> bool:
-        """Return whether each of the tasks was on exactly one client."""
+        """Return whether each task was on exactly one client before."""
         every = set().union(*self._had_state)
         return sum(map(len, self._had_state)) == len(every) and every == set(self._tasks)
 
     def assign_all(self, *, standbys: bool) -> None:
-        """Assign all tasks once, as actives or as standbys."""
+        """Assign a client to each task once: as actives, or as standbys."""
         self._random = shuffle(self._tasks, self._random)
         for task in self._tasks:
             client = self._client_for(task)
@@ -159,7 +162,7 @@ class _Assignment:
             self._cost[client] += cost
 
     def _client_for(self, task: int) -> int:
-        """Return the cheapest client, preferably one with tasks that it never met before."""
+        """Return the cheapest client for a task, preferably one whose other tasks are new to it."""
         client = self._cheapest(task, only_new_pairs=True)
         if client is None:
             client = self._cheapest(task, only_new_pairs=False)
@@ -167,7 +170,7 @@ class _Assignment:
         return client
 
     def _cheapest(self, task: int, *, only_new_pairs: bool) -> int | None:
-        """Return the cheapest client without a copy of the task; None if there is none."""
+        """Return the cheapest client that has no copy of the task yet; None if there is none."""
         draft = self.draft
         best, least = None, 0.0
         for client in self._order:
@@ -192,7 +195,7 @@ class _Assignment:
         return best
 
     def _cost_of(self, task: int, client: int) -> float:
-        """Return the cost of a task with a client; see `Release0102`."""
+        """Return what it costs to give a task to a client; see `Release0102` for the rule."""
         cost = math.floor(self.draft.count[client] / self.draft.capacity[client])
         if task not in self._had_state[client]:
             return cost + _COST_NEW
@@ -222,7 +225,7 @@ class Release011:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.StickyTaskAssignor 0.11.0.3"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Return the plan of the 0.11 assignor.
+        """Return the task plan of Kafka Streams 0.11's assignor.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
