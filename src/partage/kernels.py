@@ -120,7 +120,9 @@ _FIELD_TYPES = {
 
 
 class Kernel:
-    """A function over arrays that runs compiled or interpreted, as the estimated work suggests.
+    """A numeric function that runs compiled by Numba or interpreted, whichever is faster.
+
+    The choice depends on the estimated work of a call.
 
     >>> @kernel("int64(int64[::1])")
     ... def total(values):
@@ -145,7 +147,7 @@ class Kernel:
         self._impossible = False
 
     def __call__(self, *arguments: Any, work: int) -> Any:
-        """Call the function, in the form that is faster for about ``work`` interpreted steps."""
+        """Call the function, compiled if that is faster for about ``work`` interpreted steps."""
         compiled = self._form_for(work)
         if compiled is not None:
             return compiled(*arguments)
@@ -157,14 +159,14 @@ class Kernel:
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:
-        """Return whether a call with about ``work`` steps would run compiled.
+        """Return whether a call with about ``work`` steps would run the compiled form.
 
         Callers may have faster code than the interpreted form.
         """
         return self._form_for(work) is not None
 
     def compile(self) -> Callable[..., Any] | None:
-        """Compile the function if necessary and return it; None if Numba is not installed."""
+        """Compile the function unless it is, and return it; None if Numba is not installed."""
         with self._lock:
             if self._compiled is None and not self._impossible:
                 self._compiled = _compiled(self.interpreted, self.signature, self._records)
@@ -188,7 +190,7 @@ class Kernel:
 
 
 def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a function as a kernel, with its Numba signature.
+    """Declare a numeric function as a kernel, with its Numba signature.
 
     An example is ``"void(int32[::1], int64)"``.
 
@@ -216,7 +218,7 @@ def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Ker
 
 
 def piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a function as a piece: a helper that kernels may call.
+    """Declare a helper function that kernels may call in their compiled form.
 
     In the compiled form of a kernel, `_compiled` replaces it by its own compiled form. A kernel in
     another module imports it by name; see `_stamp`.
@@ -226,7 +228,7 @@ def piece(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a piece (a helper of kernels) that is compiled into each of its callers.
+    """Declare a helper function that is compiled into each kernel that calls it.
 
     It pays for a piece that takes a record: a call copies seven words for each array of the record.
     """
@@ -236,7 +238,7 @@ def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @piece
 def prefetch(array: Any, at: int) -> None:
-    """Load the cache line of an array item in the background, ahead of its use.
+    """Load an array item's cache line in the background, ahead of its use.
 
     A load that waits for memory blocks hundreds of instructions behind it; a prefetch does not.
     The interpreted form does nothing.
@@ -244,7 +246,7 @@ def prefetch(array: Any, at: int) -> None:
 
 
 def _prefetching() -> Any:
-    """Return LLVM's prefetch instruction as a Numba intrinsic function."""
+    """Return a Numba intrinsic function for LLVM's prefetch instruction."""
     from llvmlite import ir  # type: ignore[import-untyped]  # it has none
     from numba import types
     from numba.extending import intrinsic
@@ -269,7 +271,7 @@ def _prefetching() -> Any:
 
 
 def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
-    """Return the function with every piece (helper) that it calls replaced by the compiled one.
+    """Return a kernel's function with every helper that it calls replaced by its compiled form.
 
     A piece is compiled once for all kernels, which saves a quarter of the first compilation.
     """
@@ -301,7 +303,7 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _plain(piece: Any) -> Any:
-    """Make a piece compile once for all integer types that it is called with.
+    """Make a helper compile once for all integer types, not once for each of them.
 
     To Numba ``1``, an int32 and an int64 are three types; this was a quarter of all compilation.
     """
@@ -323,7 +325,7 @@ def _widest(types: Any, one: Any) -> Any:
 
 
 def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
-    """Return the names of the modules of a function and of all pieces that it may call."""
+    """Return the names of the modules of a function and of all helpers that it may call."""
     seen.add(function.__module__)
     names = function.__globals__
     for name in function.__code__.co_names:
@@ -334,9 +336,9 @@ def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
 
 
 def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
-    """Return a suffix for the kernel's name, which changes with pieces elsewhere and with records.
+    """Return a suffix for a kernel's name that changes if helpers or record classes change.
 
-    It is empty without these.
+    It is empty if no helper is elsewhere and no record is used.
 
     Numba's cache only checks the file of the kernel; changed pieces elsewhere need another name.
     So do records: Numba imports their classes from the index of its cache before that check, and
@@ -349,7 +351,7 @@ def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
 
 
 def _typed(signature: str, records: dict[str, type]) -> Any:
-    """Parse a signature that may name records; return Numba's signature object."""
+    """Parse a Numba signature that may name record classes; return Numba's signature object."""
     import numba.core.sigutils as numba_signatures
     from numba import types
 
@@ -402,7 +404,7 @@ def _compiled(
 
 @contextmanager
 def _reporting(name: str) -> Iterator[None]:
-    """Report the compilation of a kernel to the callback of `report_compilation`, if any."""
+    """Report that a kernel is being compiled to the callback of `report_compilation`, if any."""
     report = _report.get()
     if report is None:
         yield
@@ -433,7 +435,10 @@ def _listener(report: Callable[[str], None], name: str) -> AbstractContextManage
 
 
 class _Unaligned:
-    """A view of unaligned words for the interpreted form, because a memoryview cannot have them."""
+    """A view of words at unaligned addresses, for interpreted kernels.
+
+    A memoryview cannot have such words.
+    """
 
     def __init__(self, words: np.ndarray) -> None:
         self._words = words
@@ -461,7 +466,7 @@ def _as_memoryview(argument: Any) -> Any:
 
 @contextmanager
 def form(chosen: Form) -> Iterator[None]:
-    """Force the compiled or the interpreted form inside a with block, for tests and benchmarks."""
+    """Force kernels to run compiled or interpreted in a with block, for tests and benchmarks."""
     token = _form.set(chosen)
     try:
         yield
@@ -471,7 +476,7 @@ def form(chosen: Form) -> Iterator[None]:
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """Prevent compilation inside a with block: kernels not yet compiled run interpreted.
+    """Prevent compilation inside a with block: kernels that are not yet compiled run interpreted.
 
     Poll threads and event loops use it.
     """
@@ -484,7 +489,7 @@ def never_compiling() -> Iterator[None]:
 
 @contextmanager
 def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
-    """Call ``report`` with the name of each kernel that must be compiled in a with block.
+    """Call ``report`` with the name of each kernel that is compiled inside a with block.
 
     Compilation takes seconds, once per installation, so commands show it as progress.
     """
@@ -496,7 +501,7 @@ def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
 
 
 def warm_up() -> threading.Thread:
-    """Compile every declared kernel in the background; join the thread to wait for it."""
+    """Compile all declared kernels in a background thread; join that thread to wait for it."""
 
     def compile_all() -> None:
         for one in tuple(_all):
