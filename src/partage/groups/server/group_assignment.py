@@ -47,7 +47,9 @@ class GroupAssignment:
         return cls(start, np.zeros(0, np.int32), present=False)
 
     def plan(self, spec: GroupSpec) -> Plan:
-        """Convert to a plan, in which each partition has one owner and every member an entry.
+        """Convert the assignment to a plan, in which each partition has one owner.
+
+        Every member has an entry, even if Kafka's map has none.
 
         Raises:
             PlanInvariantError: a partition has two owners, as in the previous targets.
@@ -55,7 +57,7 @@ class GroupAssignment:
         return Plan(*self._parts(spec))
 
     def assignment(self, spec: GroupSpec) -> Assignment:
-        """Convert to an assignment, in which a partition may have several owners."""
+        """Convert it to an `Assignment`, in which a partition may have several owners."""
         return Assignment(*self._parts(spec))
 
     def _parts(
@@ -69,11 +71,11 @@ class GroupAssignment:
 def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Merge several arrays of partitions that are grouped by member; return offsets and partitions.
+    """Merge several arrays of partitions, each grouped by member, into one list per member.
 
-    The result is in compressed rows (CSR) by member. Each part is an array, and int64[M] begin and
-    end of each member's run in it. Runs do not overlap and cover the array. Nothing is sorted: long
-    runs are copied one by one, short ones all at once.
+    The result is in compressed rows (CSR): offsets by member, and partitions. Each part is an
+    array, and int64[M] begin and end of each member's run in it. Runs do not overlap and cover the
+    array. Nothing is sorted: long runs are copied one by one, short ones all at once.
     """
     sizes = sum((end - begin for _, begin, end in parts), np.zeros(members, np.int64))
     start = np.zeros(members + 1, np.int32)
@@ -96,9 +98,9 @@ def concatenate_runs(
 
 
 def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
-    """Return the JSON object ``{"type", "assignment"}``.
+    """Convert an assignment to the JSON object ``{"type", "assignment"}``.
 
-    Topic ids in Java's order, partitions ascending.
+    Topic ids are in Java's order, partitions ascending.
     """
     index, group = spec.problem.index, spec.problem.group
     kind = "HOMOGENEOUS" if spec.homogeneous else "HETEROGENEOUS"

@@ -22,12 +22,11 @@ __all__ = [
     " int32[::1], boolean[::1])"
 )
 def read_claims(at, name_start, name, number, extent, size, partition, given):
-    """Convert claims of owned partitions to dense numbers.
+    """Convert the members' claims to dense partition numbers; return how many were converted.
 
-    Return how many came before a special case.
-
-    Special cases are a partition that the topic does not have, a partition that is claimed
-    twice, and claims of one topic that are not consecutive.
+    A claim is a partition that a member says it owns. The conversion stops at the first special
+    case: a partition that the topic does not have, a partition that is claimed twice, or claims of
+    one topic that are not consecutive.
 
     Args:
         at: int64[M + 1], first claim of each member.
@@ -59,7 +58,11 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 
 @kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
 def larger_quotas(had, quota, extra, kept, missing):
-    """Compute how many partitions each member keeps and how many more it gets, in map order."""
+    """Compute how many of its previous partitions each member keeps, and how many new ones it gets.
+
+    ``extra`` members may have one partition more than ``quota``. Members are in the order of the
+    coordinator's map; ``kept`` and ``missing`` are filled.
+    """
     for i in range(len(had)):
         limit = quota + 1 if extra > 0 else quota
         keeps = min(had[i], limit)
@@ -75,11 +78,10 @@ def larger_quotas(had, quota, extra, kept, missing):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
 def line_up(members, sizes, line, other, count, bits):
-    """Sort ``members`` by their number of partitions into ``line``.
+    """Sort members by their number of partitions (``sizes``) into the array ``line``.
 
-    The radix sort is stable, and ``members`` is ascending.
-
-    ``other`` is a buffer as long as ``line``; ``count`` has 2 ** bits counters.
+    The radix sort is stable, and ``members`` is ascending. ``other`` is a buffer as long as
+    ``line``; ``count`` has 2 ** bits counters.
     """
     low = high = sizes[members[0]]
     for i in range(len(members)):
@@ -111,7 +113,7 @@ def line_up(members, sizes, line, other, count, bits):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def fill(line, sizes, free, owner):
-    """Assign each free partition to the next one of the least loaded members in ``line``.
+    """Assign each partition of ``free`` to a least loaded member; ``line`` has the members by load.
 
     Members of the lowest size get one partition each, in the order of the line, and then
     form the next level together with the members that already had that size.
@@ -131,7 +133,9 @@ def fill(line, sizes, free, owner):
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
 def next_uneven(begin, end, set_of_topic, start, members, sizes):
-    """Return the first topic from ``begin`` on whose subscribers' sizes differ by two, or ``end``.
+    """Return the next topic to balance: two of its subscribers differ by two or more partitions.
+
+    The search covers topics from ``begin`` to ``end``; the result is ``end`` if all are even.
 
     Consecutive topics often have the same subscribers; these are compared once.
     """
@@ -156,7 +160,7 @@ def next_uneven(begin, end, set_of_topic, start, members, sizes):
     " int32[::1], int32[::1], int32[::1])"
 )
 def rebalance(members, line, sizes, partitions, owner, block, left, begin):
-    """Move partitions of a topic from most to least loaded subscribers; return how many moved.
+    """Move a topic's partitions from its most to its least loaded subscribers; return the number.
 
     ``block`` (as long as ``partitions``) receives the topic's partitions by (owner, number);
     ``begin`` and ``left`` (by member) hold each member's first place in it and how many of
@@ -226,7 +230,7 @@ def rebalance(members, line, sizes, partitions, owner, block, left, begin):
 
 @kernel("void(int32[::1], int32[::1], int32[::1])")
 def collect(owner, end, out):
-    """Write the partitions to ``out``, grouped by owner.
+    """Write all assigned partitions to ``out``, grouped by owner.
 
     ``end`` has each owner's begin, then its end.
     """

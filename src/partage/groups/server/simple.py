@@ -62,12 +62,12 @@ class ServerSimple(PlainStrategy):
     several_owners = True
 
     def assign(self, problem: Problem, memory: object = None) -> Assignment:
-        """Return the assignment of a share group; every problem has one."""
+        """Return the assignment for a share group's members and topics; it accepts every input."""
         spec = GroupSpec(problem, several_owners=True)
         return self.decide(spec).assignment(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for the coordinator's own input, a `GroupSpec`.
+        """Return the assignment for a `GroupSpec`, the input that a group coordinator has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
@@ -80,7 +80,9 @@ class ServerSimple(PlainStrategy):
 
 
 def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign the partitions of all topics at once, as ``SimpleHomogeneousAssignmentBuilder`` does.
+    """Assign all topics' partitions as ``SimpleHomogeneousAssignmentBuilder`` does.
+
+    This is the share group assignor for members with equal subscriptions.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
@@ -118,9 +120,10 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign topic by topic, as ``SimpleHeterogeneousAssignmentBuilder`` does.
+    """Assign topic by topic as ``SimpleHeterogeneousAssignmentBuilder`` does.
 
-    Members keep previous partitions of topics without subscribers (Q24).
+    This is the share group assignor for members with different subscriptions. They keep previous
+    partitions of topics without subscribers (Q24).
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
@@ -138,7 +141,7 @@ def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
-    """Return the member numbers that subscribe to each topic.
+    """Return a dict from topic to its subscribers, as positions in the coordinator's map.
 
     Topics are in the order in which members name them.
     """
@@ -154,7 +157,10 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
 
 
 def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers: list[int]) -> None:
-    """Assign one topic's partitions to its subscribers, in ``result``."""
+    """Assign one topic's partitions to its subscribers, several members per partition.
+
+    ``result`` is changed. Previous members of a partition stay within the quotas.
+    """
     first, count, dense = spec.numbered
     target = dense[first[topic] : first[topic] + count[topic]]
     if spec.assignable is not None:
@@ -179,7 +185,7 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
 
 
 def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
-    """Return the number of members per partition, and the number of partitions per member.
+    """Return how many members each partition gets, and how many partitions each member gets.
 
     >>> _quotas(5, 2)
     (3, [2, 1, 1, 1, 1])
@@ -191,7 +197,7 @@ def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
 
 
 def _table_for(size: int) -> int:
-    """Return the length of Java's hash table for a map that Kafka creates for ``size`` + 1 keys."""
+    """Return the table length of a Java ``HashMap`` that Kafka creates for ``size`` + 1 keys."""
     return table_for_capacity((size + 1) * 4 // 3 + 1)
 
 
@@ -215,16 +221,16 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 
 
 class _MemberSets:
-    """The assignment under construction: sets of partitions by member and topic, possibly empty.
+    """The share group's assignment under construction: a set of partitions per member and topic.
 
-    Members are numbers (their position in the coordinator's map), partitions are dense numbers.
+    Sets may be empty. Members are positions in the coordinator's map, partitions are dense numbers.
 
     Attributes:
         previous: the previous assignment by member, in the iteration order of Java's maps.
     """
 
     def __init__(self, spec: GroupSpec, only_topics: frozenset[int] | None = None) -> None:
-        """Start from the previous assignment, of some topics only or (None) of all."""
+        """Start from the previous assignment, of all topics (None) or of ``only_topics``."""
         self._spec = spec
         self._topic_of = spec.problem.index.topic_of.tolist()
         self.previous = [
@@ -240,7 +246,7 @@ class _MemberSets:
         self._sets[member].setdefault(self._topic_of[partition], set()).add(partition)
 
     def remove(self, member: int, partition: int) -> None:
-        """Revoke a partition from a member; a set that becomes empty stays."""
+        """Revoke a partition from a member; the topic's set stays, even if it is empty."""
         self._sets[member][self._topic_of[partition]].discard(partition)
 
     def to_assignment(self) -> GroupAssignment:
@@ -261,10 +267,11 @@ class _MemberSets:
 
 
 class _Shares:
-    """The members that share each partition: maps in both directions, ordered as Java's maps.
+    """The members of each partition of a share group, and the partitions of each member.
 
-    Every change is also made in ``result``. ``hash_of`` gives a partition's hash as a key of
-    Java's map from partition to members, and ``table`` the initial table length of that map.
+    Both maps have the order of Java's maps. Every change is also made in ``result``. ``hash_of``
+    gives a partition's hash as a key of Java's map from partition to members, and ``table`` the
+    initial table length of that map.
     """
 
     def __init__(self, result: _MemberSets, hash_of: Callable[[int], int], table: int) -> None:
@@ -280,13 +287,19 @@ class _Shares:
         self._added: dict[int, list[int]] = {}
 
     def add_previous(self, member: int, partition: int) -> None:
-        """Record that a member had a partition before (one more call of ``computeIfAbsent``)."""
+        """Record that a member was assigned a partition before this rebalance.
+
+        This is one more call of Java's ``computeIfAbsent``.
+        """
         self.members_of(partition).add(member)
         self._added.setdefault(partition, []).append(member)
         self.by_member.setdefault(member, {})[partition] = None
 
     def members_of(self, partition: int) -> set[int]:
-        """Return the members of a partition; the partition becomes a key of Java's map."""
+        """Return the members that share a partition, as a set that the caller may change.
+
+        The partition becomes a key of Java's map.
+        """
         self._looked_up_after = partition in self.by_partition
         return self.by_partition.setdefault(partition, set())
 
@@ -301,7 +314,10 @@ class _Shares:
         return [keys[i] for i in order]
 
     def revoke_over_quota(self, members: Iterable[int], quota: Callable[[int], int]) -> None:
-        """Revoke partitions from members above their quota, the first ones in Java's order."""
+        """Revoke partitions from members above their quota.
+
+        A member loses those that come first in Java's iteration order.
+        """
         for member in members:
             partitions = list(self.by_member[member])
             excess = len(partitions) - quota(member)
@@ -315,7 +331,10 @@ class _Shares:
             self.by_member[member] = dict.fromkeys(p for p in partitions if p not in revoked)
 
     def revoke_shared_too_widely(self, members_per_partition: int) -> None:
-        """Revoke partitions that have too many members, from the first members in Java's order."""
+        """Revoke partitions from members where more than ``members_per_partition`` share one.
+
+        The members that come first in Java's iteration order lose it.
+        """
         for partition in self.partitions():
             members = self.by_partition[partition]
             excess = len(members) - members_per_partition
@@ -330,7 +349,7 @@ class _Shares:
                 self.under_quota.add(member)
 
     def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
-        """Assign partitions with too few members to members under their quota, in a cycle.
+        """Add members to the partitions that too few share: members under their quota, in a cycle.
 
         Raises:
             CoordinatorAssignorError: no member under its quota is left in the middle of a
@@ -354,7 +373,7 @@ class _Shares:
 
 
 class _CyclicCursor:
-    """A cursor that cycles through a list and can remove the item that it returned last."""
+    """Cursor that cycles through a list of members and can remove the last returned one."""
 
     def __init__(self, items: Sequence[int]) -> None:
         self._items = list(items)
@@ -366,7 +385,7 @@ class _CyclicCursor:
         return not self._items
 
     def next_outside(self, excluded: frozenset[int]) -> int:
-        """Return the next item outside ``excluded``, or -1 after a whole cycle without one."""
+        """Return the next member outside ``excluded``, or -1 after a whole cycle without one."""
         while True:
             if self._next >= len(self._items):
                 if not self._returned_in_cycle:
@@ -382,6 +401,6 @@ class _CyclicCursor:
                 return item
 
     def remove(self) -> None:
-        """Remove the item that `next_outside` returned last."""
+        """Remove the member that `next_outside` returned last from the list."""
         self._next -= 1
         del self._items[self._next]

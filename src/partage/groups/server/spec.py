@@ -39,10 +39,10 @@ _BYTES = 16
 
 
 class TopicIds:
-    """The ids (UUIDs) of topics, 16 bytes each, and their Java hashes.
+    """Topic ids (UUIDs) and their Java hashes, which decide the coordinator's iteration order.
 
-    A topic without a valid id gets the id of `derived_id`. The coordinator's iteration order
-    is then unknown, but equal names always give equal plans.
+    A topic without a valid id gets the id of `derived_id`. The coordinator's iteration order is
+    then unknown, but equal names always give equal plans.
 
     Attributes:
         high: uint64[T], the first 8 bytes of each id.
@@ -60,10 +60,7 @@ class TopicIds:
 
     @classmethod
     def of(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
-        """Decode the ids (URL-safe base64, as Kafka prints them).
-
-        Derive missing ones from the names.
-        """
+        """Decode base64 topic ids as Kafka prints them; derive missing ones from names."""
         if not any(ids):
             return cls(b"".join(map(derived_id, names)))
         pairs = zip(names, ids, strict=True)
@@ -71,26 +68,26 @@ class TopicIds:
 
     @property
     def hashes(self) -> NDArray[np.uint32]:
-        """Java's ``Uuid.hashCode`` of each id (uint32[T])."""
+        """Java's ``Uuid.hashCode`` of each topic id (uint32[T])."""
         mixed = self.high ^ self.low
         hashes: NDArray[np.uint32] = ((mixed >> np.uint64(32)) ^ mixed).astype(np.uint32)
         return hashes
 
     @property
     def signed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The two halves of each id as signed integers, as Java compares them."""
+        """The two 8-byte halves of each topic id as signed integers, as Java compares them."""
         return self.high.view(np.int64), self.low.view(np.int64)
 
     @property
     def texts(self) -> list[str]:
-        """The ids as Kafka prints them (URL-safe base64)."""
+        """The topic ids in the form in which Kafka prints them (URL-safe base64)."""
         raw = np.stack([self.high, self.low], axis=1).astype(">u8").tobytes()
         pieces = (raw[i : i + _BYTES] for i in range(0, len(raw), _BYTES))
         return [base64.urlsafe_b64encode(one).decode().rstrip("=") for one in pieces]
 
 
 def derived_id(name: str) -> bytes:
-    """Return an id for a topic without one: 16 bytes of the BLAKE2b hash of its name.
+    """Return a made-up id for a topic whose id is unknown: 16 bytes of its name's BLAKE2b hash.
 
     >>> derived_id("orders") == derived_id("orders") != derived_id("clicks")
     True
@@ -99,7 +96,7 @@ def derived_id(name: str) -> bytes:
 
 
 def canonical(topic_id: str) -> str | None:
-    """Return a topic id as Kafka prints it; None if the text is not an id.
+    """Return a topic id in the form in which Kafka prints it; None if the text is not an id.
 
     The last base64 character has spare bits, so several texts mean the same id.
 
@@ -122,10 +119,10 @@ def _decoded(topic_id: str | None) -> bytes | None:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The previous target assignment: for each member sets of partitions, one set per topic.
+    """The previous target assignment (KIP-848): each member's partitions, as one set per topic.
 
     Members and sets keep the order of insertion, which decides Java's iteration order. Both levels
-    are compressed rows (CSR).
+    are in compressed rows (CSR). M counts members, S sets, P partitions.
 
     Attributes:
         set_start: int32[M + 1], first set of each member.
@@ -144,7 +141,7 @@ class Targets:
     given: NDArray[np.bool_] | None = None
 
     def marked(self, partitions: int) -> NDArray[np.bool_]:
-        """Return whether each partition is in any set (bool[P])."""
+        """Return which partitions have a previous owner (bool[P])."""
         if self.given is not None:
             return self.given
         marks = np.zeros(partitions, bool)
@@ -153,22 +150,22 @@ class Targets:
 
     @cached_property
     def member(self) -> Int32Array:
-        """The member of each set (int32[S])."""
+        """The member that each set of partitions belongs to (int32[S])."""
         sets = np.diff(self.set_start)
         return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
 
     @cached_property
     def size(self) -> Int32Array:
-        """Number of partitions in each set (int32[S])."""
+        """Number of partitions in each set of a member and topic (int32[S])."""
         return np.diff(self.start)
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """The set of each entry of ``partition`` (int32[n])."""
+        """Index of the set that each entry of ``partition`` is in (int32[n])."""
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return (member, topic) for each empty set among the selected ones (bool[S])."""
+        """Return member and topic of each selected set that has no partitions."""
         at = np.flatnonzero(selected & (self.size == 0))
         return tuple(zip(self.member[at].tolist(), self.topic[at].tolist(), strict=True))
 
@@ -219,14 +216,19 @@ def previous_targets(
 
 
 def _has_holes(problem: Problem, dense: Int32Array) -> bool:
-    """Return whether a partition's dense number may differ from its topic's first + its number."""
+    """Return whether a partition's dense number may differ from its topic's first + its number.
+
+    Such is the case after a topic has grown or was deleted.
+    """
     index = problem.index
     return len(dense) != index.partitions or len(index.extent_topic) != len(index.topics)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sent:
-    """The partitions that all members claim to own, as sent, in flat arrays.
+    """The partitions that members claim to own, as flat arrays in the order sent.
+
+    Each member sends topic names, and for each claim a name and a partition number.
 
     Attributes:
         name_start: int64[M + 1], first name of each member (CSR); topic: int32[N], topic of each
@@ -252,9 +254,11 @@ class _Sent:
     def read(
         self, begin: Int32Array, limit: Int32Array, partitions: int
     ) -> tuple[NDArray[Any], Int32Array, NDArray[np.bool_]] | None:
-        """Convert the claims with a compiled kernel; return sizes by name, partitions and marks.
+        """Convert the claims to dense partition numbers with a compiled kernel, for the usual case.
 
-        None if a claim is a special case, such as a partition that does not exist.
+        Return the number of partitions under each topic name, the partitions, and whether each
+        partition of the cluster is claimed. The result is None if a claim is a special case, such
+        as a partition that does not exist.
         """
         size, out = np.zeros(len(self.topic), np.int32), np.empty(len(self.number), np.int32)
         given = np.zeros(partitions, bool)
@@ -271,7 +275,7 @@ class _Sent:
         given: NDArray[np.bool_] | None,
         hashes: NDArray[np.uint32],
     ) -> Targets:
-        """Return the targets in which each name has ``size`` partitions."""
+        """Group partitions to previous targets: ``size`` partitions for each sent topic name."""
         start = np.zeros(len(self.topic) + 1, np.int32)
         np.cumsum(size, out=start[1:])
         uuid_hash = np.append(hashes, np.uint32(0))[self.topic]
@@ -284,7 +288,7 @@ class _Sent:
 
 @dataclass(frozen=True, eq=False)
 class _Claimed:
-    """Claims of partitions, grouped by each member's topic names.
+    """The partitions that members claim to own, grouped by member and topic name.
 
     Attributes:
         sent: all names, and all claims as sent.
@@ -308,17 +312,17 @@ class _Claimed:
         return cls(sent, np.bincount(name_of, minlength=len(sent.topic)), number)
 
     def spread(self, by_name: Int32Array) -> Int32Array:
-        """Repeat the value of each name for each of the partitions claimed under it."""
+        """Repeat a value per sent topic name for each partition claimed under that name."""
         return np.repeat(by_name, self.size)
 
     def select(self, kept: NDArray[np.bool_]) -> _Claimed:
-        """Keep only the claims at which ``kept`` (bool[n]) is true."""
+        """Return only the claims at which ``kept`` (bool[n]) is true."""
         name_of = self.spread(np.arange(len(self.sent.topic), dtype=np.int32))[kept]
         size = np.bincount(name_of, minlength=len(self.sent.topic))
         return _Claimed(self.sent, size, self.number[kept])
 
     def member(self) -> Int32Array:
-        """Return the member of each claim (int32[n])."""
+        """Return the member that sent each claim (int32[n])."""
         names = np.diff(self.sent.name_start)
         return self.spread(np.repeat(np.arange(len(names), dtype=np.int32), names))
 
@@ -331,7 +335,11 @@ def _undisputed(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return which claims no other claim overrides (bool[n])."""
+    """Return which claims are valid: a partition claimed twice goes to the newest generation.
+
+    Of equal generations the last member in join order has it. With ``several_owners`` each member's
+    first claim of a partition is valid. The result is bool[n].
+    """
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(inside)
     member = claimed.member()[at]
@@ -355,7 +363,7 @@ _ids: WeakKeyDictionary[Index, TopicIds] = WeakKeyDictionary()
 
 
 class CoordinatorAssignorError(UnsupportedProblemError):
-    """Raised for a problem on which the group coordinator's class throws an exception.
+    """Raised for an input on which the group coordinator's assignor class throws an exception.
 
     Attributes:
         java_exception: simple class name of the exception.
@@ -370,7 +378,7 @@ class CoordinatorAssignorError(UnsupportedProblemError):
 
 
 class GroupSpec:
-    """The input of a server-side assignor: subscriptions, topic ids and previous targets.
+    """Input of a server-side assignor: subscriptions, topic ids and previous target assignment.
 
     If only a `Problem` is given, the previous targets are the members' ``owned`` partitions (see
     `previous_targets`), missing topic ids are derived from names (see `TopicIds`), and every
@@ -407,12 +415,12 @@ class GroupSpec:
 
     @cached_property
     def visit(self) -> list[int]:
-        """Members in the iteration order of the coordinator's map of member specifications."""
+        """All members, in the iteration order of the coordinator's map of member specifications."""
         return members_in_map_order(self.problem)
 
     @cached_property
     def ids(self) -> TopicIds:
-        """Ids of all topics of the index, decoded once per index."""
+        """Topic ids of all known topics; they are decoded only once for the same topics."""
         index = self.problem.index
         if index not in _ids:
             _ids[index] = TopicIds.of(index.topics, index.ids)
@@ -420,10 +428,7 @@ class GroupSpec:
 
     @cached_property
     def previous(self) -> Targets:
-        """The previous target assignment.
-
-        If not given, derived from the members' owned partitions.
-        """
+        """The previous target assignment; if none was given, the members' owned partitions."""
         if self._previous is not None:
             return self._previous
         return previous_targets(
@@ -457,9 +462,9 @@ class GroupSpec:
 
     @cached_property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
-        """All partitions sorted by (topic, partition).
+        """All partitions sorted by (topic, partition number), with each topic's begin and size.
 
-        The result is each topic's first index, its number of partitions, and the list.
+        The result is each topic's first index in the list, its number of partitions, and the list.
         """
         cluster, index = self.problem.cluster, self.problem.index
         topics = len(index.topics)
@@ -487,7 +492,7 @@ class GroupSpec:
         return start, dense[places]
 
     def unassigned_partitions(self, topics: Int32Array) -> Int32Array:
-        """Return the partitions without previous owner.
+        """Return the partitions of some topics that have no previous owner.
 
         They are sorted by topic as given, then by partition number.
 
@@ -510,19 +515,16 @@ class GroupSpec:
         return free[order[: int(np.count_nonzero(turn < len(topics)))]]
 
     def require_partition_counts(self, topics: Int32Array) -> None:
-        """Check that the partition count of each topic is known.
-
-        Else raise CoordinatorAssignorError.
-        """
+        """Raise CoordinatorAssignorError if a topic's partition count is unknown."""
         for topic in self.uncounted.intersection(topics.tolist()) if self.uncounted else ():
             name = self.problem.index.topics[topic]
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def named(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return a subscription's existing topics in Java's set order, and its number of names.
+        """Return a subscription's existing topics in Java's order, and its number of names.
 
-        The set is a copied ``HashSet`` of names. Iteration skips names without a topic; the
-        size counts them.
+        Kafka copies the names to a ``HashSet``. Iteration skips names without a topic; the size
+        counts them.
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))
@@ -532,7 +534,10 @@ class GroupSpec:
 
     @cached_property
     def subscribed_pairs(self) -> NDArray[np.int64]:
-        """Subscription * T + topic for each topic of each subscription (int64, ascending)."""
+        """All pairs of subscription and topic, as sorted int64 keys (subscription * T + topic).
+
+        T is the number of topics.
+        """
         by_class = self.problem.subscription_topics
         width = max(len(self.problem.index.topics), 1)
         keys = [one.astype(np.int64) + i * width for i, one in enumerate(by_class)]
@@ -540,9 +545,9 @@ class GroupSpec:
 
     @cached_property
     def _subscribes(self) -> NDArray[np.bool_] | None:
-        """Whether each subscription contains each topic; None if the table were too large.
+        """Whether each subscription contains each topic; None if the matrix would be too large.
 
-        bool[subscriptions, T + 1]; the last column is for no topic and is False.
+        The matrix is bool[subscriptions, T + 1]; the last column is for no topic and is False.
         """
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:
@@ -553,7 +558,7 @@ class GroupSpec:
         return matrix
 
     def subscribes(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return whether the member of each pair subscribes to the pair's topic (bool[n]).
+        """Return which members subscribe to the topic at the same position (bool[n]).
 
         Topic -1 means no topic: False.
         """

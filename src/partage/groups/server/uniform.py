@@ -68,15 +68,15 @@ class ServerUniform(PlainStrategy):
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan of a rebalance.
+        """Return the plan for the group's members and topics.
 
-        Its previous targets are the members' owned partitions.
+        The previous target assignment is the members' owned partitions.
         """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for the coordinator's own input, a `GroupSpec`.
+        """Return the assignment for a `GroupSpec`, the input that a group coordinator has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
@@ -128,7 +128,10 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _topics_in_order(spec: GroupSpec) -> Int32Array:
-    """Return the first member's topics in the iteration order of Kafka's copied ``HashSet``."""
+    """Return the topics of the subscription in the iteration order of Kafka's copied ``HashSet``.
+
+    It is the subscription of the first member.
+    """
     named, size = spec.named(int(spec.problem.group.subscription_of[spec.visit[0]]))
     hashes = spec.ids.hashes[named].tolist()
     return named[copied_order(hashes, size)]
@@ -136,7 +139,9 @@ def _topics_in_order(spec: GroupSpec) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """The previous sets of partitions whose topics members still subscribe to.
+    """The previous partitions that members could keep: those of topics in their subscription.
+
+    They are sets of partitions, one per member and topic (see `Targets`).
 
     Attributes:
         subscribed: bool[S], whether a set's topic is still subscribed to.
@@ -160,7 +165,7 @@ class _PreviousSets:
 def _quotas(
     visit: list[int], partitions: int, total: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return how many previous partitions each member keeps, and how many new ones it gets.
+    """Return how many of its previous partitions each member keeps, and how many new ones it gets.
 
     A member that cannot fill the larger quota with previous partitions returns it, as long
     as more members follow than larger quotas are left.
@@ -178,11 +183,12 @@ def _quotas(
 def _revoke_over_quota(
     spec: GroupSpec, previous: _PreviousSets, kept: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
-    """Return which previous partitions stay (bool[n], None for all), and the partitions to revoke.
+    """Return which previous partitions stay with their owner, and those to revoke over the quota.
 
-    A member's sets are iterated in the order of its map, and each set in its own order, until
-    the quota is reached; later partitions are revoked. (Kafka keeps a fitting set as a whole
-    and iterates only one that does not fit, with the same result.)
+    The first result is bool[n], None if all stay. A member's sets are iterated in the order of its
+    map, and each set in its own order, until the quota is reached; later partitions are revoked.
+    (Kafka keeps a fitting set as a whole and iterates only one that does not fit, with the same
+    result.)
     """
     before = spec.previous
     keeps = None if previous.subscribed.all() else np.repeat(previous.subscribed, before.size)
@@ -214,11 +220,11 @@ def _revoke_over_quota(
 
 
 def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> Int32Array | None:
-    """Return each set's partitions after its first ``kept`` ones, if Java iterates it in order.
+    """Return the partitions of each set after its first ``kept`` ones, which are revoked.
 
-    Java does so where partition numbers ascend and are smaller than the set's table length
-    (and than 65,536, where hash mixing begins): each is alone in its bucket. Otherwise the
-    result is None, and the caller walks the buckets.
+    This needs sets that Java iterates in order: partition numbers ascend and are smaller than the
+    set's table length (and than 65,536, where hash mixing begins), so each is alone in its bucket.
+    Otherwise the result is None, and the caller iterates the buckets.
     """
     before, index = spec.previous, spec.problem.index
     entries, rank = _rows_of(before.start, sets)
@@ -235,7 +241,10 @@ def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> In
 
 
 def _rows_of(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
-    """Return the entries of some rows of a CSR array, row after row, and the index of their row."""
+    """Return the entry indices of the selected rows of compressed rows (CSR).
+
+    The second result is, for each entry, the position of its row in ``which``.
+    """
     sizes = np.diff(start)[which]
     rank = np.repeat(np.arange(len(which)), sizes)
     first = start[:-1][which] - (np.cumsum(sizes) - sizes)
@@ -244,7 +253,7 @@ def _rows_of(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[
 
 
 def _exclusive_sums(values: NDArray[Any], rank: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each value, the sum of the earlier values with the same rank (ranks ascend)."""
+    """Return, for each value, the sum of the earlier values of its group (``rank``, ascending)."""
     before = np.cumsum(values, dtype=np.int64) - values
     first = np.flatnonzero(np.diff(rank, prepend=-1))
     since: NDArray[np.int64] = before - np.repeat(before[first], np.diff(first, append=len(rank)))
@@ -258,7 +267,7 @@ def _append_runs(
     free: Int32Array,
     missing: NDArray[np.int64],
 ) -> tuple[Int32Array, Int32Array]:
-    """Return each member's kept partitions, followed by its new ones (CSR by member)."""
+    """Return each member's kept partitions, followed by its new ones, in compressed rows (CSR)."""
     end = np.cumsum(kept)
     visit = np.array(spec.visit, np.intp)
     given_end = np.zeros(spec.members, np.int64)
@@ -300,7 +309,9 @@ def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
 
 @dataclass(frozen=True, eq=False)
 class _SubscribedTopics:
-    """The topics with subscribers, and the distinct sets of members that subscribe to them.
+    """The topics with subscribers, and the members that subscribe to each.
+
+    Topics with the same subscribers share one set of members.
 
     Attributes:
         topics: int32[K], sorted by partitions per subscriber (descending), number of subscribers,
@@ -336,11 +347,11 @@ class _SubscribedTopics:
 
     @property
     def set_sizes(self) -> Int32Array:
-        """Number of members in each set (int32[S])."""
+        """Number of members in each distinct set of subscribers (int32[S])."""
         return np.diff(self.start)
 
     def subscribers(self, topic: int) -> Int32Array:
-        """Return the member numbers of a topic's subscribers.
+        """Return a topic's subscribers, as positions in the coordinator's map of members.
 
         ``topic`` is an index of ``topics``.
         """
@@ -349,8 +360,9 @@ class _SubscribedTopics:
 
 
 def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
-    """Return the subscribed topics, each topic's set of subscribers, and each set's subscriptions.
+    """Return the subscribed topics, and which of them have the same subscribers.
 
+    The results are the topics, each topic's set of subscribers, and the subscriptions of each set.
     Sets are numbered in order of occurrence.
     """
     width = max(len(spec.problem.index.topics), 1)
@@ -366,7 +378,11 @@ def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArra
 
 
 class _Builder:
-    """The heterogeneous assignment under construction: partitions' owners and members' sizes."""
+    """Builder of the assignment for different subscriptions: partitions' owners, members' sizes.
+
+    The size of a member is its number of partitions. Members are positions in the coordinator's
+    map.
+    """
 
     def __init__(self, spec: GroupSpec, subscribed: _SubscribedTopics) -> None:
         self.spec = spec
@@ -404,7 +420,7 @@ class _Builder:
             self.duplicates.add(self.owner, partition, owner)
 
     def assign_unassigned(self) -> None:
-        """Assign partitions without owner, topic by topic, to the least loaded subscribers."""
+        """Assign each partition without owner to its least loaded subscriber, topic by topic."""
         free = self.owner[self.partition] < 0
         partition = self.partition[free]
         bound = np.concatenate([[0], np.cumsum(free)])[self.start]
@@ -415,7 +431,10 @@ class _Builder:
             fill(line, self.sizes, of_topic, self.owner, work=self._work)
 
     def balance(self) -> None:
-        """Balance loads topic by topic, until a round returns to the topic that moved last."""
+        """Move partitions between each topic's subscribers, topic by topic, until none moves.
+
+        A round ends this at the topic that moved a partition last; there are at most 16 rounds.
+        """
         subscribers = self.subscribed.set_sizes[self.subscribed.subscriber_set]
         shared = np.flatnonzero(subscribers > 1)
         set_of_topic = self.subscribed.subscriber_set[shared]
@@ -437,7 +456,7 @@ class _Builder:
                     at += 1
 
     def _balance_topic(self, topic: int) -> bool:
-        """Balance the loads of one topic's subscribers; return whether a partition moved."""
+        """Move a topic's partitions between subscribers to even loads; return if any moved."""
         partitions = self.partition[self.start[topic] : self.start[topic + 1]]
         members = len(self.sizes)
         buffer = np.zeros(len(partitions) + 2 * members, np.int32)
@@ -453,7 +472,7 @@ class _Builder:
         return bool(moved)
 
     def _forget_changed_sets(self, topic: int, partitions: Int32Array, before: Int32Array) -> None:
-        """Forget empty sets and duplicate owners, for members that have lost a partition.
+        """Forget empty sets and duplicate owners for members that have lost a partition.
 
         Kafka removes a set with its last partition; a set that was always empty stays.
         """
@@ -463,7 +482,10 @@ class _Builder:
             self.duplicates.pairs.discard((number, int(partitions[at])))
 
     def _subscribers_by_size(self, topic: int) -> Int32Array:
-        """Return a topic's subscribers sorted by (size, number). The next call reuses the array."""
+        """Return a topic's subscribers sorted by number of partitions, then by position in the map.
+
+        The next call reuses the array.
+        """
         members = self.subscribed.subscribers(topic)
         line, buffer = self._line[: len(members)], self._sort_buffer[: len(members)]
         bits = min(max(4, len(members).bit_length() + 1), _MAX_DIGIT_BITS)
@@ -471,7 +493,7 @@ class _Builder:
         return line
 
     def to_assignment(self) -> GroupAssignment:
-        """Return the assignment with members in join order."""
+        """Return the assignment built so far, with members in join order."""
         visit = np.array(self.spec.visit, np.int32)
         member = np.where(self.owner >= 0, visit[self.owner], np.int32(-1))
         emptied = tuple(self.emptied)
@@ -487,8 +509,8 @@ class _Builder:
 class _DuplicateOwners:
     """Partitions with several previous owners, which a coordinator's own targets never have.
 
-    Kafka's class then knows the last of them in its map as the owner, but leaves the partition
-    in the sets and sizes of the others.
+    Kafka's class then knows the last of them in its map as the owner, but leaves the partition in
+    the sets and sizes of the others.
     """
 
     def __init__(self) -> None:
@@ -498,7 +520,7 @@ class _DuplicateOwners:
         return bool(self.pairs)
 
     def add(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
-        """Record all owners of partitions; set ``owner`` to the last owner of each in map order."""
+        """Record all previous owners; set each partition's ``owner`` to the last in map order."""
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]
         self.pairs.update(zip(member.tolist(), partition.tolist(), strict=True))
@@ -506,7 +528,7 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the assignment in which partitions also belong to their duplicate owners."""
+        """Return the assignment in which a partition also belongs to its other previous owners."""
         owned = np.flatnonzero(owner >= 0)
         pairs = self.pairs.union(zip(owner[owned].tolist(), owned.tolist(), strict=True))
         rows = sorted((int(visit[number]), partition) for number, partition in pairs)
