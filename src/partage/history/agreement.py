@@ -77,7 +77,7 @@ _Tasks = dict[str, dict[str, frozenset[tuple[str, int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a recorded assignment equals what the group's own strategy returns for its input.
+    """Result of comparing a recorded assignment with what the group's own strategy returns.
 
     Attributes:
         agrees: whether both are equal; None if the strategy cannot be run.
@@ -136,7 +136,7 @@ def _check_streams(found: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _check_migration(found: Generation) -> Verdict:
-    """Check that the assignment a protocol migration adopted equals the one before it."""
+    """Check that a protocol migration (KIP-848) adopted the assignment of the group before it."""
     before = found.previous
     if before is None:
         return Verdict(why="taken over from a group of which the log has nothing")
@@ -155,7 +155,7 @@ def _check_migration(found: Generation) -> Verdict:
 
 
 class _NeverReturnsError(PartageError):
-    """Error for an input on which the strategy's class never returns an assignment."""
+    """Error for an input on which the Kafka class of the strategy runs forever."""
 
 
 def _check_strategy(found: Generation, strategy: Strategy, clusters: ClusterHistory) -> Verdict:
@@ -193,7 +193,7 @@ def _loop_text(strategy: Strategy, loop: EndlessLoop) -> str:
 
 
 def _recorded(state: ClassicState) -> _Partitions:
-    """Return the recorded assignment as member -> topic -> partitions.
+    """Return the recorded assignment as a dict from member to topic to partitions.
 
     A member without partitions has an empty entry.
     """
@@ -206,7 +206,7 @@ def _recorded(state: ClassicState) -> _Partitions:
 
 
 def _planned(plan: Assignment) -> _Partitions:
-    """Return a strategy's assignment as member -> topic -> partitions.
+    """Return a strategy's assignment as a dict from member to topic to partitions.
 
     Like the record, it includes partitions that the cluster lacks.
     """
@@ -278,7 +278,10 @@ def _as_dynamic(state: ClassicState) -> Group:
 def _other_claims(
     state: ClassicState, before: ClassicState | None
 ) -> Iterator[tuple[str, ClassicState]]:
-    """Yield (description, state) with other owned partitions that the leader may remember."""
+    """Yield variants of a group's state in which members own other partitions than they sent.
+
+    Each is (description, state).
+    """
     without = _with_claims(state, {m.id: Subscription(-1) for m in state.members})
     yield "the leader went by no claims at all", without
     if before is None:
@@ -296,7 +299,7 @@ def _other_claims(
 
 
 def _with_claims(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
-    """Return a state whose members have other owned partitions.
+    """Return a copy of a group's state with the given owned partitions of its members.
 
     User data is removed, because it may repeat the original ones.
     """
@@ -401,7 +404,7 @@ def _explain_target(
 
 
 def _member_orders(found: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield (description, positions) of members in other orders than that of joining.
+    """Yield (description, positions) for other member orders that the coordinator may have used.
 
     Members whose ids share a bucket of Java's map are visited in the order of the coordinator's
     own map. That order depends on former members, and no record has it.
@@ -419,7 +422,7 @@ def _member_orders(found: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield position pairs of ids in one bucket of a Java HashMap.
+    """Yield pairs of member ids that share a bucket of a Java HashMap, as positions.
 
     The insertion order matters there.
     """

@@ -63,12 +63,15 @@ _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 @dataclass(slots=True)
 class CauseState:
-    """State that the search for causes carries from one rebalance to the next; plain values only.
+    """Data that `CauseFinder` carries from one rebalance to the next, such as recent departures.
+
+    It has plain values only.
 
     Attributes:
         departures: members that left recently.
         topics_position: the cluster state that topic changes were last compared with.
-        alive: member id -> time of its newest acknowledgement, which it sends in a heartbeat.
+        alive: dict from member id to the time of its newest acknowledgement, which it sends in a
+            heartbeat.
     """
 
     departures: DepartedMembers = field(default_factory=DepartedMembers)
@@ -135,7 +138,7 @@ class CauseFinder:
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
     def _compared_causes(self, found: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes of a classic generation, from its differences to the one before."""
+        """Yield the causes of a classic rebalance, by comparison with the generation before."""
         change = compare_states(before.last, found.first)
         at = found.timestamp_ms
         for m in change.left:
@@ -158,7 +161,7 @@ class CauseFinder:
         yield from _other_changes(change, at)
 
     def _without_changes(self, found: Generation, before: Generation | None) -> Cause:
-        """Return the cause of a rebalance in which neither members nor topics changed."""
+        """Return the cause of a rebalance in which no member and no topic changed."""
         cause = cause_without_changes(found, before)
         if cause.kind not in ("request", "unknown"):
             return cause
@@ -187,7 +190,7 @@ class CauseFinder:
         return None if fault is None else fault[1]
 
     def _recorded_causes(self, found: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes that records of the new protocols state.
+        """Yield the causes that records of a consumer, share or streams group state.
 
         Departures get an explanation.
         """
@@ -219,7 +222,7 @@ class CauseFinder:
                 yield cause
 
     def _join(self, m: MemberState, at: int) -> Cause:
-        """Return the cause of a member's joining.
+        """Return why a member joined: a bounce or a new join.
 
         It is a bounce if the same client left within its session timeout, else a join.
         """
@@ -243,7 +246,7 @@ class CauseFinder:
         return Cause(kind, INFERRED, m.id, m.instance, at, words, departed.member)
 
     def _departure(self, m: MemberState, found: Generation, recorded: Cause | None = None) -> Cause:
-        """Return why a member departed, from its last commit and heartbeat: it left or was evicted.
+        """Return whether a departed member left or was evicted, from its last commit and heartbeat.
 
         A member that leaves sends LeaveGroup at once, and most clients commit before. A dead one
         is evicted a session timeout after its last heartbeat, or commit in a classic group. A
@@ -347,7 +350,7 @@ class CauseFinder:
         return is_alone and 0 <= over <= self._usual_interval(m) + _SYNC_DELAY_MS
 
     def _proven_leave(self, m: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return for how long after a sign of life no session timeout can have expired (ms).
+        """Return how long after a commit or heartbeat a session timeout is impossible (ms).
 
         In a classic group each commit restarts the session, in the others heartbeats alone do.
         """
@@ -356,7 +359,7 @@ class CauseFinder:
         return timeout // 2 if m.instance is not None else timeout - timeout // 4
 
     def _alive_ms(self, m: MemberState, found: Generation, recorded: Cause | None) -> int | None:
-        """Return when a member last took part in the group's protocol, else None.
+        """Return the last time at which a record shows that a member was alive (ms), else None.
 
         The result is None if no record shows it.
         """
@@ -397,7 +400,7 @@ class CauseFinder:
         return max((w for w in waits if w is not None), default=0)
 
     def _beginning(self, departed: MemberState, found: Generation) -> int:
-        """Return when a classic group's rebalance began, estimated from other members' commits.
+        """Estimate when a classic group's rebalance began, from commits of remaining members.
 
         Its record is written at its end, which may be minutes after the member left. Remaining
         members commit when they stop: it began no later than when their next commit was due.

@@ -28,7 +28,7 @@ _MOST_REWRITES = 256
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
-    """A group record in the form that `ClassicGroup` takes.
+    """Input of `ClassicGroup`: the content of one group record.
 
     Attributes:
         state: a classic group's state; None for its tombstone, and for other record types.
@@ -74,7 +74,7 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def feed(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """Process a record and yield the generations and lifecycle events that are now complete.
+        """Process a group record; yield the generations and lifecycle events that are now complete.
 
         A generation is complete once the next one begins.
         """
@@ -164,7 +164,7 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Yield the deletion or migration that a tombstone stands for; the next record decides."""
+        """Yield the event of a tombstone: a deletion or a migration, as the next record shows."""
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:
             return

@@ -103,7 +103,10 @@ def _by_member_id(member: str) -> str:
 
 
 def _by_bytes(sent: Subscription) -> str:
-    """Return the client library that wrote a subscription, by the module docstring's table."""
+    """Return the client library that wrote a member's subscription bytes.
+
+    The module's docstring has a table of the differences.
+    """
     if sent.version >= 3 and sent.rack == "":
         return LIBRDKAFKA
     if sent.user_data is None:

@@ -29,7 +29,7 @@ _STEPS = 3
 
 
 class ClusterHistory:
-    """The cluster's metadata over time: its states in time order, with one numbering of partitions.
+    """The cluster's metadata over time, with one numbering of all partitions.
 
     Args:
         states: the lines of a capture's ``cluster.jsonl``: ``ts_ms``, ``brokers``, ``topics``.
@@ -58,7 +58,7 @@ class ClusterHistory:
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
     def _numbered(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
-        """Return the index extended by the new topics and partitions of some states.
+        """Return the partition numbering with the new topics and partitions of some metadata.
 
         Numbers are in order of first appearance.
         """
@@ -95,7 +95,10 @@ class ClusterHistory:
             self.__dict__.pop(name, None)
 
     def position_at(self, time_ms: int) -> int:
-        """Return the position of the last state at or before a time; -1 if all are later."""
+        """Return the position of the last metadata state at or before a time.
+
+        -1 if all are later.
+        """
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
@@ -120,7 +123,7 @@ class ClusterHistory:
             raise InvalidCaptureError(f"{at}: {e}") from None
 
     def check(self) -> None:
-        """Check every state by parsing it.
+        """Check that every metadata state can be parsed.
 
         Raises:
             InvalidCaptureError: a state is malformed; the message names it and the defect.
@@ -154,9 +157,9 @@ class ClusterHistory:
 
     @cached_property
     def _coordinator_changes(self) -> dict[int, tuple[int, ...]]:
-        """Log partition -> times (ms) at which its leader changed or was lost.
+        """Dict from log partition to the times (ms) at which its leader changed or was lost.
 
-        The leader of a ``__consumer_offsets`` partition is the group coordinator.
+        The leader of such a partition is the coordinator of the groups in it.
         """
         found: dict[int, list[int]] = {}
         known: dict[int, Any] = {}
@@ -170,14 +173,14 @@ class ClusterHistory:
         return {p: tuple(times) for p, times in found.items()}
 
     def coordinator_changes(self, partition: int) -> tuple[int, ...]:
-        """Return the times (ms) at which a log partition changed or lost its leader.
+        """Return when a partition of ``__consumer_offsets`` changed or lost its leader (ms).
 
-        The leader of a ``__consumer_offsets`` partition is the group coordinator.
+        The leader of such a partition is the coordinator of the groups in it.
         """
         return self._coordinator_changes.get(partition, ())
 
     def racks(self) -> dict[int, str]:
-        """Return broker id -> its last known rack."""
+        """Return a dict from broker id to its last known rack."""
         return {b["id"]: b["rack"] for s in self._states for b in s["brokers"] if b.get("rack")}
 
 
@@ -266,7 +269,7 @@ def alternative_clusters(
     unseen: Sequence[str],
     observer: str,
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield (description, cluster) for other metadata that an assignor may have seen.
+    """Yield other cluster metadata that an assignor may have seen, as (description, cluster).
 
     The likeliest comes first.
 
@@ -301,7 +304,9 @@ def alternative_clusters(
 def smaller_clusters(
     now: Cluster, highest: Mapping[str, int], observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield the cluster without partitions above the highest assigned one, if that removes any.
+    """Yield the cluster without the partitions above the highest assigned one of each topic.
+
+    Nothing is yielded if there are none.
 
     A capture that was taken late has later metadata only, and topics grow. Use this only where
     the metadata is assumed (`ClusterHistory.assumed_at`).
@@ -328,7 +333,7 @@ def smaller_clusters(
 
 
 def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
-    """Return since when a topic has existed without interruption (ms), back from a state."""
+    """Return since when a topic existed without interruption (ms), as of one metadata state."""
     number = clusters.state(position).topic(topic)
     first = position
     while first > 0 and clusters.state(first - 1).topic(topic) == number:

@@ -38,7 +38,9 @@ _MOST_STEPS = 64
 
 @piece
 def _run_of(row, series, minute, stretch, newest, found, count):
-    """Return the run that a commit belongs to.
+    """Return the index of the commit run to which a commit belongs.
+
+    A commit run has the commits of one partition within a minute and between two group records.
 
     Return ``count`` if it needs a new run, -1 after too many steps.
     """
@@ -59,7 +61,7 @@ def _run_of(row, series, minute, stretch, newest, found, count):
 
 @piece
 def _begin(row, run, before, found):
-    """Begin a new run with a commit, linked to the previous run of its series."""
+    """Begin a new commit run with a commit, linked to the previous run of its partition."""
     found[0, run] = row
     found[2, run] = row
     found[3, run] = row
@@ -73,7 +75,9 @@ def _begin(row, run, before, found):
     "int64[:, ::1])"
 )
 def reduce_commits(series, minute, stretch, time_ms, real, transactional, newest, found):
-    """Reduce offset commits to runs; return the number of runs, or -1 if clocks jump too much.
+    """Reduce offset commits to one run per partition and minute; return the number of runs.
+
+    Return -1 if clocks jump too much.
 
     A run is the commits of one partition in one minute. The first six arguments have one element
     per commit. ``newest`` holds the newest run of each series and begins with -1. ``found``
@@ -113,7 +117,7 @@ def reduce_commits(series, minute, stretch, time_ms, real, transactional, newest
 def reduce_stretches(
     group, partition, offset, record_group, record_partition, record_offset, newest, out
 ):
-    """Write a stretch number for each commit, which changes at each record of the commit's group.
+    """Write a number for each commit, which changes at each group record of the commit's group.
 
     All input is in log order.
     """
@@ -165,7 +169,9 @@ _MOST = 1 << 61
 
 @piece
 def _close(series, slot, state, out, made):
-    """Write a complete minute of a series to ``out``, with its longest wait between commits.
+    """Write the commit statistics of one partition in a complete minute to ``out``.
+
+    They include its longest wait between commits.
 
     The wait since the minute before is included.
     """
@@ -187,7 +193,7 @@ def _close(series, slot, state, out, made):
 
 @piece
 def _oldest(series, state):
-    """Return the slot of a series' oldest open minute; -1 if all slots are empty."""
+    """Return which of a partition's minutes in memory is the oldest; -1 if there is none."""
     best = -1
     for slot in range(3):
         there = state[9 * slot + 5, series] >= 0
@@ -198,7 +204,7 @@ def _oldest(series, state):
 
 @piece
 def _join(run, series, slot, runs, state):
-    """Add a later run to an open minute; a tombstone does not end a wait."""
+    """Add a commit run to the statistics of its minute; a tombstone does not end a wait."""
     at = 9 * slot
     commits, more = state[at + 5, series], runs[7, run]
     gap = max(state[at + 8, series], runs[10, run])
@@ -218,7 +224,7 @@ def _join(run, series, slot, runs, state):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1])")
 def fold_minutes(runs, state, out):
-    """Add ``runs`` to the open minutes in ``state``; return how many complete ones are in ``out``.
+    """Add commit runs to per-minute statistics; return how many complete minutes are in ``out``.
 
     Two minutes of a series are open at a time, because clocks of coordinators differ a little.
     """
@@ -246,7 +252,10 @@ def fold_minutes(runs, state, out):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1])")
 def close_minutes(state, out):
-    """Write all open minutes to ``out``, by series and time; return their number."""
+    """Write the statistics of all incomplete minutes to ``out``, by partition and time.
+
+    Return their number.
+    """
     made = 0
     for series in range(state.shape[1]):
         slot = _oldest(series, state)
@@ -259,7 +268,7 @@ def close_minutes(state, out):
 
 @piece
 def _add(run, made, runs, out):
-    """Add a run that has commits to a stretch."""
+    """Add a commit run to the combined commits between two group records (a stretch)."""
     last = out[3, made]
     if last < 0:
         out[2, made] = run
@@ -282,7 +291,7 @@ def _add(run, made, runs, out):
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
 def fold_stretches(runs, newest, out):
-    """Combine the runs between two group records into stretches; return the number of stretches.
+    """Combine each partition's commits between two group records (a stretch); return the number.
 
     Args:
         runs: one run per column, fields as in `RUN` (int64[len(`RUN`), n]).

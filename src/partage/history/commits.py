@@ -67,7 +67,7 @@ class Commits:
     """Offset commits that took effect, as columns in log order; one element per commit.
 
     Attributes:
-        pair: number of the commit's (group, topic) pair.
+        pair: index of the commit's (group, topic) pair.
         partition: partition number within the topic.
         log_partition, log_offset: the log position at which it takes effect.
         time_ms: the time at which it takes effect.
@@ -93,9 +93,9 @@ class Commits:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Runs of offset commits as columns; one element per run.
+    """Offset commits reduced to runs, as columns with one element per run.
 
-    A run has the commits of one partition in one minute; `Commits.stretch` divides it further.
+    A commit run has the commits of one partition in one minute and between two group records.
 
     ``pair`` and ``stretch`` are as in `Commits`. ``first_offset`` and ``last_offset`` are valid if
     there are ``commits``, ``largest_gap_ms`` if there are two of them.
@@ -131,7 +131,7 @@ class RecordPositions(NamedTuple):
 
 
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Return a stretch number for each commit, which changes at each record of its group.
+    """Return a number for each commit, which changes at each group record of its group.
 
     Runs are cut where the number changes. Then no run has commits from both sides of a rebalance,
     and runs can be ordered with the group's records.
@@ -158,7 +158,7 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
 
 
 def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Return the stretch number of each commit by the compiled kernel.
+    """Return the number of each commit (see `number_stretches`), by the compiled kernel.
 
     The kernel needs log order, so other commits are sorted first.
     """
@@ -181,7 +181,7 @@ def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int
 
 
 def reduce_to_runs(of: Commits) -> Runs:
-    """Reduce offset commits to one run for each group, topic, partition and minute.
+    """Reduce offset commits to one summary (commit run) per group, topic, partition and minute.
 
     A minute is divided where `Commits.stretch` changes.
 
@@ -208,7 +208,7 @@ def reduce_to_runs(of: Commits) -> Runs:
 
 
 def _run_numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Return the fields `commit_kernels.NUMBERS` of each run.
+    """Compute the statistics of each commit run: the fields `commit_kernels.NUMBERS`.
 
     They are its first and last row, counts and the longest wait between commits.
     """
@@ -234,7 +234,10 @@ def _flags(values: BoolArray) -> NDArray[np.uint8]:
 
 
 def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Return the fields of each run by sorting with NumPy; tests compare the kernel with it."""
+    """Compute the statistics of each commit run by sorting with NumPy.
+
+    Tests compare the kernel with it.
+    """
     cut = (minute,) if of.stretch is None else (minute, of.stretch)
     order = np.lexsort((*cut, of.partition, of.pair))  # stable: log order within a run
     keys = [key[order] for key in (of.pair, of.partition, *cut)]
@@ -258,13 +261,13 @@ def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array
 
 
 def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
-    """Return the number of True flags in each run; runs begin at ``start``."""
+    """Return the number of True flags in each commit run; runs begin at ``start``."""
     sums: Int64Array = np.add.reduceat(flags.astype(np.int64), start) if len(start) else start
     return sums
 
 
 def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the row of the first and last commit of each run.
+    """Return the index of the first and last commit of each commit run, ignoring tombstones.
 
     It is 0 for runs that have only tombstones.
     """
@@ -277,7 +280,7 @@ def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
 
 
 def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int) -> Int64Array:
-    """Return the longest wait between two commits of each run (ms).
+    """Return the longest time between two commits in each commit run (ms).
 
     A tombstone does not end a wait.
     """
@@ -293,7 +296,9 @@ def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: 
 
 
 class Stretch(NamedTuple):
-    """The offset commits of one partition between two records of its group, or a part of them.
+    """Combined statistics of one partition's offset commits between two records of its group.
+
+    It may have only a part of these commits.
 
     Attributes:
         first_ms, first_offset, last_ms, last_offset: time and offset of the first and last commit;
@@ -321,7 +326,9 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """Runs of offset commits of one group, as columns in log order.
+    """Commit runs of one group, as columns in log order.
+
+    A commit run has the commits of one partition in one minute and between two group records.
 
     Attributes:
         topics: the distinct topic names.
@@ -341,7 +348,7 @@ class RunColumns:
         return len(self.topic)
 
     def column(self, name: str) -> Int64Array:
-        """Return one field of all runs by its name in `RUN`."""
+        """Return one field of all commit runs by its name in `RUN`."""
         column: Int64Array = self.table[RUN.index(name)]
         return column
 
@@ -366,7 +373,7 @@ class MinuteColumns:
 
 
 class CommitFolder:
-    """Combines the commit runs of one group into minutes and stretches.
+    """Combines the commits of one group per minute, and between successive group records.
 
     Call `feed` with runs in log order, then `finish`. A stretch is the commits of one partition
     between two group records.
@@ -386,9 +393,11 @@ class CommitFolder:
         self._state = np.empty((STATE_ROWS, 0), np.int64)
 
     def feed(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
-        """Process runs in log order.
+        """Process commit runs in log order.
 
-        Return each stretch with its number, in order, and the minutes that are complete.
+        Return each stretch (the commits of a partition between two group records) with its number,
+        in
+        order, and the minutes that are complete.
         """
         table = np.ascontiguousarray(runs.table)
         table[0] = self._number(runs)
@@ -397,7 +406,7 @@ class CommitFolder:
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
     def finish(self) -> MinuteColumns:
-        """Return the minutes that are incomplete at the end of the log."""
+        """Return the commit statistics of minutes that are incomplete at the end of the log."""
         out = np.empty((len(MINUTE), 3 * len(self._series)), np.int64)
         made = close_minutes(self._state, out, work=len(self._series) * _STEPS)
         return self._minutes(out, made)
@@ -406,7 +415,7 @@ class CommitFolder:
         return MinuteColumns(out[:, :made], list(self._series))
 
     def _number(self, runs: RunColumns) -> Int64Array:
-        """Return the series number of each run; a series is one topic and partition.
+        """Return a number for the topic and partition of each commit run (its series).
 
         New series get an empty state.
         """

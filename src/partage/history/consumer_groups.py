@@ -133,7 +133,9 @@ class EpochGroup:
         self._topics = topics
 
     def feed(self, record: GroupRecord) -> Iterator[Generation | CurrentAssignment | Event]:
-        """Process a record and yield what is now complete: target assignments, ownership, events.
+        """Process a group record.
+
+        Yield target assignments, owned partitions and events as they complete.
 
         A target assignment is complete once the next one begins.
         """
@@ -278,7 +280,7 @@ class EpochGroup:
         self.state.departed = {}
 
     def _gap(self, epoch: int) -> int:
-        """Return the number of epochs between the last target and this one that the log lacks."""
+        """Return how many epochs the log lacks between the last target assignment and this one."""
         state = self.state
         before = state.target_epoch if state.target_epoch >= 0 else _FIRST_EPOCH - 1
         return max(0, epoch - before - max(1, state.epochs_seen))
@@ -310,7 +312,7 @@ class EpochGroup:
         return target_member(member, value, topics, owned=before, assigned=now, epoch=epoch)
 
     def _parts(self, roles: Roles, time_ms: int) -> Iterator[tuple[str, str | None, str, int]]:
-        """Yield (role, topic id, topic, partition) for a target or current assignment."""
+        """Yield a target or current assignment as (role, topic id, topic, partition) tuples."""
         for role, by_id in roles:
             if self.state.kind == "streams":
                 read_as = ACTIVE if role == RELEASING else role

@@ -63,7 +63,7 @@ def find_moves(
 
 @dataclass(slots=True)
 class CoordinatorMoves:
-    """The moves of one group's coordinator that come after the group's first record.
+    """Iterator over the moves of one group's coordinator after the group's first record.
 
     Attributes:
         by_partition: moves by log partition.
@@ -107,7 +107,7 @@ class BrokerFaults:
     def last(
         self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
     ) -> tuple[int, str] | None:
-        """Return time and description of the last fault within a time span; None if there is none.
+        """Return time and description of the last broker fault within a time span.
 
         None without one.
 

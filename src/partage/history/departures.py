@@ -45,7 +45,7 @@ class DepartedMember:
     lost: bool = False
 
     def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a rejoin at this time is a bounce.
+        """Return whether a rejoin at this time is a bounce (a client that left and soon rejoined).
 
         It is if the member was not evicted and rejoins soon after it left.
         """

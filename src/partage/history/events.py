@@ -88,10 +88,10 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class StreamsInput:
-    """Additional input of a streams group's task assignor (KIP-1071).
+    """Additional input of a streams group's task assignor, such as its topology (KIP-1071).
 
     Attributes:
-        processes: member id -> process id; members of one process share a disk.
+        processes: dict from member id to process id; members of one process share a disk.
         topology: the STREAMS_GROUP_TOPOLOGY value; None if the log lacks it.
         settings: assignment settings of the group, such as ``num.standby.replicas``.
     """
@@ -150,7 +150,7 @@ class CurrentAssignment:
 
     @property
     def owner(self) -> str:
-        """Identity that survives a restart: a static member's instance id, else the member id."""
+        """Identity of the member: its instance id, which survives restarts, else its member id."""
         return self.member if self.instance is None else self.instance
 
 
@@ -253,7 +253,7 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """Whether members and their subscribed topics are unchanged."""
+        """Whether no member joined, left or changed its subscription."""
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 
@@ -283,7 +283,7 @@ def compare_states(before: ClassicState | None, after: ClassicState) -> StateCha
 
 
 def _change(before: str | None, after: str | None) -> tuple[str, str] | None:
-    """Return (before, after) if both are set and differ, else None."""
+    """Return the pair (before, after) if both values are set and differ, else None."""
     return (before, after) if before and after and before != after else None
 
 

@@ -142,7 +142,7 @@ class GroupHistory:
         return (topic, partition) in self._unread.state.stopped
 
     def committed(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return (topic, partition) -> the newest committed offset and its time (ms)."""
+        """Return a dict from (topic, partition) to its newest committed offset and time (ms)."""
         return {
             pair: (state.last_offset, state.last_ms)
             for pair, state in self._pauses.partitions.items()
@@ -251,7 +251,7 @@ class GroupHistory:
             yield Event("coordinator", *at, RECORDED, detail=words)
 
     def _feed_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Pass a record to the part for its protocol and yield the results.
+        """Pass a group record to the builder for its protocol, and yield the results.
 
         The classic part also receives records of other protocols, to notice migrations.
         """

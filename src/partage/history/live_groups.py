@@ -174,7 +174,7 @@ def _identity(group: str, found: Generation) -> dict[str, Any]:
 
 
 def _causes(found: Generation) -> dict[str, Any]:
-    """Return the columns of table ``rebalances`` about the main cause, and a list of all causes."""
+    """Return the main cause as columns of table ``rebalances``, and a list of all causes."""
     main = found.causes[0]
     return {
         "cause_kind": main.kind, "cause_source": main.source,
@@ -372,7 +372,7 @@ class WatchedGroup:
         return RebalanceOpened(self.name, found, moved, storm, fresh)
 
     def _is_read(self, pair: _Pair) -> bool:
-        """Return whether a waiting partition's new owner consumes it, by the group's records."""
+        """Return whether records show that a stopped partition's new owner consumes it."""
         if self._open is None or pair not in self._open.waiting:
             return False
         reader = self.history.reader(*pair)
@@ -381,7 +381,7 @@ class WatchedGroup:
         return reader == self._open.waiting[pair]
 
     def _revise(self, found: Generation, time_ms: int) -> Iterator[WatchEvent]:
-        """Yield a rebalance's end again if its time without a consumer has grown since."""
+        """Yield the end of a rebalance again if its time without a consumer has increased since."""
         done = self._settled
         if done is None or done.generation.position != found.position:
             return
@@ -411,7 +411,7 @@ class WatchedGroup:
 
 
 class _Held(NamedTuple):
-    """A group record or commit that is held back until its time is due.
+    """A group record or commit that waits for its due time, so that later metadata is known first.
 
     Attributes:
         due_ms: clock time from which it is processed.
@@ -503,18 +503,21 @@ class LiveGroups:
         self.newest, self.failed, self._held = newest, failed, deque(held)
 
     def next_due_ms(self) -> int | None:
-        """Return when the next held item is due (ms); None without one."""
+        """Return when the next waiting record or commit is due (ms); None without one."""
         return self._held[0].due_ms if self._held else None
 
     def advance(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all items that are due; yield their events and those of passed deadlines."""
+        """Process all waiting records and commits that are due.
+
+        Yield events, also of passed deadlines.
+        """
         while self._held and self._held[0].due_ms <= now_ms:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):
             yield from self._noted(name, self.groups[name].expire(now_ms))
 
     def finish(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all held items, end open rebalances, and yield the events."""
+        """Process all waiting records and commits, end open rebalances, and yield the events."""
         while self._held:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):

@@ -64,7 +64,10 @@ class OwnershipIntervals:
         self._latest_end: int | None = None
 
     def feed(self, found: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
-        """Process an item of the group's history and yield the intervals that are now final."""
+        """Process an item of the group's history.
+
+        Yield the ownership intervals that are now final.
+        """
         if isinstance(found, Generation) and found.protocol != "classic":
             return  # a target becomes ownership when members acknowledge it
         time_ms = found.time_ms if isinstance(found, CurrentAssignment) else found.timestamp_ms

@@ -56,7 +56,10 @@ class Pause(NamedTuple):
 
     @property
     def pause_ms(self) -> int | None:
-        """Time from the last commit before to the first one after (ms); None if one is missing."""
+        """Time from the last commit before the rebalance to the first one after it (ms).
+
+        None if one of them is missing.
+        """
         if self.last_ms is None or self.first_ms is None:
             return None
         return max(0, self.first_ms - self.last_ms)
@@ -64,7 +67,7 @@ class Pause(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionCommits:
-    """Commit statistics of one partition so far, and its pauses that have not ended.
+    """Commit statistics of one partition so far, and its consumption pauses that have not ended.
 
     Attributes:
         last_ms, last_offset: time and offset of its newest commit; ``last_offset`` is None after a
@@ -89,9 +92,9 @@ class PartitionCommits:
 
 
 class PauseTracker:
-    """Measures the pauses of one group's partitions around rebalances.
+    """Measures one group's consumption pauses: times without commits around rebalances.
 
-    Feed it rebalances and stretches of commits in log order.
+    Feed it rebalances, and the commits between group records (`Stretch`), in log order.
 
     Attributes:
         partitions: the state of each partition, by topic and number.
@@ -109,7 +112,7 @@ class PauseTracker:
     def rebalance(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
-        """Begin the pauses of a rebalance, at its position in the log.
+        """Begin the consumption pauses of a rebalance, when its record is read.
 
         Args:
             incarnation: number of earlier deletions of the group.
@@ -132,7 +135,7 @@ class PauseTracker:
         return dropped
 
     def stretch(self, found: Stretch) -> list[Pause]:
-        """Process commits of one partition and return the pauses that they end."""
+        """Process commits of one partition, and return the consumption pauses that they end."""
         state = self.partitions.setdefault((found.topic, found.partition), PartitionCommits())
         if found.forgotten or not found.commits:  # a tombstone: the old offset is void
             state.last_offset = None

@@ -133,7 +133,10 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
 
 
 def partitions_by_member(given: Assignment) -> dict[str, Int32Array]:
-    """Return member id -> dense partition numbers; a duplicate member id occurs once."""
+    """Return a dict from member id to dense partition numbers.
+
+    A duplicate member id occurs once.
+    """
     return {member: given.partitions_of(i) for i, member in enumerate(given.members)}
 
 

@@ -323,7 +323,7 @@ class ClassicStates:
         self.assignments: dict[bytes, _Assigned | None] = {}
 
     def of(self, found: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
-        """Yield the row and the state of each classic group record in the columns, in order."""
+        """Yield the row number and the `ClassicState` of each classic group record, in order."""
         members = _BatchMembers(self, found)
         text, listed = found.texts.text, found.listed.tolist()
         columns = (found.column(name).tolist() for name in _RECORD_COLUMNS)
@@ -341,7 +341,9 @@ class ClassicStates:
 
 
 class _CodeCache(Generic[_T]):
-    """Cache of one batch's objects by code, which reuses objects of earlier batches by their bytes.
+    """Cache of the objects that a batch's integer codes stand for.
+
+    It reuses objects of earlier batches that have equal bytes.
 
     Args:
         known: bytes -> object of earlier batches; new objects are added.
@@ -376,7 +378,7 @@ class _CodeCache(Generic[_T]):
 
 
 class _BatchMembers:
-    """The distinct members of one batch of decoded columns, by code."""
+    """The distinct members in one batch of decoded records, by their integer code."""
 
     def __init__(self, states: ClassicStates, found: ClassicColumns) -> None:
         self._found, self._cells = found, found.members.tolist()
@@ -420,7 +422,7 @@ class _BatchMembers:
 
 
 class _PayloadColumns:
-    """The parsed payloads of one batch by code.
+    """Parsed subscriptions and assignments in one batch of decoded records, by their integer code.
 
     An entry is None if the schema engine must decode the payload.
     """
@@ -431,7 +433,7 @@ class _PayloadColumns:
         self._text, self._data = found.names.text, found.sent.data.data
 
     def subscription(self, code: int, _: bytes) -> Subscription | None:
-        """Return the subscription with a code, or None if it was not decoded by column."""
+        """Return the subscription with an integer code, or None if it was not decoded by column."""
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
             rack_at, rack_size,
@@ -449,7 +451,7 @@ class _PayloadColumns:
         )
 
     def assignment(self, code: int, raw: bytes) -> _Assigned | None:
-        """Return the partitions, version and user data of the assignment with a code."""
+        """Return the partitions, version and user data of the assignment with an integer code."""
         if not raw:  # the coordinator stores no bytes for a member that the leader left out
             return _NOT_ASSIGNED
         version, _, _, first, count, user_at, user_size, *_ = self._heads[code]

@@ -251,7 +251,7 @@ def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> flo
 def revocation_time(
     commits: MemberCommits, end_ms: float, heartbeat_ms: float, members: int
 ) -> Instant:
-    """Return when a member revoked its partitions in an eager rebalance, to rejoin.
+    """Estimate when a member revoked its partitions to rejoin in an eager rebalance.
 
     Members learn of the rebalance with their heartbeats. The last one to rejoin ends the phase at
     once.
@@ -274,7 +274,7 @@ def revocation_time(
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
-    """Return when a static member stopped, if a successor with its instance id replaced it.
+    """Estimate when a static member stopped that a successor with its instance id replaced.
 
     Args:
         commits: commit statistics of the member.
@@ -299,7 +299,7 @@ def departure_time(
     poll_ms: float = 0.0,
     static: bool = False,
 ) -> Instant:
-    """Return when a member stopped that departed: it left, or it died.
+    """Estimate when a departed member stopped consuming; it left, or it died.
 
     Both are possible, with probabilities by Bayes' rule. A member that left stopped when the
     rebalance began; one that died, a session timeout before, up to one heartbeat later. A member
@@ -337,7 +337,7 @@ def departure_time(
 
 
 def _overlap(one: Instant, other: Instant) -> float:
-    """Return the probability density that two uniformly distributed times are equal, per ms."""
+    """Return the probability density that two uniformly distributed times coincide (per ms)."""
     common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
     widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)
     return max(0.0, common) / widths
@@ -393,7 +393,9 @@ class UnreadInterval(NamedTuple):
 
 @dataclass(slots=True)
 class StopSum:
-    """Sum of stops of several partitions with one cause, so that their errors are equal.
+    """Sum of times without a consumer of several partitions that stopped for one reason.
+
+    Their estimation errors are therefore equal.
 
     Attributes:
         mean, deviation: sums of means and of standard deviations, in milliseconds.
@@ -406,7 +408,10 @@ class StopSum:
     most: float = 0.0
 
     def add(self, start: Instant, end: Instant, apart_ms: float = 0.0) -> None:
-        """Add one partition's stop; ``apart_ms`` of it had no subscriber and does not count."""
+        """Add the time in which one partition had no consumer, from ``start`` to ``end``.
+
+        ``apart_ms`` of it had no subscriber and does not count.
+        """
         length = max(0.0, end.mean - start.mean - apart_ms)
         self.mean += length
         self.deviation += sqrt(start.variance + end.variance)
@@ -415,7 +420,9 @@ class StopSum:
 
 
 def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEstimate:
-    """Add the independent stops of a rebalance up to an estimate with its 80 % interval.
+    """Add up the independent times without a consumer of a rebalance.
+
+    Return an estimate with its 80 % interval.
 
     >>> found = sum_stops([StopSum(4_000, 1_000, 0, 9_000), StopSum(0, 0, 0, 0)])
     >>> found.best, round(found.p10, 2), round(found.p90, 2)

@@ -73,7 +73,7 @@ class StormTracker(Generic[_Item]):
             self._mark(newest)
 
     def is_ongoing(self, time_ms: int) -> bool:
-        """Return whether a rebalance storm is going on at a time.
+        """Return whether a rebalance storm (rebalances in quick succession) is going on at a time.
 
         It is if the newest rebalance is part of a storm and its window has not ended.
         """

@@ -204,7 +204,7 @@ class Assumption:
         return self.assignor.exact_to is not None and not is_between
 
     def words(self, now: StreamsRebalance) -> str:
-        """Describe every assumption that differs from Kafka's defaults."""
+        """Describe in words every assumption that differs from Kafka's defaults."""
         settings = self.settings
         clients = len({member.process for member in now.members})
         least = "at least " if settings.num_standby_replicas >= clients - 1 else ""
@@ -246,7 +246,7 @@ def _some(names: Iterable[str]) -> str:
 def assumptions(
     now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
-    """Yield possible values for what the log lacks, the likeliest first.
+    """Yield possible assumptions about assignor input that the log lacks, the likeliest first.
 
     Those with rack-aware strategies come last.
     """
@@ -386,7 +386,7 @@ class _Comparison:
         )
 
     def agreement(self, one: Assumption) -> StreamsVerdict:
-        """Return the verdict for an assumption that reproduces the record.
+        """Return the comparison's result for an assumption that reproduces the recorded assignment.
 
         It says whether lags of any size give the same result.
         """
@@ -401,13 +401,15 @@ class _Comparison:
     def verdict(
         self, one: Assumption, *, agrees: bool, why: str | None = None, more: str | None = None
     ) -> StreamsVerdict:
-        """Return a verdict that describes the assumption it was made under."""
+        """Return the comparison's result for an assumption, with its description."""
         words = "; ".join(filter(None, (one.words(self.now), more)))
         exact = one.is_exact(self.now)
         return StreamsVerdict(agrees, why, words or None, one.assignor.name, exact)
 
     def with_other_lags(self, one: Assumption) -> Assumption | None:
-        """Search longer changelogs under which the assignment equals the record; None if none.
+        """Search longer changelogs for which the computed assignment equals the recorded one.
+
+        Return None if none is found.
 
         Each consumer of a client receives the least lagging of its client's tasks, so the order
         of lags matters. The search is a coordinate descent: it changes one task after the other as
@@ -484,9 +486,9 @@ class _Comparison:
             return None
 
     def _sent(self, one: Assumption) -> _Sent | None:
-        """Return what the leader sends under an assumption.
+        """Return the task assignment that the leader would send under an assumption.
 
-        It is None without an assignment, or if it is for other consumers.
+        Return None without an assignment, or if it is for other consumers.
         """
         planned = self._assign(one)
         if planned is None or planned.consumers.keys() != self.now.infos.keys():
@@ -516,7 +518,7 @@ def _tasks_differ(planned: AssignmentInfo, recorded: AssignmentInfo) -> int:
 
 
 def _comparable(info: AssignmentInfo) -> tuple[object, ...]:
-    """Return the values of an assignment that are compared; order in maps and sets is ignored."""
+    """Return the values of an assignment to compare; the order in maps and sets is ignored."""
     version = info.version
     due = 0 if info.next_rebalance_ms == 0 else 1 if info.next_rebalance_ms < LONG_MAX else 2
     hosts, standby_hosts = (

@@ -90,9 +90,9 @@ class ObservedTopology:
     """The part of a Streams topology that recorded rebalances show.
 
     Attributes:
-        sources: sub-topology -> topics that it reads.
+        sources: dict from sub-topology to the topics that it reads.
         stateful: sub-topologies with a changelog for some task.
-        counts: topic -> lower bound of its partition count.
+        counts: dict from topic to a lower bound of its partition count.
         ends: lower bound of the sum of changelog end offsets of each stateful task.
         unread: owned topics that no recorded task reads.
     """
@@ -177,7 +177,7 @@ def _member(m: MemberState) -> StreamsMember:
 
 
 def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology:
-    """Combine what several rebalances show of a topology; newer ones have precedence.
+    """Combine the parts of a Streams topology that several rebalances show; newer ones win.
 
     Args:
         rebalances: the newest first.

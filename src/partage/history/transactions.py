@@ -28,7 +28,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """The outcome of each record, and the log offset and time at which it takes effect."""
+    """The transaction outcome of each record, and the log offset and time when it takes effect."""
 
     outcome: NDArray[np.int8]
     offset: Int64Array
@@ -100,7 +100,7 @@ class Transactions:
 
 
 def _resolve(rows: list[Mapping[str, Any]]) -> _Batches:
-    """Return the data batches of one log partition in order, each with its marker's effect."""
+    """Return one log partition's data batches, each with its marker's offset and time."""
     rows = sorted(rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}
     found: list[tuple[int, int, int, int, int]] = []

@@ -215,7 +215,7 @@ class UnreadTracker:
             self.state.static[member.id] = member.instance is not None
 
     def _stop_classic(self, found: Generation) -> None:
-        """Begin stops of partitions that classic members revoked, or whose owner departed."""
+        """Begin times without a consumer of partitions that classic members revoked or left."""
         at, claims = found.timestamp_ms, _claims(found)
         present = {m.id: m for m in found.first.members}
         revoked: dict[str, list[_Pair]] = {}
@@ -255,7 +255,7 @@ class UnreadTracker:
             self._stop(pairs, start, at)
 
     def _stop_revoked(self, revoked: Mapping[str, list[_Pair]], members: int, at: int) -> Instant:
-        """Begin stops of partitions that members revoked to rejoin.
+        """Begin the times without a consumer of partitions that members revoked to rejoin.
 
         Return when the rebalance began.
         """
@@ -280,7 +280,7 @@ class UnreadTracker:
         return between(at - heartbeat_interval(max(sessions, default=SESSION_TIMEOUT_MS)), at)
 
     def _resume_migrated(self, found: Generation) -> None:
-        """Undo stops that only result from the records of a protocol migration."""
+        """Undo times without a consumer that only result from a protocol migration's records."""
         state, at = self.state, found.timestamp_ms
         for member in found.first.members:
             for pair in assigned_partitions(member):
@@ -412,7 +412,7 @@ class UnreadTracker:
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
     def _note_subscribers(self, at: int, joined: Instant) -> None:
-        """Divide open stops into times with and without a subscribed member.
+        """Split current times without a consumer into times with and without a subscriber.
 
         Args:
             at: time of the record (ms).
@@ -451,7 +451,7 @@ class UnreadTracker:
         return MemberCommits(last, usual, share)
 
     def _learn(self, *, is_prompt: bool) -> None:
-        """Count a revocation, and whether it came with a commit (``is_prompt``)."""
+        """Count a revocation of partitions, and whether a commit came with it (``is_prompt``)."""
         self.state.stops += 1
         self.state.prompt += is_prompt
 
@@ -478,7 +478,7 @@ class UnreadTracker:
 
 
 def _interval(pair: _Pair, new_owner: str, stop: OpenStop, end: Instant) -> UnreadInterval:
-    """Return the interval of a stop that ended."""
+    """Return the interval without a consumer of a partition that is consumed again."""
     length = StopSum()
     length.add(stop.start, end, stop.apart_ms)
     unread = sum_stops([length])
