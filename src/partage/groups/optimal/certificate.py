@@ -52,7 +52,7 @@ _WHY = {
 def certify_counts(
     canonical: CanonicalProblem, found: CountPlan, costs: RackCosts | None, table: RackTable | None
 ) -> Certificate:
-    """Return the certificate that a plan by counts is optimal.
+    """Return the certificate that a plan which balances partition counts is optimal.
 
     Levels of topics prove the loads; dual prices of members prove rack cost and moves.
     """
@@ -84,7 +84,7 @@ def certify_limited(
     table: RackTable | None,
     max_moves: int,
 ) -> Certificate:
-    """Return the certificate that a plan by counts is optimal within a limit of moves.
+    """Return the certificate that a plan by counts is optimal among those within a limit of moves.
 
     Dual prices for each level of load prove the loads; dual prices of members prove the rest.
     """
@@ -124,7 +124,7 @@ def _with_topics(
     figures: Mapping[str, float],
     bounds: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Add the topic excess (unevenness of topics) to the figures, and its bound 0 to the bounds."""
+    """Add the topic excess (unevenness of topics) to a plan's figures, with lower bound 0."""
     excess = topic_excess(canonical, owner)
     if excess is None:
         return {**figures}, {**bounds}
@@ -132,7 +132,7 @@ def _with_topics(
 
 
 def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
-    """Reorder dual prices from canonical order to the group's order of members."""
+    """Reorder the members' dual prices from canonical order to the group's order of members."""
     out = np.zeros(canonical.members, np.int64)
     out[canonical.order] = price
     return out
@@ -141,7 +141,7 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, table: RackTable | None, found: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return the lower bound of weighted rack cost and moves that the dual prices prove."""
+    """Return the lower bound that the dual prices prove for weighted rack cost plus moves."""
     claims, price = canonical.claims, found.price
     columns = np.zeros(canonical.members, np.int64)
     cost, profile = np.zeros((1, 1), np.int64), np.zeros(canonical.size, np.int64)
@@ -249,7 +249,7 @@ def certify_weights(
 
 
 def _open_to(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the rows (partitions) whose topic one of these members subscribes to (bool[n])."""
+    """Return which partitions are of a topic that one of these members subscribes to (bool[n])."""
     wanted = np.zeros(len(canonical.rows.topics), bool)
     for s in np.unique(canonical.subscription[members]).tolist():
         wanted[canonical.topics_of[s]] = True
@@ -265,20 +265,23 @@ def forced_moves(canonical: CanonicalProblem) -> int:
 def _topics(
     canonical: CanonicalProblem, weighted: WeightedProblem, bound: Bound
 ) -> tuple[int, ...]:
-    """Return the cluster's numbers of the topics that a bound's argument concerns."""
+    """Return the topics, as numbers of the cluster, that the argument of a lower bound concerns."""
     mine = weighted.classes.topic >= 0
     mine[mine] = bound.topics[weighted.classes.topic[mine]]
     return tuple(canonical.rows.topics[mine].tolist())
 
 
 def _why(weighted: WeightedProblem, bound: Bound, topics: int) -> str:
-    """Return the argument of a bound as a sentence for users."""
+    """Return the reason for a lower bound as a sentence for users."""
     count = int(weighted.members(bound.topics).sum())
     return _WHY[bound.kind].format(topics=topics, members=count, most=bound.most)
 
 
 def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array | None:
-    """Reorder topic families from canonical order to the cluster's topic numbers."""
+    """Reorder the topics' families from canonical order to the cluster's topic numbers.
+
+    A family is a set of topics whose equal partition numbers go to one member.
+    """
     if together is None:
         return None
     out = np.full(len(canonical.problem.index.topics), -1, np.int64)
@@ -287,7 +290,10 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Return the owner of each partition of the cluster, -1 for none (int32[P])."""
+    """Convert owners in canonical order to the owner of each partition of the cluster (int32[P]).
+
+    -1 means no owner. Results are members as positions in the group.
+    """
     out = np.full(canonical.problem.index.partitions, -1, np.int32)
     out[canonical.rows.partition] = canonical.order[owner] if len(owner) else owner
     return out

@@ -53,7 +53,9 @@ _MOST_INTERLEAVED = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPlan:
-    """The best plan by counts, and the data that prove it optimal.
+    """The best plan that balances partition counts, and the data that prove it optimal.
+
+    A row is a partition in canonical order.
 
     Attributes:
         owner: int32[n], place (position of the member) of each row's owner.
@@ -71,7 +73,7 @@ class CountPlan:
 def balance_counts(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None
 ) -> CountPlan:
-    """Find the best plan by counts: even loads, then least rack cost, then fewest moves.
+    """Find the best plan for even partition counts, then least rack cost, then fewest moves.
 
     Args:
         canonical: the problem.
@@ -118,9 +120,10 @@ def balance_counts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportArcs:
-    """The arcs of the transportation problem, and the class of each row (partition).
+    """The arcs of the transportation problem from classes of partitions to members.
 
-    Contested rows (with several members that may keep them) form classes after the others.
+    Partitions of a class are interchangeable. Contested ones (that several members may keep) form
+    further classes. A row is a partition in canonical order.
 
     Attributes:
         of_row: int64[n], class of each row, contested ones included.
@@ -149,9 +152,10 @@ class TransportArcs:
         weight: int,
         move: int = 1,
     ) -> TransportArcs:
-        """Build the arcs.
+        """Build the arcs from partition classes, claims and subscriptions.
 
-        An arc costs rack cost times ``weight``, minus ``move`` for rows that stay.
+        The cost of an arc is the rack cost times ``weight``, minus ``move`` for partitions that
+        stay.
         """
         of_row, base, class_keepers = _with_contested(classes, claims)
         supply = np.bincount(of_row, minlength=len(base))
@@ -178,10 +182,10 @@ class TransportArcs:
 def _with_contested(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Add a class for each set of contested rows with the same keepers.
+    """Add a partition class for each set of contested partitions with the same keepers.
 
-    Return each row's class, each class's class without regard to claims, and the keepers of
-    contested classes.
+    A partition is contested if several members may keep it. Return each partition's class, each
+    class's class without regard to claims, and the keepers of the added classes.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))
@@ -203,7 +207,10 @@ def _with_contested(
 def _eligible_pairs(
     classes: PartitionClasses, subscription_classes: SubscriptionClasses, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the (class, group) pairs in which the members subscribe to the topics, by class."""
+    """Return the pairs of partition class and member group whose members subscribe to the topics.
+
+    The pairs are sorted by class.
+    """
     open_groups: list[list[int]] = [[] for _ in range(len(subscription_classes.size))]
     for g, b in enumerate(classes.member_class.tolist()):
         open_groups[b].append(g)
@@ -226,7 +233,10 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, kept: Int64Array) -> None:
-    """Leave rows with members that may keep them, as many as the flow says. The first rows stay."""
+    """Leave partitions with previous owners, as many per owner as the minimum-cost flow says.
+
+    The first partitions of an owner stay; ``owner`` is changed.
+    """
     cells = len(kept) if not len(arcs.cell) else int(arcs.cell.max()) + 1
     whole = np.zeros(len(kept) + 1, bool)
     whole[:-1] = kept == arcs.keep_most
@@ -249,7 +259,7 @@ def keep_partitions(owner: Int32Array, arcs: TransportArcs, kept: Int64Array) ->
 def _keep_first(
     owner: Int32Array, rows: Int64Array, cell: Int64Array, kept: Int64Array, keeper: Int64Array
 ) -> None:
-    """Leave the first rows with their keepers, where only a part of the rows stays."""
+    """Leave the first partitions with their previous owner, where the flow keeps only some."""
     order = np.argsort(cell, kind="stable")
     rows, cell = rows[order], cell[order]
     nth = np.arange(len(rows)) - np.searchsorted(cell, cell)
@@ -259,7 +269,9 @@ def _keep_first(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentOrder:
-    """The order in which partitions are assigned, and whether members take turns.
+    """The order in which partitions without owner are assigned, and whether members take turns.
+
+    A row is a partition in canonical order.
 
     Attributes:
         order: int64[n], rows (partitions); None for ascending rows.
@@ -272,14 +284,14 @@ class AssignmentOrder:
 
     @classmethod
     def of(cls, canonical: CanonicalProblem, together: Int64Array | None) -> AssignmentOrder:
-        """Order partitions by number; with families, equal numbers of a family are adjacent."""
+        """Order partitions by number; with topic families, equal numbers of one are adjacent."""
         if together is None:
             return cls(None, in_blocks=False)
         number = canonical.problem.index.number_of[canonical.rows.partition]
         return cls(np.lexsort((number, together[canonical.topic])), in_blocks=True)
 
     def without_owner(self, owner: Int32Array) -> Int64Array:
-        """Return the rows (partitions) without owner, in this order."""
+        """Return the partitions without owner, in the order in which they are assigned."""
         if self.order is None:
             return np.flatnonzero(owner < 0)
         return self.order[owner[self.order] < 0]
@@ -292,7 +304,7 @@ def assign_rest(
     group: Int64Array,
     found: CheapestPlan,
 ) -> None:
-    """Assign partitions without owner to groups as the flow says, then to the groups' members."""
+    """Assign partitions without owner to members, as many per member group as the flow says."""
     pool = assignment_order.without_owner(owner)
     pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
     target = _interleave_groups(arcs, found.free)
@@ -306,9 +318,10 @@ def assign_rest(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Return the group that gets each unit of flow, class by class; a class's groups take turns.
+    """Return the member group for each unassigned partition, class by class, as the flow says.
 
-    In blocks, one group would get all of one topic, and the next group all of another.
+    The groups of a class take turns. In blocks, one group would get all of one topic, and the next
+    group all of another.
     """
     target = np.repeat(arcs.free_group, free)
     of = np.repeat(np.arange(len(free)), free)
@@ -327,7 +340,10 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """Return each member as often as it receives a partition, group after group."""
+    """Repeat each member as often as it receives a partition, group after group.
+
+    Members of a group take turns, unless ``in_blocks``.
+    """
     out = np.repeat(member, count).astype(np.int32)
     if in_blocks or not len(out):
         return out
@@ -341,7 +357,10 @@ def repeat_members(
 
 
 def _order(values: Int64Array, below: int) -> NDArray[np.intp]:
-    """Return a stable sort order. NumPy sorts 16-bit keys by radix, faster than wider ones."""
+    """Return the indices that sort small integers stably (argsort).
+
+    NumPy sorts 16-bit keys by radix, faster than wider ones; ``below`` is above all values.
+    """
     return np.argsort(values.astype(np.int16) if below <= 1 << 15 else values, kind="stable")
 
 
@@ -351,7 +370,7 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Find the best plan if all partitions and all eligible members are equivalent.
+    """Find the best plan without a flow if all partitions and all eligible members are equivalent.
 
     Each member owns ``base`` partitions or one more, and the members that owned the most keep the
     most. Dual prices of 1 for members that must release partitions prove that no plan moves fewer.
@@ -383,7 +402,7 @@ def _balance_equivalent(
 
 
 def release_excess(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
-    """Remove the owner of the last rows (partitions) of members that own more than their quota."""
+    """Remove the owner of the last partitions of members that own more than their quota."""
     over = has > quota
     if not over.any():
         return

@@ -27,9 +27,10 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestClaims:
-    """The members that may keep each partition: the newest claims of present subscribers.
+    """The members that may keep each partition: those with the newest claims that still subscribe.
 
-    A row is the position of a partition in canonical order, a place that of a member.
+    A claim is a partition that a member says it owns. A row is the position of a partition in
+    canonical order, a place that of a member.
 
     Attributes:
         owned: bool[n], whether any member claims the row, even one that may no longer own it.
@@ -47,9 +48,10 @@ class NewestClaims:
 
 
 class CanonicalProblem:
-    """A rebalance in canonical order, independent of join order.
+    """The input of the optimal assignor in an order that does not depend on the join order.
 
-    A place is a member's position, a row the position of a partition with subscribers.
+    A place is the position of a member in this order. A row is the position of a partition whose
+    topic has subscribers.
 
     Attributes:
         problem: the group and the cluster.
@@ -74,35 +76,38 @@ class CanonicalProblem:
 
     @property
     def members(self) -> int:
-        """Number of members (places)."""
+        """Number of members in the group."""
         return len(self.order)
 
     @property
     def size(self) -> int:
-        """Number of partitions with subscribers (rows)."""
+        """Number of partitions whose topics have subscribers."""
         return len(self.rows.partition)
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Position of each row's topic (int32[n])."""
+        """Topic of each partition, as a position among the topics by name (int32[n])."""
         return np.repeat(np.arange(len(self.rows.topics), dtype=np.int32), self.rows.counts)
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Mask of the places whose member subscribes to a topic with partitions (bool[M])."""
+        """Whether each member subscribes to a topic that has partitions (bool[M])."""
         counts = self.rows.counts
         part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
         return part[self.subscription] if self.members else np.zeros(0, bool)
 
     @cached_property
     def eligibility(self) -> Eligibility:
-        """The subscriptions and topics as `partage.solve` takes them."""
+        """Subscriptions and partition counts in the form that `partage.solve` takes."""
         start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
         return Eligibility(self.rows.counts, start, topic, self.subscription)
 
     def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
-        """Return whether the member at each place subscribes to the topic of the row (bool[n])."""
+        """Return whether each member subscribes to the topic of the partition at the same position.
+
+        Members are places, partitions are rows of this problem; the result is bool[n].
+        """
         if len(self.topics_of) * len(self.rows.topics) > 1 << 26:
             start, topic = self.eligibility.start, self.eligibility.topic
             width = max(len(self.rows.topics), 1)
@@ -118,10 +123,7 @@ class CanonicalProblem:
 
     @cached_property
     def claims(self) -> NewestClaims:
-        """The claims by row (partition).
-
-        Of several subscribers the one with the newest generation counts.
-        """
+        """The members that may keep each partition: its newest claimants that subscribe."""
         place, row = self.claimed
         owned = np.zeros(self.size, bool)
         owned[row] = True
@@ -136,7 +138,7 @@ class CanonicalProblem:
     def _disputed(
         self, owned: NDArray[np.bool_], place: Int64Array, row: Int64Array
     ) -> NewestClaims:
-        """Return the claims that count if several members claim the same row (partition)."""
+        """Return the members that may keep each partition, if several members claim one."""
         sent = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
         newest = np.full(self.size, np.iinfo(np.int64).min)
         may = self.may_own(place, row)
@@ -157,7 +159,10 @@ class CanonicalProblem:
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """Claims (row, place) of subscribers that a newer claim overrides, newest first."""
+        """Older claims that a newer one on the same partition overrides, the newest of them first.
+
+        They are pairs of row (partition) and place (member), of members that still subscribe.
+        """
         place, row = self.claimed
         if np.count_nonzero(self.claims.owned) == len(row):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -171,7 +176,7 @@ class CanonicalProblem:
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Place and row (member and partition) of every claim of an existing row, as sent."""
+        """Member and partition of every claim on an existing partition, as places and rows."""
         group = self.problem.group
         names = [self.problem.index.topics[t] for t in self.rows.topics.tolist()]
         position = {name: i for i, name in enumerate(names)}
@@ -197,7 +202,7 @@ class CanonicalProblem:
         return of[row >= 0], row[row >= 0]
 
     def _located(self, topic: Int64Array, number: Int32Array) -> Int64Array:
-        """Return the row of each topic position and partition number, -1 for none (int64[n])."""
+        """Return the row (index in this problem) of each (topic, partition number), -1 for none."""
         if not self.size:
             return np.full(len(topic), -1, np.int64)
         counts, start = self.rows.counts, self.rows.start
@@ -214,7 +219,7 @@ class CanonicalProblem:
 
 
 def _member_order(problem: Problem) -> Int32Array:
-    """Return the members in canonical order.
+    """Return the members in canonical order, which does not depend on the join order.
 
     Static ones come first, by instance id, then the others by member id.
     """
@@ -230,7 +235,9 @@ def _member_order(problem: Problem) -> Int32Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionClasses:
-    """Classes of partitions, and groups of members, that are equivalent except for claims.
+    """Classes of interchangeable partitions, and groups of interchangeable members.
+
+    Equivalent means equal subscriptions and rack costs; claims do not count.
 
     Attributes:
         of_row: int64[n], class of each row (partition).
@@ -257,7 +264,7 @@ class PartitionClasses:
         subscription_classes: SubscriptionClasses,
         racks: RackTable | None,
     ) -> PartitionClasses:
-        """Build the classes: those of equal subscriptions, split by rack costs."""
+        """Build classes of partitions and groups of members from subscriptions and rack costs."""
         if racks is None:
             of_row, topic_class = (
                 subscription_classes.topic[canonical.topic],
@@ -289,9 +296,9 @@ class PartitionClasses:
 def _used_costs(
     profile: Int64Array, row: Int64Array, cost: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Merge equal rack profiles and columns.
+    """Merge partitions with equal rack costs to profiles, and members with equal ones to columns.
 
-    Return each partition's, each member's, and their costs.
+    Return the profile of each partition, the column of each member, and the costs by both.
     """
     if not len(profile) or not len(row):
         return np.zeros_like(profile), np.zeros_like(row), np.zeros((1, 1), np.int64)
@@ -301,7 +308,7 @@ def _used_costs(
 
 
 def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct rows among the used ones, and the index of each used row among these."""
+    """Return the distinct ones of the used table rows, and each used row's index in them."""
     there = np.zeros(len(table), bool)
     there[used] = True
     seen: dict[bytes, int] = {}
@@ -313,7 +320,7 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
 
 
 def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the index of each value among the distinct values, and these (ascending)."""
+    """Renumber values from 0 in ascending order; return the new numbers and the distinct values."""
     if not len(values):
         return values, values
     low = int(values.min())

@@ -224,10 +224,7 @@ _MOST_UNITS = 1 << 36
 
 
 def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
-    """Return each partition's value (float[P]).
-
-    Partitions without a value get the mean of the others.
-    """
+    """Return each partition's value of a setting by topic; others get the mean (float[P])."""
     index = problem.index
     out = np.full(index.partitions, np.nan)
     for topic, of in values.items():
@@ -270,7 +267,7 @@ def _unknown(key: str, topic: str) -> str:
 
 
 def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
-    """Return whether loads must be balanced by weight.
+    """Return whether the plan must balance weighted loads instead of partition counts.
 
     That is so if partitions have weights, or members have unequal shares or a capacity.
     """
@@ -280,9 +277,9 @@ def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
 
 
 def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
-    """Return the costs of consuming across racks.
+    """Return the costs of consuming a partition from another rack, None if they do not matter.
 
-    None if they do not matter or no member has a rack.
+    They do not matter if the settings say so or no member has a rack.
     """
     if not settings.racks or not any(m.rack for m in problem.group):
         return None
@@ -301,12 +298,10 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
 def families(
     canonical: CanonicalProblem, settings: OptimalSettings
 ) -> tuple[Int64Array, tuple[str, ...]]:
-    """Return the family of co-partitioned topics of each topic position, -1 for none.
+    """Return each topic's family of topics to co-partition, -1 for none, and a list of warnings.
 
-    The second result is a list of warnings.
-
-    Topics can only stay together if they have the same partition numbers and the same
-    subscribers.
+    A family is a set of topics whose equal partition numbers go to one member. Topics can only form
+    one if they have the same partition numbers and the same subscribers.
     """
     names = [canonical.problem.index.topics[t] for t in canonical.rows.topics.tolist()]
     named = {n: i for i, row in enumerate(settings.copartitioned or ()) for n in row}
@@ -345,7 +340,7 @@ def configured_by_loads(
     partitions: Mapping[str, int],
     tolerance: float | None,
 ) -> Strategy:
-    """Return the strategy with measured loads as weights.
+    """Return the optimal assignor with measured partition loads as its weights.
 
     Partitions without a load weigh the mean of all.
 

@@ -126,7 +126,7 @@ class Optimal(PlainStrategy):
         return replace(self, settings=self.settings.configured(config))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for this phase of the cooperative rebalance; any problem is accepted.
+        """Return the optimal plan for this cooperative rebalance; it accepts every input.
 
         ``plan.memory`` names the destined member of each withheld partition. The follow-up
         rebalance assigns these, and where moves are limited it moves nothing else.
@@ -162,7 +162,7 @@ class Optimal(PlainStrategy):
         return self._by_loads(request, warnings)
 
     def _within(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan by counts within the limit of moves.
+        """Return the best plan by partition counts that moves at most ``limit`` partitions.
 
         Use the search by weights if the exact answer would take too long.
         """
@@ -177,7 +177,7 @@ class Optimal(PlainStrategy):
         return self._by_loads(request, warnings)
 
     def _by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan found by weights, with its certificate."""
+        """Return the best plan found for weighted loads, with its certificate."""
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
         weight = by_partition(canonical.problem, self.settings.weights or {})
@@ -197,7 +197,7 @@ class Optimal(PlainStrategy):
         return _plan(canonical, plan.owner, certificate=proof, warnings=warnings)
 
     def _tolerance(self, weight: NDArray[np.float64], shares: Shares) -> float:
-        """Return the least decrease of a relative load that makes a step worthwhile."""
+        """Return the least decrease of a member's relative load for which a partition may move."""
         fraction = self.settings.tolerance
         if fraction is None:
             fraction = 0.0 if len(weight) <= MOST_ITEMS else 0.001
@@ -206,7 +206,7 @@ class Optimal(PlainStrategy):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """All inputs of one call of `Optimal.assign` besides the settings."""
+    """The inputs of one call of `Optimal.assign`, prepared for the solvers."""
 
     canonical: CanonicalProblem
     racks: RackCosts | None
@@ -218,7 +218,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """The future owner of each partition that a plan withholds until it is revoked.
+    """Memory of the optimal assignor: the future owner of each partition to be revoked first.
 
     ``destined`` maps (topic, partition) to a member id.
     """
@@ -227,7 +227,7 @@ class Promises:
 
 
 def _forced_warning(forced: int, limit: int) -> str:
-    """Return the warning that more partitions must move than the limit allows."""
+    """Return the warning that more partitions must move than the setting for moves allows."""
     return (
         f"{forced} partitions have to move, for nobody who owned them subscribes to them now: "
         f"more than the {limit} that may"
@@ -235,7 +235,7 @@ def _forced_warning(forced: int, limit: int) -> str:
 
 
 def _unfinished_warning(proof: Certificate) -> str:
-    """Return the warning that the search by weight reached its limit of work."""
+    """Return the warning that the search for a weighted plan reached its limit of work."""
     largest, least = proof.figures["largest"], proof.bounds["largest"]
     above = f", at most {largest / least - 1:.1%} above the best" if least > 0 else ""
     return (
@@ -245,9 +245,9 @@ def _unfinished_warning(proof: Certificate) -> str:
 
 
 def _cooperative_plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
-    """Return the plan of the first phase of a cooperative rebalance (KIP-429).
+    """Return the plan of the first of a cooperative rebalance's two phases (KIP-429).
 
-    Partitions that move have no owner in it.
+    Partitions that move have no owner in it, because their previous owners must revoke them first.
     """
     place, row = canonical.claimed
     partition = canonical.rows.partition
@@ -273,7 +273,11 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
 
 
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
-    """Return row -> place: the member promised to each unclaimed partition, if it is present."""
+    """Return the member that the previous plan promised each unclaimed partition.
+
+    The result is a dict from row (partition) to place (member) of the canonical problem. Members
+    that have left are not in it.
+    """
     if not isinstance(memory, Promises):
         return {}
     place = np.empty(canonical.members, np.int64)

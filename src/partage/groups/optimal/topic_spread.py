@@ -33,7 +33,9 @@ def spread_topics(
     alike: Int64Array,
     classes: PartitionClasses | None = None,
 ) -> Int32Array:
-    """Spread topics more evenly without changing loads, rack cost and moves; return the owners.
+    """Spread topics more evenly over members, without changing loads, rack cost and moves.
+
+    Return the owners after that. ``owner`` is a plan that is optimal in these three.
 
     With ``classes`` and without former claims the spread is the most even one of all plans with
     each member's load, the rack cost and the moves of ``owner``; see `spread_exactly`.
@@ -66,9 +68,9 @@ def _exchange_owners(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> Int32Array:
-    """Run the 2-exchange local search.
+    """Exchange partitions between members to spread topics more evenly; return the owners.
 
-    Return its result, or ``owner`` if the problem is too large.
+    This is a 2-exchange local search. The result is ``owner`` if the problem is too large.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     claims = canonical.claims
@@ -104,7 +106,10 @@ def _return_to_former(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> Int32Array:
-    """Swap equivalent partitions so that former claimants get theirs back from newest claimants."""
+    """Swap equivalent partitions, so that members get those back that they owned before.
+
+    A former claimant has a claim of an older generation; it swaps with the newest claimant.
+    """
     keeper: Int32Array = canonical.claims.keeper
     out: Int32Array = owner.copy()
     same = np.ones(len(owner), bool)
@@ -127,7 +132,10 @@ def _trade_topics(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> bool:
-    """Swap kept partitions for equivalent ones of other topics where that spreads topics better."""
+    """Swap partitions that stay for moved ones of other topics, where that spreads topics better.
+
+    Return whether any was swapped. The numbers of moves and partitions per member stay the same.
+    """
     keeper, topic = canonical.claims.keeper, canonical.topic
     changed = False
     kept = np.flatnonzero((keeper == owner) & (owner >= 0))
@@ -156,7 +164,10 @@ def _trade_topics(
 def _reassign_class(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Permute the owners of the rows of one class, so that topics are spread more evenly."""
+    """Permute the owners of interchangeable partitions, so that topics are spread more evenly.
+
+    ``rows`` are the partitions; ``owner`` and ``counts`` are changed.
+    """
     topic, mine = canonical.topic[rows], owner[rows]
     who, quota = np.unique(mine, return_counts=True)
     if len(who) < 2:
@@ -186,7 +197,10 @@ def _reassign_class(
 def _swap_owners(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Swap owners of two rows of different topics while the sum of squared counts falls."""
+    """Swap owners of two partitions of different topics, as long as that spreads topics better.
+
+    Better means a smaller sum of squared counts by topic and member.
+    """
     topic = canonical.topic[rows]
     for _ in range(_MOST_EXCHANGES):
         mine = owner[rows]
@@ -215,9 +229,10 @@ def _swap_owners(
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
-    """Return how far topics are from the most even spread; None if the problem is too large.
+    """Return how far a plan is from the most even spread of topics over their subscribers.
 
-    It is half of the sum of squared counts by topic and member, minus that of even counts.
+    It is half of the sum of squared counts by topic and member, minus that of even counts. None if
+    the problem is too large.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     if topics * members > _MOST_PAIRS:
@@ -287,7 +302,9 @@ def spread_exactly(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Items:
-    """Sets of interchangeable partitions: the same topic, rack costs and claimants.
+    """Interchangeable partitions as items: those with the same topic, rack costs and claimants.
+
+    A row is a partition in canonical order; I counts items, M members.
 
     Attributes:
         of_row: int64[n], the item of each row.
@@ -308,7 +325,7 @@ class _Items:
 
     @classmethod
     def of(cls, canonical: CanonicalProblem, classes: PartitionClasses) -> _Items:
-        """Group the partitions of a problem into items."""
+        """Group the partitions of a problem into items of interchangeable ones."""
         claims, members = canonical.claims, canonical.members
         claimants = claims.keeper.astype(np.int64) + 1
         sets: dict[tuple[int, ...], int] = {}
@@ -331,7 +348,9 @@ class _Items:
 
 
 class _Residual:
-    """The residual network of a plan for cycle canceling; `cancel` changes it in place.
+    """Residual network of a plan's flow, for cycle canceling; `cancel` changes the plan in place.
+
+    An item is a set of interchangeable partitions (`_Items`).
 
     Nodes are items, then pairs (topic times members plus member), then members.
 
@@ -376,9 +395,9 @@ class _Residual:
         self.nodes = items.count + topics * members + members
 
     def negative_cycles(self) -> tuple[list[Int64Array], int]:
-        """Return disjoint cycles of negative cost, each as nodes in order.
+        """Find disjoint cycles of negative cost with the Bellman-Ford algorithm.
 
-        The second result is the number of arcs visited.
+        Return them, each as nodes in order, and the number of arcs visited.
         """
         tail, head, cost = self._arcs()
         distance = np.zeros(self.nodes, np.int64)
@@ -400,7 +419,7 @@ class _Residual:
         return [], visited
 
     def _arcs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Return tail, head and cost of the arcs with residual capacity."""
+        """Return tail, head and cost of the network's arcs that have residual capacity."""
         item, member = self._item, self._member
         cost = self.cost[item, member]
         back = self.placed[item, member] > 0
@@ -412,7 +431,7 @@ class _Residual:
         return np.concatenate(tail), np.concatenate(head), np.concatenate(each)
 
     def cancel(self, cycle: Int64Array) -> None:
-        """Exchange partitions along a cycle.
+        """Exchange partitions between members along a cycle of negative cost (an improvement).
 
         The partition of each item on it goes from one member to the next.
         """
@@ -431,7 +450,9 @@ class _Residual:
 
 
 def _cycles_of(parent: Int64Array) -> list[Int64Array]:
-    """Return the cycles of a graph with one parent a node (-1 for none), along its arcs.
+    """Return the cycles of a graph in which each node has one parent (-1 for none).
+
+    Each cycle lists its nodes along the arcs.
 
     >>> [cycle.tolist() for cycle in _cycles_of(np.array([2, 0, 1, 0, -1]))]
     [[0, 1, 2]]

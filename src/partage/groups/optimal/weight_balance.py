@@ -31,7 +31,9 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """The share of the load that each member should get, and its capacity, in canonical order.
+    """The share of the load that each member should get, and its capacity.
+
+    Members are in canonical order.
 
     Attributes:
         speed: float64[M], the member's weight; 1 for members of weight 0.
@@ -46,7 +48,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPlan:
-    """The best plan found by weights, and the data from which its bounds are computed.
+    """The best plan found for weighted loads, and the data from which to compute its bounds.
 
     Attributes:
         owner: int32[n], place (member) of each row's (partition's) owner.
@@ -60,7 +62,9 @@ class WeightPlan:
 
 
 def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Scale weights to integers; return them and the factor, a power of two (1.0 if not scaled).
+    """Scale weights to integers by a power of two; return them and that factor.
+
+    The factor is 1.0 if they need no scaling.
 
     >>> scale_to_integers(np.array([1.0, 2.0]))[1]
     1.0
@@ -93,7 +97,7 @@ def balance_weights(
     most_moves: float,
     tolerance: float,
 ) -> WeightPlan:
-    """Find a good plan by weights; return it and the data of its bounds.
+    """Find a plan that balances weighted loads; return it and the data for its lower bounds.
 
     Args:
         canonical: the problem.
@@ -166,7 +170,7 @@ def balance_weights(
 
 
 def _open_groups(classes: SubscriptionClasses, class_of: list[int]) -> list[list[int]]:
-    """Return, for each topic class, the groups of members that subscribe to it."""
+    """Return, for each class of topics, the groups of members that subscribe to them."""
     subscribers: list[set[int]] = [set() for _ in classes.supply]
     for t, m in zip(classes.arc_topic.tolist(), classes.arc_member.tolist(), strict=True):
         subscribers[t].add(m)
@@ -176,7 +180,10 @@ def _open_groups(classes: SubscriptionClasses, class_of: list[int]) -> list[list
 def _fractional(
     weighted: WeightedProblem, draining: NDArray[np.bool_]
 ) -> NDArray[np.float64] | None:
-    """Return the members' loads in the best fractional plan, infinite for members of weight 0."""
+    """Return the members' loads in the best plan that may split partitions (linear relaxation).
+
+    They are infinite for members of weight 0.
+    """
     if not draining.any():
         return fractional_loads(weighted)
     share = fractional_loads(replace(weighted, speed=np.where(draining, 0.0, weighted.speed)))
@@ -184,7 +191,10 @@ def _fractional(
 
 
 def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Return the item of each row; rows that must have one owner form one item (int64[n])."""
+    """Return the item of each partition: partitions that must have one owner form one item.
+
+    These are equal partition numbers of a topic family (int64[n]).
+    """
     if together is None or not (together >= 0).any():
         return np.arange(canonical.size)
     family = together[canonical.topic]
@@ -202,7 +212,11 @@ def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Arr
 def _costs(
     canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return each member's rack column, costs by profile and column, and each item's profile."""
+    """Return the rack costs as the search takes them: by item's profile and member's column.
+
+    An item is a set of partitions with one owner. Return each member's column, the costs by profile
+    and column, and each item's profile.
+    """
     if racks is None:
         nothing = np.zeros(count, np.int64)
         return np.zeros(canonical.members, np.int64), np.zeros((1, 1), np.int64), nothing
@@ -218,7 +232,11 @@ def _costs(
 def _homes(
     canonical: CanonicalProblem, item: Int64Array, count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
-    """Return how many partitions of each item had an owner, and how many each place may keep."""
+    """Return how many partitions of each item were owned, and how many each member may keep.
+
+    An item is a set of partitions with one owner. The second result is a dict from item to a dict
+    from member to count.
+    """
     claims = canonical.claims
     owned = np.bincount(item[claims.owned], minlength=count).astype(np.int64)
     homes: dict[int, dict[int, int]] = {}
