@@ -150,7 +150,7 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
 
 
 def largest_bound(problem: WeightedProblem) -> Bound:
-    """Return the highest lower bound found for the largest relative load.
+    """Return the highest lower bound found for the largest relative load (load over share).
 
     Members without a share do not count.
     """
@@ -182,7 +182,10 @@ def _of_cut(
 
 
 def _heaviest(problem: WeightedProblem) -> Bound:
-    """Return the bound from one partition: its weight over its subscribers' largest share."""
+    """Return the bound from one heavy partition: its weight over the largest share of a subscriber.
+
+    Some member must own it, and has at least this relative load (load divided by share).
+    """
     nobody = Bound(0.0, "none", np.zeros(len(problem.classes.supply), bool))
     if not len(problem.weight):
         return nobody

@@ -27,9 +27,9 @@ Score = tuple["float | int | tuple[float, ...]", ...]
 def solve_exactly(
     items: Items, members: Members, known: Sequence[int], *, most_moves: float
 ) -> list[int]:
-    """Return the owner of each item in an optimal assignment, by branch and bound.
+    """Return the owner of each partition in an optimal assignment, by branch and bound.
 
-    An item is a partition, or a set of partitions that must have one owner.
+    Partitions that must have one owner form one item, which is assigned as a whole.
 
     For more than 16 items, or if the search is cut short, the result is no worse than ``known``.
 
@@ -104,12 +104,15 @@ class _Search:
         return (misplaced, *self._loads(load), cost, moves)
 
     def _cost(self, i: int, m: int) -> int:
-        """Return the rack cost of giving item i (partitions with one owner) to member m."""
+        """Return the rack cost if member m gets item i (a partition, or several with one owner)."""
         column = self.members.column[int(self.members.group[m])]
         return int(self.items.cost[self.items.profile[i], column])
 
     def _moves(self, i: int, m: int) -> int:
-        """Return how many partitions of item i change owner if member m gets the item."""
+        """Return how many partitions of item i change owner if member m gets the item.
+
+        An item is a partition, or several that must have one owner.
+        """
         return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
 
     def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
@@ -124,9 +127,10 @@ class _Search:
     def descend(
         self, at: int, owner: list[int], cost: int = 0, moves: int = 0, misplaced: int = 0
     ) -> None:
-        """Assign the remaining items in all promising ways, and remember the best full assignment.
+        """Assign the remaining partitions in all promising ways; remember the best assignment.
 
-        The items before position ``at`` already have their owners.
+        Partitions that must have one owner form one item. The items before ``at`` already have
+        owners.
         """
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:

@@ -195,9 +195,10 @@ class Layout:
                    first_step + len(steps), arcs)  # fmt: skip
 
     def shared(self, within: IntArray) -> IntArray:
-        """Divide the partitions that each unit receives evenly among its members (int64[M]).
+        """Divide the partitions of each unit (interchangeable members) evenly among its members.
 
-        If they do not divide evenly, the unit's first members get one more.
+        ``within`` has the partitions of each unit; the result is int64[M]. If they do not divide
+        evenly, the unit's first members get one more.
         """
         out = np.zeros(len(self.unit), np.int64)
         mine = np.flatnonzero(self.unit >= 0)
@@ -212,7 +213,7 @@ class Layout:
 def build_network(
     problem: TransportProblem, layout: Layout, *, draining: bool = False
 ) -> tuple[Network, dict[str, IntArray]]:
-    """Build the flow network of a transportation problem; return it and its arcs' numbers by type.
+    """Build the flow network of a transportation problem; return it and its arcs by type.
 
     The dual price of each class is its least cost. A step is a range of load levels that equally
     many members may reach (see `staircase`). With ``draining`` there are arcs without capacity from

@@ -73,7 +73,10 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """The topic classes, the member classes and their eligible pairs in one part of the problem.
+    """One part of the problem of even loads: some topics, some members, and who subscribes to what.
+
+    Topics with equal subscribers, and members with equal subscriptions, form classes. Attributes
+    hold class indices.
 
     Attributes hold indices of the whole problem's arrays.
     """

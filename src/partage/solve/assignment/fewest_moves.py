@@ -212,7 +212,10 @@ class _Nodes:
 
     @classmethod
     def of(cls, classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> _Nodes:
-        """Number the nodes of the network for given classes, claims and steps of the load limit."""
+        """Number the flow network's nodes for the given classes of topics and members.
+
+        ``claims`` are the previous owners, ``steps`` the limit on sorted loads.
+        """
         sizes = [len(classes.supply), len(claims.class_topic), len(classes.member),
                  len(classes.size), len(steps), 1]  # fmt: skip
         contested, member, bundled, step, source, sink = np.cumsum(sizes).tolist()
@@ -281,9 +284,9 @@ def _push_kept(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanFlows:
-    """The number of partitions that stay with each previous owner, or move between classes.
+    """Numbers of partitions that stay with each previous owner, and numbers that move.
 
-    An assignment is built from these flows.
+    They come from the minimum-cost flow. An assignment is built from them.
 
     Attributes:
         claim: int64, for each class with one claimant, the partitions that stay with it.

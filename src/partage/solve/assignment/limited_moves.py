@@ -176,7 +176,9 @@ class _Draining:
                 size = len(block) // 2
 
     def _room(self, at: int) -> int:
-        """Return how many partitions the step with index ``at`` can take (the arc's capacity).
+        """Return how many members reach a load level, which is the capacity of its arc to the sink.
+
+        ``at`` is the index of the level's step in the staircase.
 
         It is the number of members that reach that load level.
         """
@@ -236,7 +238,7 @@ class _Draining:
                 return
 
     def _prices(self) -> IntArray:
-        """Return the dual price of each member, which proves the current level's load (int64[M]).
+        """Return the dual prices of members that prove a load level's minimum (int64[M]).
 
         Members that can reach no lower level get the highest price.
         """

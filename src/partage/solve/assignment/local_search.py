@@ -34,9 +34,10 @@ __all__ = ["SearchResult", "fill", "improve_plan", "keep_claimed", "regain_claim
 
 
 def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
-    """Give each item to the member that owned most of its partitions before; else use the hints.
+    """Give each partition to the member that owned it before; without owner, use the hints.
 
-    An item is a partition, or a set of partitions that must have one owner.
+    Partitions that must have one owner form one item. An item goes to the previous owner of most of
+    its partitions.
 
     Members of weight 0 keep items that others may own only if the limit of moves requires it.
     """
@@ -69,10 +70,10 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
 
 
 def fill(plan: WeightedPlan) -> None:
-    """Assign every item without owner, heaviest first, to the least loaded member (LPT rule).
+    """Assign every partition without owner, heaviest first, to the least loaded member.
 
-    LPT is longest processing time first. An item is a partition or an indivisible set of
-    partitions.
+    This is the LPT rule (longest processing time first). Partitions that must have one owner are
+    assigned as one item.
     """
     items = plan.items
     waiting = np.flatnonzero(plan.owner < 0)
@@ -105,7 +106,7 @@ def fill(plan: WeightedPlan) -> None:
 
 
 def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
-    """Assign items to the least loaded member, with a heap, if all members are interchangeable.
+    """Assign partitions to the least loaded member, with a heap, if members are interchangeable.
 
     The members may differ only in their loads.
     """
@@ -119,7 +120,7 @@ def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
 
 
 def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
-    """Remove the heaviest items from overloaded members, while they stay above their fair share.
+    """Take the heaviest partitions from members above their fair share, while they stay above it.
 
     Args:
         plan: a plan in which only kept items have an owner.
@@ -138,9 +139,9 @@ def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
 
 
 def regain_claims(plan: WeightedPlan) -> None:
-    """Swap items back to their previous owners, without exceeding the current largest load.
+    """Swap partitions back to previous owners without exceeding the current largest load.
 
-    An item is a partition, or a set of partitions that must have one owner.
+    Partitions that must have one owner are swapped as one item.
     """
     weight, kind, speed = plan.items.weight, plan.items.kind, plan.members.speed
     ceiling = float(plan.relative.max(initial=0.0)) * (1 + 1e-12)
@@ -288,7 +289,7 @@ def _lower_loads(plan: WeightedPlan) -> None:
 
 
 def _targets(plan: WeightedPlan, a: int, mine: IntArray) -> IntArray:
-    """Return members that may receive an item of member a, the least loaded first."""
+    """Return the members that may receive a partition of member a, the least loaded first."""
     open_to = plan.open[np.unique(plan.items.kind[mine])]
     relative = plan.relative
     reach: NDArray[np.bool_] = open_to.any(axis=0)  # type: ignore[assignment]  # of an axis
@@ -306,7 +307,7 @@ def _targets(plan: WeightedPlan, a: int, mine: IntArray) -> IntArray:
 
 
 def _transfer_best(plan: WeightedPlan, a: int) -> int:
-    """Transfer the one item of member a that improves the plan most.
+    """Move the one partition of member a whose transfer to another member improves the plan most.
 
     Return the receiver, or -1 if no transfer is an improvement.
     """
@@ -330,7 +331,7 @@ def _transfer_best(plan: WeightedPlan, a: int) -> int:
 
 
 def _swap_best(plan: WeightedPlan, a: int) -> int:
-    """Swap the one item of member a that improves the plan most.
+    """Swap the one partition of member a whose exchange with another improves the plan most.
 
     Return the other member, or -1 if no swap is an improvement.
     """
@@ -360,7 +361,7 @@ def _swap_best(plan: WeightedPlan, a: int) -> int:
 
 
 def _swap_equal_weights(plan: WeightedPlan) -> None:
-    """Swap items of equal weight to lower the rack cost or the number of moves; loads stay."""
+    """Swap partitions of equal weight to lower the rack cost or the number of moves; loads stay."""
     weight, kind = plan.items.weight, plan.items.kind
     order = np.argsort(weight, kind="stable")
     first = np.searchsorted(weight[order], weight, side="left")

@@ -164,7 +164,7 @@ class Network:
         return seen
 
     def augment(self) -> None:
-        """Send as much flow as possible over arcs of reduced cost zero (Dinic's algorithm)."""
+        """Send as much flow as possible along paths of arcs with reduced cost zero (Dinic)."""
         if self.cost.any() or self.price.any():
             free = (self.cost + self.price[self.head] - self.price[self.tail]) == 0
         else:
@@ -221,7 +221,7 @@ class Network:
         return level
 
     def _block(self, level: IntArray, free: NDArray[np.bool_]) -> None:
-        """Send one blocking flow along shortest paths, over arcs that lead closer to the sink."""
+        """Push one blocking flow from source to sink along shortest paths of zero reduced cost."""
         arcs: list[IntArray] = []
         nodes = np.array([self.source], np.int64)
         while len(nodes) and nodes[0] != self.sink:

@@ -51,9 +51,9 @@ class Steps:
         return len(self.width)
 
     def climb(self, load: IntArray) -> IntArray:
-        """Split each load into the units that it sends over each step, the lowest steps first.
+        """Split each load into the partitions in each range of load levels (int64[n, S]).
 
-        The result is int64[n, S].
+        The ranges are the steps of the staircase; the lowest are filled first.
 
         Units beyond a step's capacity are lost; earlier loads take precedence.
 

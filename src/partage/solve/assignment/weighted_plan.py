@@ -159,17 +159,18 @@ class WeightedPlan:
             self._share[i, : len(homes)] = list(homes.values())
 
     def cost(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the rack cost of giving each item to the member at the same position.
+        """Return the rack cost of giving partitions to members, pair by pair.
 
-        The arguments are arrays that broadcast.
+        The arguments are indices of items (a partition, or several with one owner) and of members.
+        They broadcast.
         """
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
     def stray(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return how many partitions of each item would change owner if the given member got it.
+        """Return how many partitions change owner if members get the given items, pair by pair.
 
-        The arguments are arrays that broadcast.
+        An item is a partition, or several that must have one owner. The arguments broadcast.
         """
         out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
         for h in range(self._home.shape[1]):
@@ -183,20 +184,29 @@ class WeightedPlan:
         return out
 
     def put(self, i: int, m: int) -> None:
-        """Give item i (one or several partitions), which has no owner, to member m."""
+        """Assign item i, which has no owner, to member m.
+
+        An item is a partition, or several that must have one owner.
+        """
         self.owner[i] = m
         self.load[m] += self.items.weight[i]
         self.content[m].append(i)
 
     def take(self, i: int) -> None:
-        """Take item i (one or several partitions) from its owner, which leaves it without owner."""
+        """Remove item i from its owner, so that it has none.
+
+        An item is a partition, or several that must have one owner.
+        """
         m = int(self.owner[i])
         self.owner[i] = -1
         self.load[m] -= self.items.weight[i]
         self.content[m].remove(i)
 
     def transfer(self, i: int, m: int) -> None:
-        """Move item i (one or several partitions) to member m, and update the number of moves."""
+        """Move item i from its owner to member m, and update the number of moves.
+
+        An item is a partition, or several that must have one owner.
+        """
         pair = np.array([self.owner[i], m])
         before, after = self.stray(np.array([i, i]), pair).tolist()
         self.moves += after - before
@@ -204,13 +214,16 @@ class WeightedPlan:
         self.put(i, m)
 
     def swap(self, i: int, j: int) -> None:
-        """Exchange the owners of items i and j (each is one or several partitions)."""
+        """Exchange the owners of items i and j.
+
+        An item is a partition, or several that must have one owner.
+        """
         a, b = int(self.owner[i]), int(self.owner[j])
         self.transfer(i, b)
         self.transfer(j, a)
 
     def gains(self, i: IntArray, b: IntArray, j: IntArray | None = None) -> Gains:
-        """Return the effects of moving items i to members b, or of swapping them with items j.
+        """Return how loads, rack cost and moves change if members b get the items i.
 
         If items j are given, they go back in exchange.
 
@@ -255,7 +268,11 @@ class WeightedPlan:
         return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def misplaced(self) -> int:
-        """Return how many items a member of weight 0 owns although another member may own them."""
+        """Return how many items are with a member of weight 0 although another may own them.
+
+        An item is a partition, or several that must have one owner. A member of weight 0 should get
+        none.
+        """
         if self.members.draining is None or not len(self.owner):
             return 0
         return int(np.count_nonzero(~self.open[self.items.kind, self.owner]))

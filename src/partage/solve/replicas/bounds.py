@@ -108,9 +108,9 @@ def bound_of_moves(
 
 
 def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
-    """Return the dual price of each kind on each broker, its rack's price included (float64[4, B]).
+    """Return the dual price of each resource on each broker, plus its rack's (float64[4, B]).
 
-    A kind is disk capacity, replica count, bytes or load.
+    The four kinds of resource are capacity, replicas, bytes and load.
     """
     brokers = len(task.alive)
     out: Floats = prices[:, :brokers].copy()
@@ -211,7 +211,10 @@ class _Dual:
         return out
 
     def allowed(self, prices: Floats) -> Floats:
-        """Return the nearest feasible prices. None is above 0 if the band has no upper limit."""
+        """Limit dual prices to their feasible range, and return them; ``prices`` is changed.
+
+        None may be above 0 where a broker or rack has no upper balance limit.
+        """
         prices[self.unbounded & (prices > 0)] = 0.0
         prices[~self.has_price] = 0.0
         return np.clip(prices, -self.most, self.most)
@@ -273,9 +276,9 @@ class _Dual:
         return out
 
     def value(self, prices: Floats) -> tuple[float, Floats]:
-        """Return the lower bound at these dual prices, and each broker's and rack's use.
+        """Return the lower bound at these dual prices, and how much each broker and rack gets.
 
-        The use is float64[4, B + Z]: the amount of each kind if each partition takes its cheapest
+        The amounts are float64[4, B + Z], of each kind, if each partition takes its cheapest
         brokers.
         """
         whole = prices_of_brokers(self.task, prices)
@@ -393,7 +396,7 @@ class CheapestChoices:
     def _solve_on_arrays(
         self, prices: Floats, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose each partition's cheapest valid brokers with NumPy, for one replica per rack.
+        """Choose each partition's cheapest brokers with NumPy, if racks may hold one replica each.
 
         The result has the same form as that of `solve`.
         """

@@ -72,7 +72,7 @@ def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
 
 @dataclass(frozen=True, eq=False)
 class _BrokerDisks:
-    """The replicas of one broker, and the balance bands of its disks.
+    """One broker's replicas, and the bands of its disks.
 
     A band is the range of an amount (of replicas, bytes or load) that counts as balanced.
 
@@ -104,7 +104,7 @@ class _BrokerDisks:
     def is_settled(self) -> bool:
         """Return whether no replica of the broker needs to change its disk.
 
-        They may if the disks are balanced, or if no replica may move.
+        That is so if the disks are balanced, or if no replica may move.
         """
         if (self.disk < 0).any():
             return False
@@ -228,9 +228,9 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
 
 
 def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> tuple[Ints, Ints]:
-    """Return by how much each disk is above and below its band of one kind of amount.
+    """Return by how much each disk holds more and less than a balanced disk should.
 
-    Both results are int64[D]. The kinds are capacity, replicas, bytes and load.
+    Both results are int64[D]. ``k`` is the kind of amount: capacity, replicas, bytes or load.
 
     Args:
         disks: all disks.
@@ -246,7 +246,7 @@ def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> t
 
 
 def _marginal_cost(task: ReplicaTask, disks: Disks, over: Bools, k: int, excess: int) -> float:
-    """Return the bytes that the last unit of an excess costs if the cheapest replicas leave.
+    """Return how many bytes the last unit of an imbalance costs to remove, in the cheapest way.
 
     Only replicas on disks above their bands count, or those on all disks if none is above.
     """

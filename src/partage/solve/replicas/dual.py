@@ -200,7 +200,10 @@ class RestrictedMaster:
         return out
 
     def _add_rows(self) -> None:
-        """Add constraints for balance bands and groups, and two elastic columns for each band."""
+        """Add a constraint with two elastic columns for each balance band, and one for each group.
+
+        A group is a set of partitions that share columns.
+        """
         highs, task, bands = self.highs, self.task, len(self.kind)
         none = np.zeros(0, np.int32), np.zeros(0)
         high = task.high[self.kind, self.place]
@@ -215,7 +218,7 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def _add_slacks(self, figures: Mapping[str, int]) -> int:
-        """Add slack columns for bands that the plan misses, and return how many.
+        """Add slack columns for balance limits that the plan misses, and return how many.
 
         The slack is at most the plan's own imbalance.
         """
@@ -280,7 +283,7 @@ class RestrictedMaster:
             )
 
     def _entries(self, chosen: NDArray[np.int32]) -> tuple[Ints, Floats]:
-        """Return how much of each band each group uses under a choice of brokers.
+        """Return how much each partition group adds to the amounts of brokers and racks.
 
         The result is two arrays: the keys (group * bands + row) and the values.
         """
@@ -341,14 +344,17 @@ class RestrictedMaster:
         self.highs.changeColBounds(column, 0.0, np.inf)
 
     def prices(self, scaled: Floats) -> Floats:
-        """Convert the programme's scaled dual prices to prices per unit (float64[4, B + Z])."""
+        """Convert the linear programme's scaled dual prices to prices per unit.
+
+        The result is float64[4, B + Z].
+        """
         out = np.zeros(self.task.low.shape)
         out[self.kind, self.place] = scaled * self.unit / self.scale
         out[(self.task.high >= UNBOUNDED) & (out > 0)] = 0.0
         return out
 
     def scaled(self, prices: Floats) -> Floats:
-        """Convert dual prices per unit to the programme's scaled prices (float64[4, B + Z])."""
+        """Convert dual prices per unit to the linear programme's scale (float64[4, B + Z])."""
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
         return out
 

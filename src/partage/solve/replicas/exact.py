@@ -119,7 +119,7 @@ def solve_exactly(
 def relaxed_prices(
     task: ReplicaTask, figures: Mapping[str, int], limits: RackLimits
 ) -> Floats | None:
-    """Return the dual prices of the bands in the linear relaxation (float64[4, B + Z]).
+    """Return the dual prices of the balance limits in the linear relaxation (float64[4, B + Z]).
 
     From these prices the judge computes a bound at least as high as the relaxation's optimum, and
     verifies it. None if HiGHS is not installed or the task is too large.
@@ -165,7 +165,7 @@ class _Row(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """The balance band that a constraint stands for: which amount, of which broker or rack.
+    """The balance limits that a constraint stands for: which amount, of which broker or rack.
 
     ``scale`` is the number of units of the amount in one unit of the constraint.
     """
@@ -262,7 +262,7 @@ class MoveProgramme:
             self._add_row(-np.inf, float(allowed) / scale + 1e-9, slacks)
 
     def _band(self, k: int, place: int, scale: float) -> tuple[float, float]:
-        """Return the limits of one balance constraint in its own units, narrowed by the margin."""
+        """Return a balance constraint's limits in its own units, narrowed against rounding."""
         task = self.task
         # Numbers of replicas are whole: a margin would empty a band of two numbers.
         margin = self._margin if KINDS[k] != "replicas" else 0.0

@@ -46,7 +46,7 @@ def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
 
 
 def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Improve a near-optimal placement that misses some balance bands; return it (int32[S]).
+    """Improve a near-optimal placement that misses some balance limits; return it (int32[S]).
 
     It runs the last rounds of the local search.
 
@@ -92,7 +92,7 @@ class LocalSearch:
         state.held += held_by_places(task, task.owner, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
-        """Set the penalties for brokers and racks outside their bands in the steps that follow."""
+        """Set the penalties for unbalanced brokers and racks in the steps that follow."""
         self.state.penalty[:] = penalties.vector
 
     def run(self) -> NDArray[np.int32]:
@@ -177,7 +177,7 @@ class LocalSearch:
             self._sweep_until_nothing_moves()
 
     def _swap(self) -> int:
-        """Swap replicas of brokers outside their bands, then of racks; return how many swaps."""
+        """Swap replicas of unbalanced brokers, then of unbalanced racks; return how many swaps."""
         n, done = len(self.task.alive), 0
         for k in (0, 2, 3, 1):
             if outside_bands(self.task, self.state.held)[k, :n].any():

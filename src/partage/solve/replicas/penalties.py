@@ -144,9 +144,10 @@ def _with_racks(
 
 @piece
 def _outside_band(held, low, high, k, place, change):
-    """Return how far a broker or rack is outside its band once its amount grows by ``change``.
+    """Return how far a broker or rack is from its balance limits once its amount has changed.
 
-    ``k`` is the kind of amount: capacity, replicas, bytes or load.
+    ``k`` is the kind of amount: capacity, replicas, bytes or load. ``change`` is added to the
+    amount.
     """
     now = held[k, place] + change
     if now > high[k, place]:

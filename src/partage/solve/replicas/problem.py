@@ -142,7 +142,10 @@ def held_by_places(
 
 
 def outside_bands(task: ReplicaTask, held: Ints) -> Ints:
-    """Return how far each broker and rack is outside its band, 0 within (int64[K, B + Z])."""
+    """Return how far each broker and rack is outside its balance limits (int64[K, B + Z]).
+
+    The value is 0 within the limits.
+    """
     out: Ints = np.maximum(np.maximum(held - task.high, task.low - held), 0)
     return out
 

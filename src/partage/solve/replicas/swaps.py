@@ -49,9 +49,9 @@ class Swaps:
         self._pairs_looked_at = 0
 
     def between_brokers(self, k: int) -> int:
-        """Swap replicas of brokers that are outside their bands of kind k; return how many swaps.
+        """Swap replicas of brokers that have too much or too little of a resource; count the swaps.
 
-        ``k`` is the index of the amount: capacity, replicas, bytes or load.
+        ``k`` is the index of the resource: capacity, replicas, bytes or load.
         """
         n, done = len(self.task.alive), 0
         index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[k])
@@ -65,9 +65,9 @@ class Swaps:
         return done
 
     def between_racks(self, k: int) -> int:
-        """Swap replicas of racks that are outside their bands of kind k; return how many swaps.
+        """Swap replicas of racks that have too much or too little of a resource; count the swaps.
 
-        ``k`` is the index of the amount: capacity, replicas, bytes or load.
+        ``k`` is the index of the resource: capacity, replicas, bytes or load.
         """
         n, done = len(self.task.alive), 0
         index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[k])
@@ -85,7 +85,7 @@ class Swaps:
     def _best_pair_of_rack(
         self, index: _ReplicaIndex, k: int, place: int, brokers: list[int]
     ) -> tuple[int, int] | None:
-        """Return two replicas whose swap brings a rack nearest to its band; None if no swap gains.
+        """Return two replicas whose swap balances a rack best; None if no swap gains.
 
         ``brokers`` are the rack's; the list is sorted in place, those with the most to spare first.
         """
@@ -104,9 +104,9 @@ class Swaps:
         return None
 
     def _excess(self, k: int, place: int) -> int:
-        """Return how far a broker or rack is above its band of kind k; negative if it is below.
+        """Return how far a broker or rack is above its balance limits; negative if below.
 
-        The result is 0 within the band.
+        It is 0 within the limits. ``k`` is the kind of amount: capacity, replicas, bytes or load.
         """
         over = int(self.state.held[k, place] - self.task.high[k, place])
         if over > 0:
@@ -247,7 +247,7 @@ class Swaps:
         return s, t
 
     def _partners(self, k: int, b: int, excess: int, *, to_other_racks: bool) -> list[int]:
-        """Return the brokers that can best take b's excess, or give most if b is below its band."""
+        """Return the brokers with most room for b's excess, or most to spare if b lacks some."""
         task, held, rack = self.task, self.state.held, self.task.cluster.rack
         n = len(task.alive)
         room = (task.high - held if excess > 0 else held - task.low)[k, :n].astype(np.float64)
@@ -308,7 +308,10 @@ class Swaps:
                 state.held[:, n + rack[at]] += sign * more
 
     def _outside(self, k: int, place: NDArray[np.integer], more: Ints | int) -> Ints:
-        """Return how far brokers or racks are outside their bands of kind k with ``more`` of it."""
+        """Return how far brokers or racks are outside their balance limits with ``more`` added.
+
+        ``k`` is the kind of amount: capacity, replicas, bytes or load.
+        """
         held, task = self.state.held[k][place] + more, self.task
         out: Ints = np.maximum(np.maximum(held - task.high[k][place], task.low[k][place] - held), 0)
         return out
@@ -316,9 +319,9 @@ class Swaps:
     def _penalty_change(
         self, p: Ints, q: Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
     ) -> Floats:
-        """Return how much penalties rise if places b get partition q for p, and c the reverse.
+        """Return how much penalties rise if brokers or racks exchange replicas of two partitions.
 
-        A place is a broker or a rack.
+        Those in ``b`` get partition q's replica for p's, those in ``c`` the reverse.
 
         ``first`` is where the places' penalties begin in the vector: 0 for brokers, K + 1 for
         racks.

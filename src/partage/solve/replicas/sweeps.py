@@ -93,7 +93,7 @@ def sweep(arrays, now, candidates):
 
 @piece
 def _update_excess(held, low, high, excess, place):
-    """Recompute how far a broker or rack is above, below and outside its band of each kind."""
+    """Recompute how far a broker or rack is above, below and outside its balance limits."""
     for k in range(len(held)):
         over, under = held[k, place] - high[k, place], low[k, place] - held[k, place]
         excess[0, k, place] = over
@@ -161,7 +161,7 @@ def _mark_replicas(arrays, now, p, sign):
 
 @piece
 def _rack_cost(arrays, now, factor, r):
-    """Return the penalty for one more replica in rack r: the rack rule and the rack's bands."""
+    """Return the penalty for one more replica in rack r: for the rack rule and for balance."""
     n, count = len(arrays.rack), now.rack_count[r]
     price = arrays.penalty[len(arrays.held)] * (
         (count >= arrays.rack_high[factor, r]) - 1.0 * (count < arrays.rack_low[factor, r])
@@ -387,7 +387,7 @@ class MoveCandidates:
 
 
 class _BandPenalties:
-    """How far brokers and racks are outside their bands, and the penalty of changes to that."""
+    """Distances of brokers and racks from their balance limits, and penalties of changes."""
 
     def __init__(self, state: SearchState, kinds: list[int]) -> None:
         task = state.task
