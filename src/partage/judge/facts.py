@@ -55,7 +55,9 @@ class Facts:
 
     @cached_property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The existing topics of each distinct subscription (compressed rows, CSR: start, topic).
+        """The existing topics of each distinct subscription, in compressed rows (start, topic).
+
+        That is the CSR format, one row for each subscription.
 
         Topics without partitions are left out.
         """

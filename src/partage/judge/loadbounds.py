@@ -149,9 +149,9 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _items(
     facts: Facts, certificate: Certificate, of: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weights of the units in which the partitions of some topics are assigned.
+    """Return the weights of the partitions of some topics; those with one common owner are summed.
 
-    A unit is one partition, or all partitions that must have one owner.
+    Partitions that must have one owner count as one item.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")

@@ -32,7 +32,7 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return how few replicas can break the rack rule, and how few must move for that.
+    """Return how few replicas must break the rack rule, and how few must move for that.
 
     The rack rule says how many replicas of a partition each rack may hold.
 
@@ -107,7 +107,7 @@ class _OccupiedRacks:
 
 
 def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most replicas of each partition on each rack.
+    """Return the fewest and the most replicas of each partition on each rack, by the rack rule.
 
     Both are int64[P, racks].
 

@@ -133,9 +133,9 @@ def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Return the dual price of one unit of each kind on each disk (float64[4, D]), and the loss.
+    """Return the dual price of a byte, replica or other unit on each disk, and a loss.
 
-    The loss is what rounding takes from the bound.
+    The prices are float64[4, D], by kind of unit. The loss is what rounding takes from the bound.
     """
     shape = (2, len(KINDS), len(disks.part))
     if claimed.shape != shape or not np.isfinite(claimed).all() or (claimed < 0).any():
@@ -321,7 +321,9 @@ def _smallest(price: Floats, many: int) -> Floats:
 
 
 def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[str, int]) -> float:
-    """Return a lower bound of how far leader counts are outside their bands, from dual prices.
+    """Return a lower bound of how uneven leadership must be, from dual prices.
+
+    The measure is how far leader counts are outside their balance limits.
 
     It sums, over partitions, the cheapest broker that may lead the partition.
     """

@@ -180,7 +180,7 @@ class _MeasuredPlan:
 
     @cached_property
     def outside(self) -> NDArray[np.int64]:
-        """Distance of each broker and rack from its balance bands, 0 within (int64[4, B + Z]).
+        """Distance of each broker and rack from its balance limits, 0 within (int64[4, B + Z]).
 
         The four kinds are capacity, replicas, bytes and load.
         """
@@ -194,7 +194,10 @@ class _MeasuredPlan:
         return out
 
     def _leaders_outside(self) -> NDArray[np.int64]:
-        """Return how far leader counts are outside their bands (int64[B + Z]: brokers, racks)."""
+        """Return how far leader counts are outside their balance limits (int64[B + Z]).
+
+        There is one value for each broker, then one for each rack.
+        """
         task = self.task
         counted = (task.factor > 0) & task.counted
         led = np.zeros(len(task.lead_low), np.int64)
@@ -209,7 +212,7 @@ class _MeasuredPlan:
         return out
 
     def _disks_outside(self) -> dict[str, int]:
-        """Return how far disks are outside their bands, by name of the measure.
+        """Return how far disks are outside their balance limits, by name of the measure.
 
         The result is empty if no disks are known.
         """
