@@ -1,5 +1,5 @@
 # `make` alone lists the verbs; the text behind ## is what it prints.
-# demo and test set everything up themselves, in .venv, from Python >= 3.10 with pip and Java 17.
+# demo and test set everything up themselves, in .venv, from Python >= 3.10 with pip; test needs Java 17.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -15,12 +15,12 @@ OUT ?= demo-out
 # The version that `make same` compares with, a tag or a commit: the last one before the renames (tag before-house).
 BASE ?= f79072d13ec0e1c9661bf2b89ad649ff3132cc34
 
-.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak same jvm wheel release lock clean java run-env test-env unit-env coverage-env docs-env release-env
+.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak same jvm wheel release lock clean java demo-env test-env unit-env coverage-env docs-env release-env
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: run-env ## replay the recorded history of a real cluster on Spark, open the report (OUT=demo-out)
+demo: demo-env ## replay the recorded history of a real cluster, open the report (OUT=demo-out)
 	@$(BIN)/partage demo --out $(OUT) $(ARGS)
 
 test: test-env ## a sample of every tier: unit, property, parity, fuzz, pipeline, cli, browser, architecture, doctests
@@ -79,8 +79,9 @@ clean: ## remove what the verbs made, the environment too
 java:
 	@tools/check-java.sh
 
-run-env: java
-	@tools/setup.sh run
+# The demo replays a small recording in one process: it needs neither Java nor Spark.
+demo-env:
+	@tools/setup.sh demo
 
 test-env: java
 	@tools/setup.sh test
