@@ -18,14 +18,14 @@ __all__ = ["PlainStrategy", "RebalanceProtocol", "Setting", "Strategy"]
 
 
 class RebalanceProtocol(IntEnum):
-    """The rebalance protocol of a group: Kafka's enum RebalanceProtocol, with its ids."""
+    """Protocol by which members revoke partitions: Kafka's enum RebalanceProtocol, with ids."""
 
     EAGER = 0
     COOPERATIVE = 1
 
 
 class Setting(NamedTuple):
-    """A setting of a strategy, as `registry.describe` and `partage strategies` list it.
+    """A configuration setting of an assignment strategy, as `partage strategies` lists it.
 
     Attributes:
         key: as in a configuration; ``.<topic>`` at the end stands for the name of a topic.
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
 @runtime_checkable
 class Strategy(Protocol):
-    """The interface of all partition assignors: built-in ones, and plug-ins of other packages.
+    """Interface of all partition assignors, both built-in ones and plug-ins of other packages.
 
     Attributes:
         name: the protocol name, as members list it when they join (such as "range").
@@ -74,7 +74,9 @@ class Strategy(Protocol):
     def aliases(self) -> tuple[str, ...]: ...  # noqa: D102 - see Attributes
 
     def configure(self, config: Mapping[str, object]) -> Strategy:
-        """Return the strategy with settings. Settings of other strategies are ignored, as in Kafka.
+        """Return the strategy with its settings from a configuration.
+
+        Settings of other strategies are ignored, as in Kafka.
 
         Raises:
             InvalidConfigError: one of its own settings has a wrong type or value.
@@ -105,7 +107,9 @@ class Strategy(Protocol):
 
 
 class PlainStrategy:
-    """Base class with the defaults of Kafka's ``ConsumerPartitionAssignor``.
+    """Base class of assignors with the defaults of Kafka's ``ConsumerPartitionAssignor``.
+
+    It has no settings, sends no user data, and its members remember nothing.
 
     >>> PlainStrategy().configure({"client.id": "c1"}).subscription_user_data(["t"]) is None
     True
@@ -133,7 +137,7 @@ class PlainStrategy:
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Return None, since members send no user data."""
+        """Return None: members of this strategy send no user data."""
         return None
 
     def on_assignment(
@@ -143,5 +147,5 @@ class PlainStrategy:
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return None, since members remember nothing."""
+        """Return None: members of this strategy remember nothing of their assignment."""
         return None

@@ -66,14 +66,14 @@ _USER_DATA = load_message("FailoverUserData")
 
 @dataclass(frozen=True)
 class Priorities:
-    """A member's priority for all topics, and its exceptions for single topics."""
+    """A member's failover priority for all topics, and its exceptions for single topics."""
 
     general: int = DEFAULT_PRIORITY
     by_topic: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 def write_priorities(priorities: Priorities) -> bytes:
-    r"""Encode priorities as user data.
+    r"""Encode a member's failover priorities as user data.
 
     The result has the documented 4 bytes, and the extension if topics have priorities of their own.
 
@@ -89,10 +89,11 @@ def write_priorities(priorities: Priorities) -> bytes:
 
 
 def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
-    r"""Decode the priorities in user data; the second result is its defect, None if there is none.
+    r"""Decode a member's failover priorities from user data; also return the reason if that fails.
 
-    User data that is null, too short, too long or no valid extension means the lowest priority: a
-    member whose setting cannot be read must not own everything.
+    The reason is None if the data is valid. User data that is null, too short, too long or no valid
+    extension means the lowest priority: a member whose setting cannot be read must not own
+    everything.
 
     >>> read_priorities(b"\0\0\0\x0a")
     (Priorities(general=10, by_topic={}), None)
@@ -111,7 +112,7 @@ def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
 
 
 def _read_extension(data: bytes) -> dict[str, int] | None:
-    """Decode the priorities by topic; return None if the bytes are not the extension."""
+    """Decode the priorities of single topics; return None if the bytes are not this extension."""
     reader = Reader(data)
     try:
         values = decode(_USER_DATA, reader, version=1)
@@ -187,7 +188,9 @@ class Failover(PlainStrategy):
         return (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def configure(self, config: Mapping[str, object]) -> Failover:
-        """Check the settings of a configuration and return the strategy with them; see the class.
+        """Check the values of a configuration and return the strategy with these settings.
+
+        The class documents the settings.
 
         Raises:
             InvalidConfigError: a priority is no int32, or a switch is neither true nor false.
@@ -216,7 +219,7 @@ class Failover(PlainStrategy):
         return write_priorities(Priorities(self.priority, self.topic_priority))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan; its ``warnings`` name members with unreadable or unset priorities."""
+        """Return the plan; its ``warnings`` name members with unreadable or missing priorities."""
         decoded = [read_priorities(member.user_data) for member in problem.group]
         ranking = _Ranking(problem, [priorities for priorities, _ in decoded])
         rows = TopicRows.of(problem, topics_in_map_order(problem))
@@ -232,7 +235,7 @@ class Failover(PlainStrategy):
 
 
 class _Ranking:
-    """The members by descending priority, for each topic; ties go by member id."""
+    """The members sorted by descending failover priority, for each topic; ties go by member id."""
 
     def __init__(self, problem: Problem, priorities: list[Priorities]) -> None:
         self._problem = problem
@@ -249,7 +252,7 @@ class _Ranking:
         return int(order[0]) if len(order) else -1
 
     def subscribers_of(self, topic: int) -> Int32Array:
-        """Return the subscribers of a topic, the highest-ranked first (int32)."""
+        """Return a topic's subscribers, the one with the highest priority first (int32)."""
         priority = self._general
         exceptions = self._by_topic.get(self._problem.index.topics[topic])
         if exceptions:
@@ -264,7 +267,11 @@ class _Ranking:
 def _restore_owned_partitions(
     problem: Problem, rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
-    """Give partitions back to present subscribers that claim them (no preemption), in ``owner``."""
+    """Leave partitions with the subscribers that claim to own them (no preemption).
+
+    ``owner`` is changed. A partition without current owner goes to the highest-ranked owner of the
+    topic's other partitions, or else to the highest-ranked subscriber.
+    """
     start, claimed = problem.claims
     claimants: dict[int, set[int]] = {}
     for member in range(len(problem.group)):
@@ -285,9 +292,9 @@ def _restore_owned_partitions(
 
 
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
-    """Return the claimant with the newest generation, then the highest rank.
+    """Return a partition's current owner: its claimant with the newest generation, -1 for none.
 
-    -1 if there is none.
+    Of equal generations the highest-ranked member counts; claimants that do not subscribe do not.
     """
     if not claimants:
         return -1
@@ -313,7 +320,7 @@ def _priority_warnings(
 
 
 def _parse_int32(setting: str, value: object) -> int:
-    """Check that a setting is an int32, or its text, and return the number.
+    """Check that the value of a setting is an int32, or its text, and return the number.
 
     Raises:
         InvalidConfigError: the value is no int32.
@@ -327,7 +334,9 @@ def _parse_int32(setting: str, value: object) -> int:
 
 
 def _parse_switch(setting: str, value: object) -> bool:
-    """Check that a setting is a boolean, or its text in any case as in Kafka, and return it.
+    """Check that the value of a setting is a boolean or its text, and return it.
+
+    As in Kafka, the case of the text does not matter.
 
     Raises:
         InvalidConfigError: the value is neither true nor false.

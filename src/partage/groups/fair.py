@@ -59,7 +59,7 @@ class Fair(PlainStrategy):
 
 
 def _constrained_first(problem: Problem) -> tuple[TopicRows, SubscriberSets]:
-    """Sort the topics by number of subscribers, then by more partitions, then by name."""
+    """Sort the topics: fewest subscribers first, then most partitions, then by name."""
     topics = topics_by_name(problem)
     subscribers = SubscriberSets.of(problem, topics)
     counts = TopicRows.of(problem, topics).counts
@@ -69,11 +69,10 @@ def _constrained_first(problem: Problem) -> tuple[TopicRows, SubscriberSets]:
 
 
 def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[int, int, int]]:
-    """Return runs of consecutive topics with the same subscribers.
+    """Merge consecutive topics with the same subscribers, which can be assigned as one topic.
 
-    Each is (first row, last row + 1, subscriber set).
-
-    Assigning two such topics in sequence equals assigning one topic of both sizes.
+    Each entry is (first partition, last partition + 1, set of subscribers), as positions in
+    ``rows``. Assigning two such topics in sequence equals assigning one topic of both sizes.
     """
     if not len(rows.topics):
         return []
@@ -86,7 +85,7 @@ def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[
 
 
 def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
-    """Choose the least loaded member ``count`` times, each choice adding one partition.
+    """Assign ``count`` partitions, each to the member with the fewest; return the members.
 
     Ties go to the first member. Without a loop: a member is chosen at load, load + 1, ...; the
     choices of all members, sorted by (load at the choice, position), begin with the result.
@@ -100,7 +99,7 @@ def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
 
 
 def _water_level(load: NDArray[np.int64], count: int) -> int:
-    """Return the highest load to which members can be filled up with ``count`` partitions."""
+    """Return the largest load after ``count`` partitions go to the least loaded members."""
     low = np.sort(load)
     # Raising the k+1 lowest members to the next higher load takes room[k] partitions.
     room = low * np.arange(1, len(low) + 1) - np.cumsum(low)

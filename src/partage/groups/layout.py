@@ -32,9 +32,10 @@ __all__ = [
 
 
 def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, which depends on nothing but the cluster and the subscriptions.
+    """Return ``make(problem)``, from the cache if cluster and subscriptions are those of last time.
 
-    The last value is kept with the cluster, because most rebalances change neither.
+    ``make`` must depend on nothing else. Most rebalances change neither, so the cluster keeps the
+    last result.
     """
     kept = problem.cluster.of_subscriptions
     subscriptions = problem.group.subscriptions
@@ -46,7 +47,7 @@ def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
 
 
 def members_in_map_order(problem: Problem) -> list[int]:
-    """Return the members in the iteration order of the leader's ``HashMap``.
+    """Return the members in the iteration order of the leader's ``HashMap`` of subscriptions.
 
     Members are inserted in join order.
     """
@@ -113,7 +114,7 @@ def _subscribed_names(problem: Problem) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class TopicRows:
-    """The existing partitions of some topics, topic after topic, sorted by partition number.
+    """The existing partitions of some topics as one list: topic after topic, by partition number.
 
     A row is the position of a partition in this list.
 
@@ -142,13 +143,13 @@ class TopicRows:
         return np.diff(self.start)
 
     def spread(self, by_topic: Int32Array) -> Int32Array:
-        """Repeat each topic's value for each of its partitions."""
+        """Repeat a value per topic for each of the topic's partitions."""
         return np.repeat(by_topic, self.counts)
 
 
 @dataclass(frozen=True, eq=False)
 class SubscriberSets:
-    """The distinct sets of members that subscribe to a topic; topics with equal sets share one.
+    """The members that subscribe to each topic; topics with the same subscribers share one set.
 
     Attributes:
         order: int32[M], members in Kafka's MemberInfo order; a "position" is an index into it.
@@ -164,7 +165,7 @@ class SubscriberSets:
 
     @classmethod
     def of(cls, problem: Problem, topics: Int32Array) -> SubscriberSets:
-        """Build the subscriber sets of some topics, each of which has a subscriber."""
+        """Build the sets of subscribers of some topics, each of which has a subscriber."""
         order = member_order(problem)
         subscription_of = problem.group.subscription_of[order]
         by_topic = _subscriptions_by_topic(problem)
@@ -186,11 +187,11 @@ class SubscriberSets:
 
     @property
     def sizes(self) -> Int32Array:
-        """Number of members in each set (int32[S])."""
+        """Number of members in each distinct set of subscribers (int32[S])."""
         return np.diff(self.start)
 
     def positions(self, subscriber_set: int) -> Int32Array:
-        """Return the positions of a set's members in ``order``, ascending (int32)."""
+        """Return the members of a set of subscribers, as positions in ``order`` (int32)."""
         return self.position[self.start[subscriber_set] : self.start[subscriber_set + 1]]
 
 
@@ -204,7 +205,7 @@ def topics_by_name(problem: Problem) -> Int32Array:
 
 
 def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
-    """Return, for each topic, the distinct subscriptions that name it, ascending."""
+    """Return the distinct subscriptions that contain each topic, as ascending indices."""
     topics_of = problem.subscription_topics
     sizes = [len(topics) for topics in topics_of]
     topic = np.concatenate(topics_of) if topics_of else np.zeros(0, np.int32)
@@ -216,7 +217,7 @@ def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
 
 
 def _sort_key(values: Int32Array, below: int) -> NDArray[np.signedinteger[Any]]:
-    """Narrow small values to 16 bits, because NumPy sorts these by radix, several times faster."""
+    """Convert small values to int16, because NumPy sorts these by radix, several times faster."""
     return values.astype(np.int16) if below <= 2**15 else values
 
 
@@ -226,7 +227,7 @@ def plan_in_order(
     owner: Int32Array,
     **more: Any,
 ) -> Plan:
-    """Build the plan from partitions and their owners; each member's list keeps their order."""
+    """Build the plan from partitions and their owners; a member's list keeps the given order."""
     members = len(problem.group)
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])

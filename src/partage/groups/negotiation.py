@@ -29,7 +29,9 @@ DEFAULT_STRATEGIES = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True)
 class Negotiation:
-    """The members of a group and the strategies that each supports, as the coordinator knows them.
+    """Join state of a group: its members and the strategies that each supports.
+
+    The group coordinator uses it to select the group's strategy.
 
     Members send protocol names: a class name is replaced by the protocol name of its strategy
     (`registry.protocol_name`). A name that a member lists twice counts once.
@@ -91,7 +93,7 @@ class Negotiation:
         return Negotiation(protocol_type, (*self.members, entry), self.mapped.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
-        """Return the group without a member; the group itself if it has no such member."""
+        """Return the group without a member; the same group if it has no such member."""
         if member_id not in self.mapped.spread:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)
@@ -137,7 +139,7 @@ def _expect_something(member_id: str, names: tuple[str, ...], protocol_type: str
 
 @dataclass(frozen=True)
 class Negotiated:
-    """The strategy that the coordinator selects for a group, and the reason.
+    """The strategy that the group coordinator selects for a group, and the reason for it.
 
     Attributes:
         strategy: the protocol name that the coordinator selected.
@@ -161,7 +163,7 @@ class Negotiated:
 
 
 def negotiate(group: Group) -> Negotiated:
-    """Return the strategy that the group coordinator selects for a group, with votes and reason.
+    """Return the strategy that the group coordinator selects for a group, with the votes for each.
 
     Members join in the group's order, each with its `strategies`; a member that lists none
     supports Kafka's default, ``range`` and ``cooperative-sticky``.

@@ -59,7 +59,7 @@ def apply_racks(
 
 
 def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iterable[list[int]]:
-    """Group the topics that have the same subscribers and the same partition count."""
+    """Group the topics that have the same subscribers and the same number of partitions."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for topic, key in enumerate(
         zip(subscribers.set_of_topic.tolist(), rows.counts.tolist(), strict=True)
@@ -69,9 +69,9 @@ def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iter
 
 
 class _PartitionRacks:
-    """The racks of each partition's replicas, as distinct (row, rack) pairs.
+    """The racks of each partition's replicas, as pairs of partition and rack without repetitions.
 
-    A row is a partition.
+    A partition is a row: its position in `TopicRows`.
     """
 
     def __init__(self, problem: Problem, rows: TopicRows) -> None:
@@ -87,9 +87,9 @@ class _PartitionRacks:
         self.width = max(len(problem.cluster.rack_names), 1)
 
     def needs_racks(self, subscribers: SubscriberSets, rack: Int32Array) -> NDArray[np.bool_]:
-        """Return whether racks matter for each topic (bool[T]).
+        """Return which topics Kafka assigns by rack (bool[T]).
 
-        They do if a member is on a rack of the topic, and its partitions' racks differ.
+        It does so if a member is on a rack of the topic, and the racks of its partitions differ.
         """
         topics = len(self.rows.topics)
         topic_of_row = self.rows.spread(np.arange(topics, dtype=np.int32))
@@ -110,7 +110,7 @@ class _PartitionRacks:
         return meets & differs
 
     def partitions_by_rack(self, topic: int) -> dict[int, list[int]]:
-        """Return, for each rack, a topic's partitions (counted from 0) on it, ascending."""
+        """Return a dict from rack to a topic's partitions with a replica on it, counted from 0."""
         first, last = self.rows.start[topic], self.rows.start[topic + 1]
         of_topic = slice(self.start[first], self.start[last])
         out: dict[int, list[int]] = defaultdict(list)
@@ -120,7 +120,7 @@ class _PartitionRacks:
         return out
 
     def common_racks(self, topics: list[int]) -> list[list[int]]:
-        """Return, for each partition number, the racks that it has in all of these topics."""
+        """Return the racks on which each partition number has a replica in all of these topics."""
         count = int(self.rows.counts[topics[0]])
         keys = []
         for topic in topics:
@@ -138,7 +138,7 @@ class _PartitionRacks:
 
 
 def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
-    """Return the distinct keys, ascending; a table of marks is used if the range is small."""
+    """Return the distinct keys, ascending, without sorting if their range is small."""
     if below > 4 * len(keys) + 1024:
         return np.unique(keys)
     present = np.zeros(below, bool)
@@ -147,7 +147,7 @@ def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
 
 
 class _Quotas:
-    """The number of partitions of a topic that each member may still get."""
+    """Counter of the partitions of one topic that each member may still get."""
 
     def __init__(self, members: int, partitions: int) -> None:
         self.quota, self.extra = divmod(partitions, members)
@@ -162,7 +162,7 @@ class _Quotas:
             self.extra -= 1
 
     def assign_rest(self, owner: list[int]) -> Int32Array:
-        """Assign the unassigned partitions, in order, to members with room; return all owners."""
+        """Assign unassigned partitions in order to members below their quota; return all owners."""
         out = np.array(owner, np.int32)
         taken = np.array(self.taken, np.int64)
         target = np.maximum(taken, self.quota)
@@ -174,7 +174,7 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
 ) -> list[int]:
-    """Assign to each member in order the first free partitions on its rack, up to its quota."""
+    """Assign to each member, up to its quota, a topic's first unassigned partitions on its rack."""
     owner = [-1] * count
     by_rack = {**by_rack, _ANYWHERE: list(range(count))}
     # Members of one rack share a list; each continues where the one before it stopped.
@@ -199,9 +199,10 @@ def _assign_topic(
 def _assign_co_partitioned(
     quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
 ) -> list[int]:
-    """Assign each partition to the first member in order with room on one of its racks.
+    """Assign equal partition numbers of several topics to the first member on their common racks.
 
-    All co-partitioned topics are always in the same state, so one of them is counted.
+    The member must be below its quota. All these topics are always in the same state, so one of
+    them is counted.
     """
     owner = [-1] * count
     waiting: dict[int, list[int]] = defaultdict(list)
@@ -216,7 +217,10 @@ def _assign_co_partitioned(
 
 
 def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iterable[int]) -> int:
-    """Return the first member with room in the queues of these racks, -1 if there is none."""
+    """Return the first member on one of these racks that is below its quota, -1 if there is none.
+
+    ``waiting`` has a queue of members per rack.
+    """
     best = -1
     for rack in racks:
         queue = waiting.get(rack)
@@ -276,9 +280,10 @@ class Range(PlainStrategy):
 
 
 def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Return the owner of each partition without racks, as a position in member order (int32[n]).
+    """Return the owner of each partition, without regard to racks: consecutive ranges per topic.
 
-    Topics with the same subscribers and partition count are cut once and copied.
+    Owners are positions in member order (int32[n]). Topics with the same subscribers and partition
+    count are divided once and copied.
     """
     cut: dict[tuple[int, int], Int32Array] = {}
     pieces: list[Int32Array] = []
@@ -290,7 +295,10 @@ def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
 
 
 def _cut(positions: Int32Array, count: int) -> Int32Array:
-    """Return the owner of each of ``count`` partitions; the first members get one more (int32)."""
+    """Divide ``count`` consecutive partitions among members; return each partition's owner (int32).
+
+    The first members get one partition more.
+    """
     quota, extra = divmod(count, len(positions))
     owners = positions if quota else positions[:extra]
     sizes = np.full(len(owners), quota)

@@ -77,7 +77,7 @@ _OURS = {
 
 
 class StrategyRow(NamedTuple):
-    """The description of a strategy, as `partage strategies` lists it.
+    """Description of an assignment strategy, as `partage strategies` lists it.
 
     Attributes:
         name: name of the strategy.
@@ -126,7 +126,7 @@ def contestants() -> tuple[str, ...]:
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the strategy with a name, or the first one of a list that exists.
+    """Return the strategy with this name; of a list of names, the first one that exists.
 
     Names may come from files and logs, so only registered modules are imported.
 
@@ -148,7 +148,7 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
 
 
 def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the strategy as `find` does, or import the class that ``package.module:Class`` names.
+    """Return the strategy with this name, or import the class that ``package.module:Class`` names.
 
     Only names from a person or a program may be passed, never names from a file or a log.
 
@@ -203,7 +203,7 @@ def split_names(names: str) -> list[str]:
 
 
 def _names_in(value: object) -> list[str]:
-    """Check that a value is a list of names and return it.
+    """Check that a value is a list of strategy names and return it.
 
     Raises:
         InvalidConfigError: the value is neither a list of names nor a strategy.
@@ -267,7 +267,7 @@ def plug_in_errors(strategy: Strategy) -> Iterator[None]:
 
 
 def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> Assignment:
-    """Return the assignment of a strategy; check the result if it is a plug-in's.
+    """Run a strategy on a problem and return its assignment; check the result of a plug-in.
 
     Raises:
         PluginFailedError: a plug-in raised an exception, or returned no assignment.
@@ -282,7 +282,7 @@ def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> 
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
-    """Return the settings that a strategy lists in its ``options``.
+    """Return the settings that a strategy declares in its ``options``.
 
     >>> settings_of(find("failover"))[0].key
     'assignment.consumer.priority'
@@ -295,7 +295,7 @@ def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
 
 
 def describe() -> tuple[StrategyRow, ...]:
-    """Return a description of each strategy, including broken plug-ins.
+    """Return a description of each strategy, including plug-ins that cannot be loaded.
 
     >>> next(row for row in describe() if row.name == "optimal").settings[4][:2]
     ('assignment.optimal.max.moves', 'no limit')
@@ -314,7 +314,7 @@ def describe() -> tuple[StrategyRow, ...]:
 
 
 def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
-    """Describe a strategy under a given name and source, as `describe` lists it."""
+    """Describe a strategy under a given name and source, as one entry of `describe`."""
     summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
     protocols = tuple(one.name for one in strategy.protocols)
     return StrategyRow(

@@ -62,7 +62,10 @@ class RoundRobin(PlainStrategy):
 
 
 def _assign_in_turn(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Return the member that gets each partition (int32[n], by row of ``rows``)."""
+    """Assign partitions to subscribers in turn; return each partition's member (int32[n]).
+
+    Partitions are in the order of ``rows``.
+    """
     if len(subscribers.sizes) == 1:
         nth: Int32Array = np.arange(len(rows.partition), dtype=np.int32) % subscribers.sizes[0]
         return subscribers.order[subscribers.position[nth]]
@@ -83,7 +86,10 @@ def _assign_in_turn(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
 
 
 def _plan_by_counts(problem: Problem, rows: TopicRows, owner: Int32Array) -> Plan:
-    """Return the plan with each topic's partitions numbered from 0, as Kafka's class does."""
+    """Convert owners to a plan in which each topic's partitions are numbered from 0.
+
+    Kafka's class numbers them so, whatever their real numbers are.
+    """
     number = np.arange(len(rows.partition), dtype=np.int32) - rows.spread(rows.start[:-1])
     if np.array_equal(problem.index.number_of[rows.partition], number):
         return plan_in_order(problem, rows.partition, owner)

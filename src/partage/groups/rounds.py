@@ -55,7 +55,7 @@ _MOST_NAMED = 5
 
 
 class Join:
-    """A change for `play`: members join, in this order, with their claims.
+    """A change for `play`: members join the group, in this order, with the partitions they claim.
 
     >>> Join(Member("c1", ["t"]))
     Join(c1)
@@ -99,7 +99,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A change for `play`: new cluster metadata. Topics may be created, grow or be deleted."""
+    """A change for `play`: new cluster metadata, in which topics are created, grown or deleted."""
 
     cluster: Cluster
 
@@ -108,7 +108,7 @@ Change: TypeAlias = Join | Leave | Subscribe | Metadata
 
 
 def _existing(cluster: Cluster, topic: int) -> list[int]:
-    """Return the dense numbers of a topic's existing partitions."""
+    """Return the dense partition numbers of a topic's existing partitions."""
     index = cluster.index
     mine = np.flatnonzero((index.topic_of == topic) & cluster.partition_exists)
     found: list[int] = mine.tolist()
@@ -140,28 +140,28 @@ class Round:
 
     @cached_property
     def owner(self) -> dict[tuple[str, int], str]:
-        """The owner of each (topic, partition) after the round.
+        """Dict from (topic, partition) to the member that owns it after the rebalance.
 
-        In share groups the first of several.
+        In share groups it is the first of several members.
         """
         given = reversed(self.plan.to_pairs().items())
         return {p: member for member, pairs in given for p in pairs}
 
     @cached_property
     def moved(self) -> tuple[tuple[str, int], ...]:
-        """The partitions that changed or lost their owner in this round, sorted."""
+        """The partitions that changed or lost their owner in this rebalance, sorted."""
         return tuple(sorted(p for p, was in self.before.items() if self.owner.get(p) != was))
 
     @cached_property
     def unowned(self) -> tuple[tuple[str, int], ...]:
-        """Partitions of subscribed topics that no member consumes after this round, sorted."""
+        """Partitions of subscribed topics that no member consumes after this rebalance, sorted."""
         topics = Problem(self.group, self.cluster).subscribed_topics
         numbers = [p for t in topics.tolist() for p in _existing(self.cluster, t)]
         names = (self.cluster.index.name(p) for p in numbers)
         return tuple(sorted(name for name in names if name not in self.owner))
 
     def figures(self) -> tuple[int, str, int, int, int, int]:
-        """Return the round's cells in the table of `Rounds`, in the order of its ``COLUMNS``.
+        """Return this rebalance's values in the table of `Rounds`, in order of its ``COLUMNS``.
 
         ``moved`` counts partitions that have a new owner, not those that only lost theirs.
         """
@@ -171,7 +171,7 @@ class Round:
         return self.generation, change, len(self.group), given, moved, len(self.unowned)
 
     def _repr_html_(self) -> str:
-        """Return the round as HTML: its figures, and the plan."""
+        """Return the rebalance as HTML for notebooks: its row of the table, and the plan."""
         return Rounds((self,))._repr_html_() + self.plan._repr_html_()
 
     def __repr__(self) -> str:
@@ -181,7 +181,7 @@ class Round:
 
 
 class Rounds(tuple[Round, ...]):
-    """The rounds of `play`, in order: a tuple that prints as a table."""
+    """The results of `play`, one `Round` for each rebalance: a tuple that prints as a table."""
 
     __slots__ = ()
     COLUMNS = ("generation", "change", "members", "partitions", "moved", "unowned")
@@ -195,7 +195,7 @@ class Rounds(tuple[Round, ...]):
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return the rounds as HTML, with the owner of each partition as a colour."""
+        """Return the rebalances as an HTML table for notebooks; a colour stands for each owner."""
         members = dict.fromkeys(member for one in self for member in one.plan.members)
         colour = {member: i for i, member in enumerate(members)}
         partitions = sorted({p for one in self for p in (*one.owner, *one.unowned)})
@@ -259,7 +259,7 @@ def _expect_metadata(change: object) -> None:
 
 
 def _without_generation(memory: Any) -> object:
-    """Return a strategy's memory without its generation, so that states can be compared."""
+    """Return a strategy's memory without its generation, to compare it with an earlier one."""
     if is_dataclass(memory) and hasattr(memory, "generation"):
         return replace(memory, generation=NO_GENERATION)  # type: ignore[type-var]  # an instance
     return memory
@@ -267,7 +267,7 @@ def _without_generation(memory: Any) -> object:
 
 @dataclass(slots=True)
 class _Consumer:
-    """The state of a simulated consumer between rebalances."""
+    """What a simulated consumer remembers between rebalances: its partitions and its memory."""
 
     member: Member
     owned: Pairs = ()
@@ -278,7 +278,7 @@ class _Consumer:
 def _newest_claims(
     consumers: Mapping[str, _Consumer],
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
-    """Return the newest claimant of each partition, and a warning if claims contradict each other.
+    """Return each partition's newest claimant, and a warning if several members claim one.
 
     Of equal generations the member that joined first counts.
     """

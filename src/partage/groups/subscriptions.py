@@ -38,7 +38,7 @@ _FORMATS = {
 
 
 class Subscribed(NamedTuple):
-    """A group with the user data that the members of one strategy would have sent.
+    """A group whose members have the user data that a given strategy's members would have sent.
 
     Attributes:
         group: the members, with that strategy's user data.
@@ -57,7 +57,7 @@ def subscribed(
     sender: str | None = None,
     compared: bool = False,
 ) -> Subscribed:
-    """Complete the members' user data as members that use ``strategy`` would have sent them.
+    """Give the members of a group the user data that members with ``strategy`` would have sent.
 
     User data of another strategy's format are dropped. A member without user data sends what it
     would send as the owner of ``owned`` in ``generation``, configured by its ``config``. If a
@@ -101,7 +101,7 @@ def subscribed(
 
 
 def _sends_other(own: Strategy, strategy: Strategy, member: Member) -> bool:
-    """Return whether a member's config means other user data than the member sent."""
+    """Return whether a member's settings imply other user data than the member has sent."""
     configured_data = own.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
     return configured_data not in {default, member.user_data}
@@ -116,7 +116,7 @@ def _config_ignored(strategy: Strategy, member: Member) -> str:
 
 
 def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:
-    """Return the memory of a member that was assigned its owned partitions; None if it has none."""
+    """Return a strategy's memory of a member's owned partitions, None if it remembers nothing."""
     # A plain strategy remembers nothing; to build its claims takes longer than some plans.
     if not len(member.owned) or _remembers_nothing(strategy):
         return None
@@ -133,12 +133,12 @@ def _remembers_nothing(strategy: Strategy) -> bool:
 
 
 def led_by(strategy: Strategy, group: Group) -> Strategy:
-    """Return the strategy configured as by the group's leader, its first member."""
+    """Return the strategy with the settings of the group's leader, its first member."""
     return configured(strategy, group[0]) if len(group) else strategy
 
 
 def ineffective_config(strategy: Strategy, group: Group) -> tuple[str, ...]:
-    """Return a warning for each ``assignment.`` setting of members that the strategy does not have.
+    """Return a warning for each member's ``assignment.`` setting that the strategy does not know.
 
     Other settings are those of a client's configuration. A plug-in need not list its settings.
 
@@ -218,7 +218,7 @@ def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -
 
 
 def _settings(strategy: Strategy, key: str) -> list[Setting]:
-    """Return the strategy's settings that a configuration key refers to."""
+    """Return the declared settings of a strategy that match a configuration key."""
     return [
         one
         for one in registry.settings_of(strategy)
@@ -268,7 +268,7 @@ def _all_fit(form: str, members: Iterable[Member]) -> bool:
 
 
 def _contradict_as_generations(members: Iterable[Member]) -> bool:
-    """Return whether the members' four bytes cannot all be generations of one group.
+    """Return whether the members' user data cannot be generations of one group, 4 bytes each.
 
     Members of one group have the generation of its last rebalance, or none.
     """

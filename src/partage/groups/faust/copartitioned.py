@@ -87,9 +87,9 @@ class FaustCopartitioned(FaustStrategy):
         return assignments
 
     def _random_generator(self, topics: CopartitionedTopics) -> SplitMix64:
-        """Return a random generator for these topics only.
+        """Return a random generator whose seed depends on these topics only.
 
-        Other topics then do not change the placement.
+        Other topics then do not change the placement of their standbys.
         """
         return SplitMix64(self.settings.seed ^ SplitMix64(topics.partitions).next_number())
 
@@ -105,7 +105,7 @@ _INFINITE = 2**62
 
 
 class _Penalties(NamedTuple):
-    """The cost of one unit of each aim in the minimum-cost flow, from the last aim to the first.
+    """Costs of the minimum-cost flow that assigns partitions: one for each aim, the last aim first.
 
     A move costs 1, the unit.
 
@@ -125,7 +125,7 @@ class _Penalties(NamedTuple):
 
     @classmethod
     def of(cls, partitions: int, members: int) -> _Penalties:
-        """Return penalties, each above the sum of all later ones on a path."""
+        """Return penalties such that one unit of an aim outweighs all later aims on a path."""
         cold_start = members + 1
         load = (members + 1) * cold_start
         disturbed = (partitions + 1) * load
@@ -135,7 +135,7 @@ class _Penalties(NamedTuple):
 
 
 def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
-    """Choose the active member of each partition by a minimum-cost flow.
+    """Choose the active member of each partition with a minimum-cost flow over six ranked aims.
 
     A *new* member had no active partition. A partition is *lost* if its active member left and a
     standby of it is still in the group. The aims, each only as far as the previous ones allow:
@@ -180,10 +180,10 @@ def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
 
 
 def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
-    """Choose one of the cheapest members of each partition, as the start of the flow.
+    """Choose a first owner of each partition, from which the minimum-cost flow starts.
 
-    It is the previous owner, else the standby with the lowest load, else any member with the
-    lowest load.
+    It is the previous owner, else the standby with the lowest load, else any member with the lowest
+    load.
     """
     owner = list(previous.owner)
     load = np.bincount([m for m in owner if m >= 0], minlength=members).tolist()
@@ -199,7 +199,7 @@ def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
 
 
 def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalties) -> Costs:
-    """Return the cost of each partition with each member, apart from the member's load.
+    """Return the cost of making each member the owner of each partition, apart from its load.
 
     The result is int64[P, M].
     """
@@ -222,7 +222,7 @@ def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalt
 
 
 class _MinimumCostFlow:
-    """A minimum-cost flow that moves partitions along shortest paths of members, in place.
+    """Minimum-cost flow that improves partitions' owners in place (successive shortest paths).
 
     Attributes:
         _owner: by partition its active member.
@@ -247,7 +247,7 @@ class _MinimumCostFlow:
             self._update_moves(member)
 
     def augment_until_optimal(self) -> None:
-        """Move partitions along the cheapest path while it lowers the cost."""
+        """Move partitions along the cheapest path between members while that lowers the cost."""
         while (path := self._shortest_path()) is not None:
             moves = [(int(self._move_partition[a, b]), a, b) for a, b in pairwise(path)]
             for p, source, target in moves:
@@ -258,7 +258,7 @@ class _MinimumCostFlow:
                 self._update_moves(member)
 
     def _update_moves(self, member: int) -> None:
-        """Recompute the cheapest moves from a member to each other one."""
+        """Recompute the cheapest partition to move from a member to each other one."""
         owned = self._owned[member]
         self._move_cost[member] = _INFINITE
         if owned:
@@ -269,7 +269,7 @@ class _MinimumCostFlow:
         self._move_cost[member, member] = _INFINITE
 
     def _shortest_path(self) -> list[int] | None:
-        """Return the members of the path that lowers the cost most; None if no path lowers it.
+        """Return the path of members along which moves lower the cost most; None if there is none.
 
         Bellman-Ford algorithm: there is no negative cycle, so as many rounds as there are members
         suffice. The path's ends add the changes of their load costs.
@@ -298,7 +298,7 @@ class _MinimumCostFlow:
         return path[::-1]
 
     def _load_cost(self, load: Costs) -> Costs:
-        """Return the cost of each member's last partition, given the members' loads.
+        """Return the cost that each member's last partition adds, given the numbers of partitions.
 
         The first partition of a member also saves the penalty of an idle member.
         """
@@ -330,7 +330,7 @@ class SplitMix64:
         return int(self.next_numbers(1)[0])
 
     def next_numbers(self, count: int) -> NDArray[np.uint64]:
-        """Return the next ``count`` random numbers, computed at once: the state is a counter.
+        """Return the next ``count`` random numbers, computed at once (the state is a counter).
 
         >>> SplitMix64(7).next_numbers(1).tolist() == [SplitMix64(7).next_number()]
         True
@@ -344,7 +344,7 @@ class SplitMix64:
         return numbers
 
     def permute(self, items: Sequence[_Item]) -> list[_Item]:
-        """Return the items in random order."""
+        """Return the items in a random order."""
         order = np.argsort(self.next_numbers(len(items)), kind="stable")
         return [items[i] for i in order.tolist()]
 
@@ -356,7 +356,7 @@ def place_standbys(
     replicas: int,
     generator: SplitMix64,
 ) -> list[set[int]]:
-    """Choose the members that get a standby of each partition, greedily and with exchanges.
+    """Choose the members that get a standby of each partition, so that failures spread evenly.
 
     The placement is greedy, with exchanges, so that any member's failure spreads evenly. Standbys
     stay where they are as far as the placement stays even. Two figures are even at the end:
@@ -388,7 +388,7 @@ def place_standbys(
 
 
 class _Placement:
-    """The standbys of all partitions while they are placed.
+    """The members chosen for standbys of partitions so far, with the counts that guide the choice.
 
     A choice prefers the member with the fewest standbys of the owner's partitions, then the
     smallest total, then the lowest random number. It only changes the figures of the chosen member,
@@ -418,14 +418,17 @@ class _Placement:
         self._existing: list[set[int]] = [set() for _ in owner]
 
     def keep_existing(self, previous: PreviousCopies, wanted: int) -> None:
-        """Keep existing copies; if there are more than ``wanted``, keep the most even ones."""
+        """Keep copies that members have already as standbys, at most ``wanted`` for each partition.
+
+        If there are more, those that spread standbys most evenly stay.
+        """
         for p in self._order:
             copies = {*previous.standbys[p], previous.owner[p]} - {-1, self._owner[p]}
             self._add(p, self._best_members(p, np.array(sorted(copies), np.intp), wanted))
             self._existing[p] = set(self.standbys[p])
 
     def add_missing(self, wanted: int) -> None:
-        """Add standbys until each partition has ``wanted``."""
+        """Add standbys on other members until each partition has ``wanted``."""
         is_candidate = np.ones(self._members, np.bool_)
         for p in self._order:
             missing = wanted - len(self.standbys[p])
@@ -436,7 +439,10 @@ class _Placement:
                 is_candidate[excluded] = True
 
     def balance_by_owner(self) -> None:
-        """Move standbys until the counts for each owner differ by at most one."""
+        """Move standbys until each owner's ones are spread evenly over the other members.
+
+        Even means that the counts differ by at most one.
+        """
         for owner in range(self._members):
             count = self._count[owner]
             others = np.delete(np.arange(self._members), owner)
@@ -446,14 +452,18 @@ class _Placement:
                 self._move(owner, int(others[score.argmax()]), int(others[score.argmin()]))
 
     def balance_totals(self) -> None:
-        """Move standbys from larger to smaller totals while the counts by owner stay even."""
+        """Move standbys from members with more partitions to members with fewer.
+
+        The counts by owner (`balance_by_owner`) stay even.
+        """
         while (exchange := self._find_exchange()) is not None:
             self._move(*exchange)
 
     def _find_exchange(self) -> tuple[int, int, int] | None:
-        """Return (owner, source, target) of a move between totals that differ by two or more.
+        """Find a standby to move between members whose totals differ by two or more.
 
-        The largest totals come first, and for each of them the smallest. None if no move exists.
+        Return the owner of the partition, the source and the target; None if no move exists. The
+        largest totals come first, and for each of them the smallest.
         """
         total = self._total
         order = np.argsort(total, kind="stable")
@@ -471,7 +481,7 @@ class _Placement:
         return None
 
     def _best_members(self, p: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
-        """Return the best candidates for standbys of partition p, at most ``limit`` of them."""
+        """Return the best candidates for standbys of partition p, at most ``limit`` members."""
         owner = self._owner[p]
         keys = (
             self._random[owner, candidates],
@@ -487,7 +497,7 @@ class _Placement:
         self._total[members] += 1
 
     def _move(self, owner: int, source: int, target: int) -> None:
-        """Move a standby of one of an owner's partitions, preferably one whose copy is new."""
+        """Move a standby of one of an owner's partitions between members, preferably a new copy."""
         movable = [
             p for p in self._owned[owner]
             if source in self.standbys[p] and target not in self.standbys[p]

@@ -38,7 +38,7 @@ _MAX_NAMES_IN_WARNING = 3
 
 
 class CopartitionedTopics(NamedTuple):
-    """Topics with equally many partitions and the same subscribers.
+    """Topics with equally many partitions and the same subscribers, which are assigned together.
 
     Both strategies assign the partitions with one number, one of each topic, to one member.
 
@@ -129,7 +129,7 @@ def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]
 
 
 class PreviousCopies(NamedTuple):
-    """The previous active member and the previous standbys of each partition number.
+    """The previous active member and standbys of each partition number of copartitioned topics.
 
     Members are positions in `CopartitionedTopics.members`. Members that left are not among them.
 
@@ -145,7 +145,7 @@ class PreviousCopies(NamedTuple):
 def find_previous_owners(
     topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
 ) -> PreviousCopies:
-    """Return the previous owners of copartitioned topics, as reported by all members.
+    """Return the previous active members and standbys of copartitioned topics, as reported.
 
     If members dispute a partition, the one that reports it for more of the topics was the owner
     (one of the topics may be new), then the one that joined first. Numbers that the topics do not
@@ -170,7 +170,7 @@ def find_previous_owners(
 
 
 def _count_topics(by_topic: ByTopic, topics: CopartitionedTopics) -> Counter[int]:
-    """Return for each partition number how many of the topics list it."""
+    """Return a dict from partition number to the number of topics that list it."""
     return Counter(
         p
         for topic in topics.topics
@@ -234,7 +234,7 @@ def _misplaced_changelogs(
 
 
 def _missing_standbys(groups: Sequence[CopartitionedTopics], settings: FaustSettings) -> list[str]:
-    """Return a warning for each number of members that is too small for the standbys configured."""
+    """Return a warning for each member count that is too small for the configured standbys."""
     if not settings.replicas_are_configured:
         return []
     topics: dict[int, list[str]] = {}
@@ -248,6 +248,6 @@ def _missing_standbys(groups: Sequence[CopartitionedTopics], settings: FaustSett
 
 
 def _join_names(names: Sequence[str]) -> str:
-    """Join the first names with commas and add the number of the others."""
+    """Format the first few names as text, with the number of the others."""
     more = len(names) - _MAX_NAMES_IN_WARNING
     return ", ".join(names[:_MAX_NAMES_IN_WARNING]) + (f" and {more} more" if more > 0 else "")

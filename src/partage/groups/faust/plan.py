@@ -34,7 +34,7 @@ class CopartitionedAssignment:
 
     @classmethod
     def of(cls, actives: Iterable[int], standbys: Iterable[int]) -> CopartitionedAssignment:
-        """Build an assignment from lists as sent; active partitions are no standbys."""
+        """Build an assignment from lists as sent; partitions in both lists count as active only."""
         assignment = cls(set(actives), set(standbys))
         if not assignment.actives.isdisjoint(assignment.standbys):
             assignment.standbys.difference_update(assignment.actives)
@@ -102,7 +102,9 @@ class FaustPlan(Plan):
         }
 
     def with_standbys(self) -> Assignment:
-        """Return active and standby partitions of all members, with roles; actives come first.
+        """Return active and standby partitions of all members as an assignment, active ones first.
+
+        Each has its role.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -189,9 +191,9 @@ def build_plan(
 def _distribution(
     urls: Sequence[str], actives: Sequence[ByTopic], is_included: Callable[[str], bool]
 ) -> dict[str, ByTopic]:
-    """Return the active partitions of each worker URL.
+    """Return a dict from worker URL to the worker's active partitions by topic.
 
-    If two members share a URL, the later counts.
+    If two members share a URL, the later counts. ``is_included`` selects topics.
     """
     return {
         url: {topic: numbers for topic, numbers in by_topic.items() if is_included(topic)}
@@ -205,7 +207,9 @@ def _assign_global_changelogs(
     actives: Sequence[ByTopic],
     standbys: Sequence[ByTopic],
 ) -> None:
-    """Make all members active for all partitions of global tables' changelogs, in place.
+    """Make each member active for all partitions of global tables' changelogs.
+
+    The lists are changed.
 
     The standbys are the partitions that another member owns, or all partitions for the topics in
     ``settings.copied``. Source: ``PartitionAssignor._global_table_standby_assignments``.

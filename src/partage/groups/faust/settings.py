@@ -93,7 +93,9 @@ copied=(), url='')
 
 @dataclass(frozen=True)
 class SeededSettings(FaustSettings):
-    """The settings of ``faust:copartitioned``, with the seed of the standbys' placement.
+    """The settings of ``faust:copartitioned``: those of both strategies, and a random seed.
+
+    The seed decides among equal placements of standbys.
 
     >>> SeededSettings().with_config({SEED: 7}).seed
     7
@@ -126,10 +128,7 @@ def _parse_whole_number(key: str, value: object, maximum: int) -> int:
 
 
 def _parse_topics(key: str, value: object) -> tuple[str, ...]:
-    """Check that a value is a list or a comma-separated text of topic names.
-
-    Return them once each.
-    """
+    """Check that a setting is a list of topic names, or its text; return each name once."""
     if isinstance(value, str):
         value = [name.strip() for name in value.split(",")]
     if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):

@@ -81,7 +81,9 @@ class Faust(FaustStrategy):
 
 
 def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
-    """Return a member's previous partition numbers: those of the first topic for which it has any.
+    """Return a member's previous partition numbers of copartitioned topics.
+
+    They are those of the first topic for which the member has any.
 
     >>> _previous_partitions({"s": [], "t": [3], "u": [4]}, ["s", "t", "u"])
     [3]
@@ -92,7 +94,9 @@ def _previous_partitions(by_topic: ByTopic, topics: Iterable[str]) -> list[int]:
 def assign_partitions(
     assignments: Sequence[CopartitionedAssignment], partitions: int, replicas: int
 ) -> None:
-    """Assign each partition to one active member and to its standbys, in place.
+    """Assign each partition to one active member and to its standbys, as Faust's class does.
+
+    The assignments are changed.
 
     Args:
         assignments: the previous assignment of each member, in join order; at least one.
@@ -127,10 +131,10 @@ def assign_partitions(
 def _assign_actives(
     assignments: Sequence[CopartitionedAssignment], partitions: int, max_capacity: int
 ) -> None:
-    """Assign each unassigned partition to a standby of it with room, else to the next member.
+    """Assign each partition without active member to one of its standbys, or to the next member.
 
-    The index ``positions_of`` replaces Faust's search through the circle
-    (``_find_promotable_standby``); it finds the same member.
+    Only members below ``max_capacity`` count. The index ``positions_of`` replaces Faust's search
+    through the circle (``_find_promotable_standby``); it finds the same member.
     """
     actives = [assignment.actives for assignment in assignments]
     unassigned = _unassign_overassigned(actives, partitions, 1)
@@ -161,7 +165,7 @@ def _assign_standbys(
     max_capacity: int,
     replicas: int,
 ) -> None:
-    """Assign missing standbys; if no candidate has room, evict a standby of a full member."""
+    """Assign missing standbys to members; if all are full, replace a standby of a full member."""
     limit = max_capacity * replicas
     standbys = [assignment.standbys for assignment in assignments]
     unassigned = deque(_unassign_overassigned(standbys, partitions, replicas))
@@ -187,7 +191,7 @@ def _assign_standbys(
 def _find_active_member(
     candidates: Sequence[CopartitionedAssignment], current: int, max_capacity: int
 ) -> int:
-    """Return the position of the next candidate with room for an active partition.
+    """Return the position of the next member that is below its capacity of active partitions.
 
     Source: ``_find_round_robin_assignable``.
     """
@@ -201,9 +205,10 @@ def _find_active_member(
 def _find_standby_member(
     candidates: Sequence[CopartitionedAssignment], current: int, p: int, limit: int
 ) -> int:
-    """Return the position of the next candidate with room for a standby of ``p``; -1 for none.
+    """Return the position of the next member that can take a standby of partition ``p``.
 
-    Source: ``_find_round_robin_assignable``.
+    It is -1 if there is none: all are full or have the partition. Source:
+    ``_find_round_robin_assignable``.
     """
     for step in range(len(candidates)):
         position = (current + step) % len(candidates)
@@ -216,7 +221,7 @@ def _find_standby_member(
 def _find_full_member(
     assignments: Sequence[CopartitionedAssignment], p: int, limit: int
 ) -> CopartitionedAssignment:
-    """Return the first member that is full and could otherwise take a standby of ``p``."""
+    """Return the first member without partition ``p`` that is full of standbys."""
     for assignment in assignments:
         if len(assignment.standbys) == limit and not assignment.has(p):
             return assignment
@@ -226,7 +231,7 @@ def _find_full_member(
 def _free_up_partition(
     assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, limit: int
 ) -> int:
-    """Remove a standby of a full member and return its partition.
+    """Remove one standby of a full member, to make room for another; return its partition.
 
     The lowest partition that another member has room for is removed, else the lowest one.
     """
@@ -244,10 +249,10 @@ def _free_up_partition(
 
 
 def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, wanted: int) -> list[int]:
-    """Remove surplus copies from the first members that have them; return the missing copies.
+    """Remove surplus copies of partitions from members; return the partitions that lack copies.
 
-    The result is ascending; a partition occurs as often as it lacks copies. Source:
-    ``_unassign_overassigned`` and ``_get_unassigned``.
+    The first members that have a copy lose it. The result is ascending; a partition occurs as often
+    as it lacks copies. Source: ``_unassign_overassigned`` and ``_get_unassigned``.
     """
     unassigned = []
     for p, count in enumerate(_count_assigned(assigned, partitions)):
@@ -258,7 +263,7 @@ def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, wanted
 
 
 def _count_assigned(assigned: Sequence[set[int]], partitions: int) -> list[int]:
-    """Return for each partition the number of members that have it."""
+    """Return how many members have each partition."""
     counts = [0] * partitions
     for numbers in assigned:
         for p in numbers:
@@ -269,7 +274,7 @@ def _count_assigned(assigned: Sequence[set[int]], partitions: int) -> list[int]:
 
 
 class _LivelockDetector:
-    """Detector for evictions that never end, by Brent's cycle detection (1980).
+    """Detector of standbys that replace each other endlessly (Brent's cycle detection, 1980).
 
     Each state of the eviction loop follows from the previous one. If a state recurs, the loop
     does not terminate. The reference state is renewed whenever the number of steps doubles.
@@ -281,7 +286,7 @@ class _LivelockDetector:
         self._reference: object = None
 
     def check(self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]) -> None:
-        """Count an eviction, and raise `PeerAssignorError` if the state is the reference state."""
+        """Count a replaced standby; raise `PeerAssignorError` if an earlier state recurs."""
         self._evictions += 1
         if self._evictions < _EVICTIONS_BEFORE_CHECK:
             return
@@ -293,5 +298,5 @@ class _LivelockDetector:
 
 
 def _failure(reason: str, exception: str = "AssertionError") -> PeerAssignorError:
-    """Return the error for an input on which Faust raises ``exception``, or hangs."""
+    """Return the error to raise for an input on which Faust raises ``exception``, or hangs."""
     return PeerAssignorError(f"Faust's assignor fails on this: {reason} ({exception})", exception)

@@ -28,7 +28,7 @@ __all__ = ["FaustStrategy"]
 
 @dataclass(frozen=True, repr=False)
 class FaustStrategy(PlainStrategy, ABC):
-    """Base class of the assignors for Faust groups; subclasses assign one group of topics.
+    """Base class of the assignors for Faust groups; subclasses assign copartitioned topics.
 
     Its members remember the `FaustMetadata` of their last assignment and send it when they join
     again. Both strategies send the same, so one group can have members of both; the leader
@@ -63,7 +63,7 @@ class FaustStrategy(PlainStrategy, ABC):
         generation: int,
         memory: object = None,
     ) -> FaustMetadata:
-        """Return the member's memory: the metadata that the leader sent.
+        """Return the member's memory: the metadata that the leader sent with the assignment.
 
         Raises:
             WireFormatError: the leader's bytes are not Faust's.
@@ -74,7 +74,7 @@ class FaustStrategy(PlainStrategy, ABC):
         return FaustMetadata(partitions_by_topic(pairs), url=self.settings.url)
 
     def assign(self, problem: Problem, memory: object = None) -> FaustPlan:
-        """Return the plan, with the user data that each member gets with its assignment.
+        """Return the leader's plan, with the user data that each member gets with its assignment.
 
         Raises:
             PeerAssignorError: Faust's class fails on this problem, or a global table's changelog is
@@ -93,7 +93,7 @@ class FaustStrategy(PlainStrategy, ABC):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Assign one group of copartitioned topics; return a result per subscriber, in given order.
+        """Assign one group of copartitioned topics; return each subscriber's partitions in order.
 
         Args:
             topics: one group of copartitioned topics, with its subscribers.
