@@ -314,7 +314,7 @@ class _Life:
     """Warnings of the next round, about user data that were made from ``owned``."""
 
     def happens(self, change: Change) -> None:
-        """Apply a change to the group and add the rounds that it causes.
+        """Apply a change to the group and simulate the rebalances that it causes.
 
         Raises:
             InvalidProblemError: the value is not a change, or does not fit the group.
@@ -359,11 +359,11 @@ class _Life:
 
     @property
     def _keeps(self) -> bool:
-        """Whether members keep their partitions while they join (cooperative or broker-side)."""
+        """Whether members keep their partitions while they rejoin (cooperative or broker-side)."""
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _rebalance(self, change: Change | None) -> None:
-        """Add a round, and the follow-ups in which cooperative members rejoin.
+        """Simulate a rebalance, and the follow-ups in which cooperative members rejoin.
 
         A group that does not settle ends with a warning after one repetition of its state.
         """
@@ -382,7 +382,7 @@ class _Life:
         self._warn(f"{what} follow-up rebalances")
 
     def _state(self) -> object:
-        """Return the state that decides the next follow-up.
+        """Return the members' partitions and memories, which decide the next follow-up rebalance.
 
         The generation, equal for all, is left out.
         """
@@ -392,10 +392,7 @@ class _Life:
         ]
 
     def _warn_of_cycle(self, length: int) -> None:
-        """Add a warning to the last round.
-
-        It names the partitions that move in an endless cycle.
-        """
+        """Add a warning to the last rebalance: these partitions move in an endless cycle."""
         moving = _listed({p for one in self.rounds[-length:] for p in one.moved})
         again = "every rebalance" if length == 1 else f"every {length} rebalances"
         self._warn(
@@ -409,7 +406,7 @@ class _Life:
         self.rounds[-1] = replace(last, plan=last.plan.with_warnings((warning,)))
 
     def _round(self, change: Change | None, before: dict[tuple[str, int], str]) -> bool:
-        """Run one rebalance and add its round; return whether a member lost a partition."""
+        """Simulate one rebalance; return whether a member must revoke a partition."""
         generation = len(self.rounds) + 1
         group = Group(self._sent(one) for one in self.consumers.values())
         leader = next(iter(self.consumers.values()))
@@ -447,10 +444,10 @@ class _Life:
         before: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Add a round for a rebalance in which the strategy raised an error instead of a plan.
+        """Add the result of a rebalance in which the strategy raised an error instead of a plan.
 
-        The round shows one owner of a partition that several members claim, the one with the
-        newest generation. All claims stay, and the next round decides.
+        It shows one owner of a partition that several members claim, the one with the newest
+        generation. All claims stay, and the next rebalance decides.
         """
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps else ()
@@ -465,9 +462,9 @@ class _Life:
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _sent(self, one: _Consumer) -> Member:
-        """Return the member as it joins.
+        """Return the member's subscription as it joins: owned partitions and user data included.
 
-        It sends its owned partitions of subscribed topics, and its user data.
+        Owned partitions of topics that it no longer subscribes to are left out.
         """
         topics = set(one.member.topics)
         owned = [p for p in one.owned if p[0] in topics] if self._keeps else []

@@ -505,7 +505,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
             self._queue.change_load(source, -1)
 
     def _listed_owners(self) -> dict[int, int]:
-        """Return a dict from partition slot to the first member in join order whose list has it.
+        """Return a dict from partition to the first member in join order whose list has it.
 
         Members that can neither lose nor get a partition (fixed members) do not count.
         """
@@ -541,7 +541,7 @@ def _uses_racks(peer: LibrdkafkaProblem) -> bool:
 
 
 class _ListedOwners(dict[int, int]):
-    """Dict from partition slot to owner; a missing one raises, as the library's look-up crashes."""
+    """Dict from partition to owner; a missing key raises, as the library's look-up crashes."""
 
     def __missing__(self, slot: int) -> int:
         raise _crash("looks for the owner of a partition that has none")
@@ -670,7 +670,7 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def state(self) -> object:
-        """Return all that decides later moves, to compare with earlier states.
+        """Return all recorded moves, which decide later ones, to compare with an earlier pass.
 
         A list depends on the allocation of its key, so the state has the slot to which that
         allocation belongs, and whether it is freed.

@@ -112,7 +112,7 @@ class PeerProblem:
 
     @cached_property
     def topic_of_slot(self) -> list[int]:
-        """Topic of each partition slot."""
+        """Topic of each partition, by slot (the partition's number in this problem)."""
         return [k for k in range(len(self.topics)) for _ in self.slots_of(k)]
 
     @cached_property
@@ -144,7 +144,7 @@ class PeerProblem:
         return f"{topic}-{number}"
 
     def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
-        """Convert each member's list of partition slots to a plan."""
+        """Convert each member's list of partitions (slots) to a plan."""
         group = self.problem.group
         partitions = [self.partition_of_slot[np.array(slots, np.int32)] for slots in lists]
         plan: Plan = Plan.from_lists(self.problem.index, group.ids, partitions, **attributes)
@@ -183,7 +183,7 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def racks(self) -> list[frozenset[str]]:
-        """Racks of the replicas of each partition slot."""
+        """Racks of each partition's replicas, by slot (the partition's number in this problem)."""
         return [
             frozenset(self.problem.cluster.racks_of(p)) for p in self.partition_of_slot.tolist()
         ]

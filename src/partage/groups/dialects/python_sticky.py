@@ -242,5 +242,5 @@ class Movements:
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
     def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
-        """Return all that decides later moves, to compare with earlier states."""
+        """Return all recorded moves, which decide later ones, to compare with an earlier pass."""
         return frozenset(self._way.items())

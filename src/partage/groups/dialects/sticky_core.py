@@ -250,7 +250,7 @@ class GeneralAssignment(ABC):
         self._queue.change_load(member, 1)
 
     def _listed_owners(self) -> Sequence[int] | Mapping[int, int]:
-        """Return the owner of each partition slot that the client's balance test looks up."""
+        """Return the owner of each partition, as the client's balance test looks it up."""
         return self.owner
 
     def _own_slots(self, member: int) -> Collection[int]:

@@ -87,9 +87,9 @@ class FaustCopartitioned(FaustStrategy):
         return assignments
 
     def _random_generator(self, topics: CopartitionedTopics) -> SplitMix64:
-        """Return a random generator whose seed depends on these topics only.
+        """Return a random generator seeded by the setting and the topics' partition count.
 
-        Other topics then do not change the placement of their standbys.
+        Topics with other partition counts then do not change the placement of standbys.
         """
         return SplitMix64(self.settings.seed ^ SplitMix64(topics.partitions).next_number())
 

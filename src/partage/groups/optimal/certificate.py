@@ -278,7 +278,7 @@ def _why(weighted: WeightedProblem, bound: Bound, topics: int) -> str:
 
 
 def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array | None:
-    """Reorder the topics' families from canonical order to the cluster's topic numbers.
+    """Reorder the families of co-partitioned topics from canonical order to the cluster's numbers.
 
     A family is a set of topics whose equal partition numbers go to one member.
     """

@@ -152,7 +152,7 @@ class TransportArcs:
         weight: int,
         move: int = 1,
     ) -> TransportArcs:
-        """Build the arcs from partition classes, claims and subscriptions.
+        """Build the transportation problem's arcs from partition classes, claims and subscriptions.
 
         The cost of an arc is the rack cost times ``weight``, minus ``move`` for partitions that
         stay.
@@ -182,10 +182,10 @@ class TransportArcs:
 def _with_contested(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Add a partition class for each set of contested partitions with the same keepers.
+    """Add a class of partitions for each set of members that may all keep the same partitions.
 
-    A partition is contested if several members may keep it. Return each partition's class, each
-    class's class without regard to claims, and the keepers of the added classes.
+    Such partitions are contested. Return each partition's class, each class's class without regard
+    to claims, and the members (keepers) of the added classes.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))

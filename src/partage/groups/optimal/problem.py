@@ -159,7 +159,10 @@ class CanonicalProblem:
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """Older claims that a newer one on the same partition overrides, the newest of them first.
+        """Pairs of partition and member where a newer claim on the partition overrides it.
+
+        They are rows and places of this problem, the newest claims first, of members that still
+        subscribe.
 
         They are pairs of row (partition) and place (member), of members that still subscribe.
         """
@@ -176,7 +179,10 @@ class CanonicalProblem:
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Member and partition of every claim on an existing partition, as places and rows."""
+        """Pairs of member and existing partition that the member claims (says it owns).
+
+        They are places and rows of this problem.
+        """
         group = self.problem.group
         names = [self.problem.index.topics[t] for t in self.rows.topics.tolist()]
         position = {name: i for i, name in enumerate(names)}
@@ -202,7 +208,10 @@ class CanonicalProblem:
         return of[row >= 0], row[row >= 0]
 
     def _located(self, topic: Int64Array, number: Int32Array) -> Int64Array:
-        """Return the row (index in this problem) of each (topic, partition number), -1 for none."""
+        """Convert (topic, partition number) pairs to positions of partitions in this problem.
+
+        Positions are rows; -1 means that there is no such partition (int64[n]).
+        """
         if not self.size:
             return np.full(len(topic), -1, np.int64)
         counts, start = self.rows.counts, self.rows.start

@@ -118,7 +118,9 @@ class Optimal(PlainStrategy):
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def configure(self, config: Mapping[str, object]) -> Optimal:
-        """Check the settings of a configuration and return the strategy with them; see the class.
+        """Check the values of a configuration and return the strategy with these settings.
+
+        The class documents the settings.
 
         Raises:
             InvalidConfigError: a setting has the wrong type or range.

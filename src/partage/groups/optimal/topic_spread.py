@@ -320,7 +320,7 @@ class _Items:
 
     @property
     def count(self) -> int:
-        """Number of items."""
+        """Number of items (sets of interchangeable partitions)."""
         return len(self.first)
 
     @classmethod

@@ -191,7 +191,9 @@ def _fractional(
 
 
 def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Return the item of each partition: partitions that must have one owner form one item.
+    """Number the sets of partitions that must have one owner (items); return each partition's item.
+
+    A set is the equal partition numbers of a topic family, else a single partition (int64[n]).
 
     These are equal partition numbers of a topic family (int64[n]).
     """

@@ -254,7 +254,7 @@ class _Sent:
     def read(
         self, begin: Int32Array, limit: Int32Array, partitions: int
     ) -> tuple[NDArray[Any], Int32Array, NDArray[np.bool_]] | None:
-        """Convert the claims to dense partition numbers with a compiled kernel, for the usual case.
+        """Convert the claimed partitions to dense numbers with a compiled kernel, if possible.
 
         Return the number of partitions under each topic name, the partitions, and whether each
         partition of the cluster is claimed. The result is None if a claim is a special case, such
@@ -335,7 +335,10 @@ def _undisputed(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return which claims are valid: a partition claimed twice goes to the newest generation.
+    """Return which claims (partitions that members say they own) are valid; the newest wins.
+
+    Of equal generations the last member in join order has the partition. With ``several_owners``
+    each member's first claim of a partition is valid. The result is bool[n].
 
     Of equal generations the last member in join order has it. With ``several_owners`` each member's
     first claim of a partition is valid. The result is bool[n].

@@ -241,7 +241,9 @@ def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> In
 
 
 def _rows_of(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
-    """Return the entry indices of the selected rows of compressed rows (CSR).
+    """Return the indices of all entries that belong to some rows of compressed rows (CSR).
+
+    The second result is, for each entry, the position of its row in ``which``.
 
     The second result is, for each entry, the position of its row in ``which``.
     """

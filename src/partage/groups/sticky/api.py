@@ -264,7 +264,7 @@ def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """The state that a Java sticky assignor object keeps between rebalances, as an immutable value.
+    """Memory of a sticky assignor: what the Java object keeps between rebalances, immutable.
 
     Attributes:
         max_generation: the highest generation of any claim in any call of ``assign``. It never

@@ -65,7 +65,7 @@ class ClaimedSlots:
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the claims in the members' user data, the only ones that ``StickyAssignor`` uses."""
+    """Return the partitions claimed in members' user data, all that ``StickyAssignor`` reads."""
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
     if sent is None:
@@ -102,7 +102,7 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the claims in the members' subscriptions, which ``CooperativeStickyAssignor`` uses."""
+    """Return the subscriptions' owned partitions, the claims of ``CooperativeStickyAssignor``."""
     generation = [_cooperative_generation(member) for member in sticky.problem.group]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
@@ -152,7 +152,9 @@ def _owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
 def _known_claims(
     sticky: StickyProblem, claims: Sequence[Claims]
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Return member, topic and partition number of each claim, without claims on unknown topics.
+    """Return member, topic and partition number of each claimed partition of a known topic.
+
+    ``claims`` is by member; the result is in the order of the leader's map.
 
     ``claims`` is by member; the result is in the order of the leader's map.
     """
@@ -207,10 +209,10 @@ NO_OWNER = -1
 
 @dataclass(frozen=True, eq=False)
 class ResolvedClaims:
-    """The claims after conflicts between members are resolved.
+    """Each partition's owner after conflicting claims of members are resolved, -1 for none.
 
-    Each partition has at most one owner. S counts partition slots (existing partitions and claimed
-    ones that do not exist), n claims.
+    A claim is a partition that a member says it owned. S counts partition slots (existing
+    partitions and claimed ones that do not exist), n claims.
 
     Attributes:
         owner: int32[S], owner of each slot, -1 for none.

@@ -135,7 +135,7 @@ class Decision:
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Group entries by owner: return each member's offset, and the entries in stable order."""
+    """Sort array entries by their member; return each member's offset and the stable order."""
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
     # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
@@ -159,7 +159,7 @@ def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDAr
 
 
 class StickyAssignorError(UnsupportedProblemError):
-    """Raised for a problem on which Kafka's class throws, or assigns a partition to two members.
+    """Raised for an input on which Kafka's class throws, or assigns a partition to two members.
 
     Attributes:
         java_exception: simple class name of Java's exception; None if the class returns an

@@ -395,7 +395,9 @@ class MemberQueue:
 def _trees(
     cell_of: Int32Array, rank: Int32Array, size: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
-    """Build the tournament trees of a `MemberQueue`, one for each cell of members.
+    """Build the tournament trees of a `MemberQueue`, which find the least loaded members.
+
+    Return the begin of each tree, the offset of each member's leaf in its tree, and the keys.
 
     Return the begin of each cell's tree, the offset of each member's leaf in it, and the keys.
     """
@@ -422,7 +424,7 @@ def _trees(
 def _cells_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
-    """Return the cells (sets of members) of a `MemberQueue` that subscribe to each topic.
+    """Return the sets of members (cells of a `MemberQueue`) that subscribe to each topic.
 
     ``subscription`` is the subscription of each cell. The result is in compressed rows (CSR):
     offsets by topic, and cells.

@@ -144,7 +144,10 @@ def fixed_members(
 
 
 def null_pointer(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
-    """Return the error for the NullPointerException that Kafka's class throws (Q2)."""
+    """Return the error to raise where Kafka's class throws a NullPointerException (Q2).
+
+    A member claims the partition with an older generation, but no longer subscribes to its topic.
+    """
     (name,) = inputs.names(np.array([slot]))
     what = (
         f"a member claims {name} of an older generation, but no longer subscribes to it"

@@ -61,13 +61,13 @@ class Slots:
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each partition slot, as an index of ``StickyProblem.topics`` (int32[S])."""
+        """Topic of each partition, as an index of ``StickyProblem.topics`` (int32[S], by slot)."""
         foreign = (self._foreign >> 32).astype(np.int32)
         return np.concatenate([self._sticky.topic, foreign]) if len(foreign) else self._sticky.topic
 
     @cached_property
     def number(self) -> Int32Array:
-        """Partition number within its topic of each partition slot (int32[S])."""
+        """Partition number of each partition within its topic (int32[S], by slot)."""
         if not len(self._foreign):
             return self._sticky.number
         foreign = ((self._foreign & 0xFFFFFFFF) - _HALF).astype(np.int32)
@@ -75,7 +75,7 @@ class Slots:
 
     @cached_property
     def keys(self) -> NDArray[np.int64]:
-        """Sort key of each partition slot, ascending by (topic, partition number) (int64[S])."""
+        """Sort key of each partition: ascending by (topic, partition number) (int64[S])."""
         return keys_of(self.topic, self.number)
 
     @cached_property
@@ -93,7 +93,7 @@ class Slots:
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """All partition slots, sorted by (partition number, topic) (int32[S])."""
+        """All partitions as slots, sorted by (partition number, topic) (int32[S])."""
         if not self.regular:
             return np.lexsort((self.topic, self.number)).astype(np.int32)
         return self._sticky.layout.by_number
@@ -220,10 +220,10 @@ class StickyProblem:
         return self.problem.group.mapped_again
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
-        """Return the slots (numbers) of some partitions, and the numbering of all slots.
+        """Convert partitions to slots (indices in this problem); return also their numbering.
 
-        A slot is a partition's index in this problem. ``topic`` and ``number`` are the partitions;
-        their topics are known. Partitions that do not exist get foreign slots.
+        ``topic`` and ``number`` are the partitions; their topics are known. Partitions that do not
+        exist get foreign slots.
         """
         if self.counted:
             slot = self.start[topic]
@@ -323,9 +323,10 @@ class Subscriptions:
 
     @property
     def shared(self) -> NDArray[np.bool_]:
-        """Whether each topic has at least two subscriber entries (bool[K]).
+        """Whether each topic has at least two subscribers (bool[K]).
 
-        Only partitions of such topics can move between members.
+        Only partitions of such topics can move between members. A member that lists a topic twice
+        counts twice.
         """
         return self.entries >= 2
 
