@@ -163,7 +163,7 @@ class Negotiated:
 
 
 def negotiate(group: Group) -> Negotiated:
-    """Return the strategy that the group coordinator selects for a group, with the votes for each.
+    """Return the strategy that the group coordinator selects, with the votes and the reason.
 
     Members join in the group's order, each with its `strategies`; a member that lists none
     supports Kafka's default, ``range`` and ``cooperative-sticky``.

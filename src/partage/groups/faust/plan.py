@@ -209,10 +209,9 @@ def _assign_global_changelogs(
 ) -> None:
     """Make each member active for all partitions of global tables' changelogs.
 
-    The lists are changed.
-
-    The standbys are the partitions that another member owns, or all partitions for the topics in
-    ``settings.copied``. Source: ``PartitionAssignor._global_table_standby_assignments``.
+    ``actives`` and ``standbys`` are changed. The standbys are the partitions that another member
+    owns, or all partitions for the topics in ``settings.copied``. Source:
+    ``PartitionAssignor._global_table_standby_assignments``.
     """
     count = {topic: group.partitions for group in groups for topic in group.topics}
     for topic in settings.global_changelogs:

@@ -433,9 +433,9 @@ class _Builder:
             fill(line, self.sizes, of_topic, self.owner, work=self._work)
 
     def balance(self) -> None:
-        """Move partitions between each topic's subscribers, topic by topic, until none moves.
+        """Move partitions between each topic's subscribers, topic by topic, until loads are even.
 
-        A round ends this at the topic that moved a partition last; there are at most 16 rounds.
+        This ends when a round returns to the topic that moved a partition last, or after 16 rounds.
         """
         subscribers = self.subscribed.set_sizes[self.subscribed.subscriber_set]
         shared = np.flatnonzero(subscribers > 1)
@@ -458,7 +458,7 @@ class _Builder:
                     at += 1
 
     def _balance_topic(self, topic: int) -> bool:
-        """Move a topic's partitions between subscribers to even loads; return if any moved."""
+        """Move a topic's partitions between subscribers to even loads; return whether any moved."""
         partitions = self.partition[self.start[topic] : self.start[topic + 1]]
         members = len(self.sizes)
         buffer = np.zeros(len(partitions) + 2 * members, np.int32)

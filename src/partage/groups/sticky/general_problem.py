@@ -116,7 +116,7 @@ def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
     """Return each partition's previous owner for Kafka's general algorithm, -1 for none (int32[S]).
 
     It is the member of the newest claim that is older than ``max_generation``, the first of equal
-    ones.
+    ones. Claims without generation count as older ones.
     """
     out = np.full(claimed.slots.count, -1, np.int32)
     undated = ~claimed.dated & (max_generation > NO_GENERATION)
