@@ -17,6 +17,7 @@ from partage.clients.shared.joined import JoinedMember
 from partage.clients.shared.loads import TOLERANCE, Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups.api import RebalanceProtocol, Strategy
+from partage.groups.registry import is_strategy
 from partage.weights import LARGEST_LOAD, is_load
 
 __all__ = ["AssignorState", "Look", "new_state"]
@@ -294,7 +295,7 @@ def _check_arguments(name: object, rack: object) -> None:
     Raises:
         InvalidConfigError: an argument has another type.
     """
-    if isinstance(name, type) or not isinstance(name, (str, Strategy)):
+    if isinstance(name, type) or not (isinstance(name, str) or is_strategy(name)):
         what = 'must be the name of a strategy, as in assignor("sticky")'
         raise InvalidConfigError("assignor(name)", what, name)
     if rack is not None and not isinstance(rack, str):

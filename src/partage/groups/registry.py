@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from partage.errors import (
     InvalidConfigError,
@@ -34,6 +34,7 @@ __all__ = [
     "find",
     "is_dialect",
     "is_foreign",
+    "is_strategy",
     "load",
     "plug_in_errors",
     "protocol_name",
@@ -177,8 +178,8 @@ def _chosen(
     if isinstance(strategy, type):
         what = f"is a class: pass an instance, {strategy.__name__}()"
         raise InvalidConfigError("strategy", what, strategy)
-    if isinstance(strategy, Strategy):
-        return strategy
+    if is_strategy(strategy):
+        return cast("Strategy", strategy)
     names = _names_in(strategy)
     for name in names:
         known = look_up(name)
@@ -212,7 +213,7 @@ def _names_in(value: object) -> list[str]:
         what = f"must be a name or a strategy, not a {type(value).__name__}: it comes first"
         raise InvalidConfigError("strategy", what, value)
     if not isinstance(value, Sequence):
-        lacks = ", ".join(one for one in _CONTRACT if not hasattr(value, one))
+        lacks = ", ".join(_missing(value))
         what = (
             f"must be a name, a list of names, or a strategy; {type(value).__name__} lacks {lacks}"
         )
@@ -402,17 +403,30 @@ def _load(point: EntryPoint, setting: str | None = None) -> Strategy:
     except Exception as e:
         what = f"the plug-in cannot be loaded ({type(e).__name__}: {e})"
         raise InvalidConfigError(setting, what, point.value) from e
-    if not isinstance(made, Strategy):
-        lacks = [one for one in _CONTRACT if not hasattr(made, one)]
+    if lacks := _missing(made):
         what = f"the plug-in is no strategy (it lacks {', '.join(lacks)})"
         raise InvalidConfigError(setting, what, point.value)
-    return made
+    return cast("Strategy", made)
 
 
 _CONTRACT = (
     "name", "version", "algorithm", "exact_to", "protocols", "aliases", "configure",
     "subscription_user_data", "assign", "on_assignment",
 )  # fmt: skip
+
+
+def is_strategy(value: object) -> bool:
+    """Return whether a value has all attributes of `Strategy`."""
+    return not _missing(value)
+
+
+def _missing(value: object) -> list[str]:
+    """Return the attributes of `Strategy` that a value lacks.
+
+    ``isinstance`` with a protocol would, since Python 3.12, miss attributes that a wrapper forwards
+    by ``__getattr__``.
+    """
+    return [one for one in _CONTRACT if not hasattr(value, one)]
 
 
 def _unknown(name: str) -> UnknownStrategyError:
