@@ -37,7 +37,7 @@ class ClusterHistory:
     Attributes:
         times: ``ts_ms`` of each state, ascending.
         index: the numbering of all topics and partitions in any state.
-        state: position of a state -> its `Cluster`; -1 is a cluster without topics.
+        state: function from a position to its `Cluster`; -1 is a cluster without topics.
 
     Raises:
         InvalidCaptureError: a state is malformed; the message names the line and the field.
@@ -313,7 +313,7 @@ def smaller_clusters(
 
     Args:
         now: the cluster by the recorded metadata.
-        highest: topic -> the highest assigned partition.
+        highest: dict from topic to the highest assigned partition.
         observer: ``leader`` or ``coordinator``, for the description.
     """
     exists, words = now.partition_exists.copy(), []

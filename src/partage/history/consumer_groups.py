@@ -83,12 +83,12 @@ class EpochGroupState:
         came_from: generation of the migrated classic group, None without a migration.
         epoch: the group epoch.
         target_epoch: the target assignment epoch.
-        members: member id -> value of its member metadata record.
-        targets: member id -> target assignment.
-        fresh: member id -> target written since the last target assignment epoch.
-        resolved: regular expression -> topics that it matches.
-        departed: instance id -> target of a static member that left, for its successor.
-        replaced: instance id -> (member, time) of a static member that left.
+        members: dict from member id to value of its member metadata record.
+        targets: dict from member id to target assignment.
+        fresh: dict from member id to target written since the last target assignment epoch.
+        resolved: dict from regular expression to topics that it matches.
+        departed: dict from instance id to target of a static member that left, for its successor.
+        replaced: dict from instance id to (member, time) of a static member that left.
         epochs_seen: group epochs in the log since the last target assignment.
         missing: epochs without a trace in the log.
         whole: whether the log has the group from its beginning.

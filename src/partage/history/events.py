@@ -108,7 +108,7 @@ class TargetInput:
     See KIP-848, KIP-932 and KIP-1071.
 
     Attributes:
-        target: member id -> assigned roles, by topic id or subtopology id.
+        target: dict from member id to assigned roles, by topic id or subtopology id.
         before: member id -> its previous target, in the order of its record; a static member
             that rejoined has the target of the member that it replaced.
         known: whether ``before`` is certainly complete: the log has the group from its beginning.

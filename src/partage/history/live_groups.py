@@ -203,7 +203,7 @@ class _OpenRebalance:
     """A rebalance that has not settled: some partitions are not consumed again yet.
 
     Attributes:
-        waiting: partition that stopped or had no owner -> id of its new owner.
+        waiting: dict from partition that stopped or had no owner to id of its new owner.
         silent: waiting partitions without any commit so far; they settle with a new owner.
         assigned: all partitions of the rebalance.
         deadline_ms: clock time at which the wait ends.
@@ -436,13 +436,13 @@ class LiveGroups:
     Attributes:
         session_timeout_ms: the broker's session timeout, for members that send none; None if
             unknown.
-        fresh_from: log partition -> first offset after the capture began.
+        fresh_from: dict from log partition to first offset after the capture began.
         started_ms: time at which the capture began: a record of that time or later is fresh, too.
         newest: log partition -> base offset of its newest batch; earlier batches are ignored.
         clusters: the cluster metadata so far.
         decoder: decodes the batches of the log.
         groups: the watched groups by name.
-        failed: group that an unexpected error ended -> the error.
+        failed: dict from group that an unexpected error ended to the error.
     """
 
     session_timeout_ms: int | None = None

@@ -346,7 +346,7 @@ class _CodeCache(Generic[_T]):
     It reuses objects of earlier batches that have equal bytes.
 
     Args:
-        known: bytes -> object of earlier batches; new objects are added.
+        known: dict from bytes to object of earlier batches; new objects are added.
         bytes_of: function from a code to its bytes.
         create: function from (code, bytes) to a new object.
     """

@@ -57,7 +57,7 @@ class StreamsRebalance:
     Attributes:
         members: the members as the leader saw them, in stored order.
         leader: process id of the leader; None if the record names no leader.
-        partitions: consumer -> assigned partitions, in the order of the record.
+        partitions: dict from consumer to assigned partitions, in the order of the record.
         infos: consumer -> decoded user data of its assignment; a consumer that received no bytes is
             missing.
     """

@@ -92,21 +92,21 @@ class UnreadState:
     """The state of `UnreadTracker` for one group; plain values only, so that it can be stored.
 
     Attributes:
-        owner: partition -> member id of its owner.
-        reads: member id -> its partitions, with the time from which it reads each.
-        stopped: partition without a consumer -> details of its stop.
+        owner: dict from partition to member id of its owner.
+        reads: dict from member id to its partitions, with the time from which it reads each.
+        stopped: dict from partition without a consumer to details of its stop.
         sources: number of stops so far.
         sums: times without a consumer that the current rebalance ended, by source.
         ended: the same times by partition.
         no_consumer_ms: time without a subscribed member that the current rebalance ended.
         rewrites: number of records of the current generation so far.
-        subscribed: member id -> subscribed topics.
+        subscribed: dict from member id to subscribed topics.
         topics: topics with a subscriber.
         prompt, stops: number of revocations with a commit within a moment, and of all with commits.
-        sessions: member id -> session timeout in milliseconds; -1 if it sent none.
-        static: member id -> whether it has an instance id.
-        polls: member id -> its max.poll.interval.ms.
-        clients: member id -> client id, host and instance id.
+        sessions: dict from member id to session timeout in milliseconds; -1 if it sent none.
+        static: dict from member id to whether it has an instance id.
+        polls: dict from member id to its max.poll.interval.ms.
+        clients: dict from member id to client id, host and instance id.
         java: members that are Java consumers.
     """
 

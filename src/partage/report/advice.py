@@ -78,7 +78,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """One change that is advised to several groups, sorted by saving, with the total saving."""
+    """One recommended change with all groups that it is advised to, and their total saving."""
 
     advice: Advice
     groups: tuple[tuple[GroupFigures, Advice], ...]
@@ -120,7 +120,7 @@ _SETTINGS = {
 
 
 def _rule_of(group: GroupFigures, policy: str) -> str:
-    """Return the name of the rule that advises a policy to a group."""
+    """Return the name of the advice rule that recommends a policy to a group."""
     protocol, strategy, _ = parse_policy(policy)
     if f"{protocol}/{strategy}" == base_policy(group.strategy):
         return "static-members"
@@ -130,7 +130,7 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
 
 
 def _settings(rule: str, group: GroupFigures) -> Advice | None:
-    """Return advice with the group's best settings, if the given rule advises them."""
+    """Advise the group's best settings, if the given rule is the one that recommends them."""
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
         return None
@@ -146,7 +146,7 @@ def _settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _error_sentence(group: GroupFigures) -> str:
-    """Return a sentence on how exactly the simulation reproduces the record."""
+    """Return a sentence on how well the simulation reproduces the recorded downtime."""
     error = error_of(group) or 0.0
     if not error:
         return "The simulation of the present settings equals the record."
@@ -429,7 +429,7 @@ def savable(run: RunFigures) -> tuple[Estimate | None, int]:
 
 
 def _weight(saved: Estimate | None) -> float:
-    """Return the best estimate of a saving, 0 if unknown, to sort by."""
+    """Return the best estimate of a saving as a sort key; 0 if unknown."""
     return saved.best if saved else 0.0
 
 

@@ -101,7 +101,10 @@ def _outcomes(group: GroupRates, limits: Limits) -> Iterator[CheckResult]:
 
 
 def _status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
-    """Return the status of a limit; with poor coverage only a certain excess is a violation."""
+    """Return whether a group passes a limit, violates it, or is unknown.
+
+    With poor coverage of the log only a certain excess is a violation.
+    """
     if group.covered:
         return VIOLATED if exceeds else PASSED
     return VIOLATED if certainly else UNKNOWN

@@ -124,7 +124,7 @@ def _java_lines(strategy: str, chosen: str) -> list[str]:
 
 
 def spell(lines: Iterable[str], family: str) -> tuple[str, ...]:
-    """Return properties in the spelling of a client family; Python clients use arguments.
+    """Rewrite Java consumer properties for a client family; Python gets keyword arguments.
 
     >>> spell(["session.timeout.ms=9000", "# restart"], "python")
     ('session_timeout_ms=9000', '# restart')
@@ -141,7 +141,7 @@ def spell(lines: Iterable[str], family: str) -> tuple[str, ...]:
 def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:
     """Return librdkafka's properties for a strategy; None for Python clients.
 
-    They take assignor classes in code.
+    Python clients take assignor classes in code.
     """
     if family != "librdkafka" or strategy == "sticky":
         return None

@@ -120,7 +120,7 @@ def read_run(out: str | Path, run: str | None = None) -> RunFigures:
 
 
 def run_of(folder: PublishedRun) -> RunFigures:
-    """Read the report's data from an opened run folder.
+    """Read the data that the report shows from the folder of a published run.
 
     Raises:
         InvalidCaptureError: one of its files cannot be read.
@@ -176,11 +176,11 @@ def _with_names(replays: pa.Table) -> pa.Table:
 
 
 def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
-    """Return each group's metrics by policy: of the main simulation, and of that per rebalance.
+    """Return each group's metrics under each simulated policy, for both kinds of simulation.
 
-    The main simulation is the cumulative one, or the only one that the run has.
-
-    The first are of the cumulative simulation, or of the only one that the run has.
+    The first result is of the cumulative simulation, or of the only one that the run has; the
+    second
+    is of the simulation per rebalance.
     """
     found: dict[tuple[str, str, str], Sums] = {}
     for sums in sum_rows(replays, _KEY):
@@ -231,7 +231,7 @@ def _group_rows(
 
 
 def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:
-    """Return group -> the strategy that it chose last."""
+    """Return a dict from group to the assignment strategy that it chose last."""
     from pyarrow import compute as pc
 
     table = rebalances.filter(pc.is_valid(rebalances["strategy"]))
@@ -241,7 +241,7 @@ def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:
 
 
 def _latest_last(claimed: Iterable[str], latest: str | None) -> tuple[str, ...]:
-    """Return a group's strategies, reordered so that the one that it chose last is at the end."""
+    """Reorder a group's assignment strategies so that the one that it chose last is at the end."""
     known = tuple(claimed)
     if latest not in known:
         return known
@@ -301,7 +301,7 @@ def _all_causes(by_group: Mapping[str, Iterable[CauseShare]]) -> tuple[CauseShar
 
 
 def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return group -> the largest number of members and of partitions in a rebalance."""
+    """Return, by group, the largest numbers of members and of partitions in a rebalance."""
     found = rebalances.group_by("group").aggregate([("members", "max"), ("partitions", "max")])
     return {
         row["group"]: (row["members_max"] or 0, row["partitions_max"] or 0)
@@ -311,7 +311,7 @@ def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """Values of all groups that several tables contribute, by group name.
+    """Metrics of all groups that come from several output tables, by group name.
 
     Attributes:
         main, other: metrics by policy, of the two kinds of simulation.
@@ -330,7 +330,7 @@ class _Tables:
 
 
 def assigned_time(ownership: pa.Table, cover: Mapping[str, Any]) -> dict[str, float]:
-    """Return group -> the partition-seconds in which its partitions were assigned to a member.
+    """Return a dict from group to the partition-seconds in which its partitions had an owner.
 
     Args:
         ownership: intervals of ownership; other roles than owner do not count.

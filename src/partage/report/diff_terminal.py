@@ -99,7 +99,7 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 def _rows(found: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
-    """Yield a label and the differences, first for all groups together, then for each group."""
+    """Yield a label and the differences of two runs, for all groups together, then for each."""
     if len(found.groups) > 1:
         yield _text("all groups", "bold"), found.whole
     for one in found.groups:
@@ -140,7 +140,7 @@ def _causes(whole: GroupDiff) -> Table:
 
 
 def _interval(rate: Rate | None) -> str:
-    """Return the share of time unread in percent with its interval, like ``0.8 (0.6–1.1)``."""
+    """Return the share of time without a consumer as text in percent, like ``0.8 (0.6–1.1)``."""
     if rate is None:
         return UNKNOWN
     best = digits(rate.per_hour / 36)

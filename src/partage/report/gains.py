@@ -28,7 +28,7 @@ _FACTOR = 2.0
 
 
 class Lengths(NamedTuple):
-    """How long a group's stops are, relative to their bounds: 0 is the lower, 1 the upper bound.
+    """Estimated length of a group's stops between the lower bound (0) and the upper bound (1).
 
     A stop is the time in which a partition has no consumer.
 
@@ -42,7 +42,7 @@ class Lengths(NamedTuple):
 
 
 def relative_lengths(bounds: FigureRange | None, found: Estimate | None) -> Lengths:
-    """Return where the estimate of a group's downtime lies between its bounds (0 to 1).
+    """Return where a group's estimated downtime lies between its lower (0) and upper (1) bound.
 
     Without an estimate every length is possible, and the middle stands for them.
 
@@ -62,11 +62,13 @@ def relative_lengths(bounds: FigureRange | None, found: Estimate | None) -> Leng
 def own_figures(
     group: GroupFigures, figures: Mapping[str, Figures] | None = None
 ) -> Figures | None:
-    """Return the metrics of a group's simulated present settings; None if they do not compare.
+    """Return the metrics of a group's present settings as simulated.
+
+    None if they are not comparable.
 
     Args:
         group: the group.
-        figures: its figures by policy; those of the cumulative simulation if None.
+        figures: its metrics by policy; those of the cumulative simulation if None.
     """
     own = (group.figures if figures is None else figures).get(OWN)
     return own if own is not None and own.comparable and own.saved is not None else None
@@ -136,7 +138,9 @@ def _estimated_gain(group: GroupFigures, own: Figures, found: Figures) -> Estima
 def gains_by_policy(
     groups: Iterable[GroupFigures], *, per_rebalance: bool = False
 ) -> dict[str, Estimate]:
-    """Return the gain of each policy over groups; policies of which nothing is known are left out.
+    """Return the partition-seconds that each policy saves in the given groups together.
+
+    Policies of which nothing is known are left out.
 
     Args:
         groups: the groups.
@@ -153,7 +157,7 @@ def gains_by_policy(
 
 
 def sum_gains(gains: Iterable[Estimate]) -> Estimate | None:
-    """Return the sum of several groups' gains, computed from their distributions.
+    """Add up several groups' savings with their uncertainty, from their distributions.
 
     >>> sum_gains([Estimate(10, 6, 14)]), sum_gains([])
     (Estimate(best=10, low=6.0, high=14.0), None)

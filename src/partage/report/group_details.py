@@ -74,7 +74,7 @@ class _Gap(NamedTuple):
 
 
 def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Convert records with equal fields to one list per field.
+    """Convert dicts with equal keys to one dict of lists (rows to columns).
 
     >>> columns_of([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     {'a': [1, 3], 'b': [2, 4]}
@@ -139,7 +139,7 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
 
 
 def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
-    """Return (group, instance id or member id) -> a readable label: client id and host.
+    """Return a dict from (group, instance id or member id) to a label: client id and host.
 
     The label of a static member begins with its instance id.
     """
@@ -154,7 +154,7 @@ def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
 
 
 class _Slices:
-    """Gives fast access to the rows of each group in a table that is sorted by group."""
+    """Index of a table that is sorted by group, which returns the rows of one group."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -167,13 +167,16 @@ class _Slices:
                 begin = i + 1
 
     def of(self, group: str) -> pa.Table:
-        """Return the rows of one group."""
+        """Return the table rows of one group."""
         begin, end = self._slices.get(group, (0, 0))
         return self._table.slice(begin, end - begin)
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Return rebalances in log order with their recorded downtime (low, high) and moves."""
+    """Add the recorded downtime (low, high) and moves to each rebalance.
+
+    Return them in log order.
+    """
     from pyarrow import compute as pc
 
     name = pc.coalesce(replays["policy"], replays["strategy"])
@@ -212,7 +215,9 @@ def _worst(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _simulated(
     replays: pa.Table, rebalances: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return (group, incarnation, generation) -> policy -> the costs of the simulated rebalance.
+    """Return the simulated costs of each rebalance under each policy.
+
+    The result maps (group, incarnation, generation) to a dict from policy to costs.
 
     The costs of a rebalance's steps are added up.
 
@@ -332,7 +337,7 @@ def _downtime(low: float | None, high: float | None) -> str:
 
 
 def _step(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one rebalance as an entry of the page's list."""
+    """Return one rebalance as an entry of the rebalance list on the HTML page."""
     return {
         "generation": row["generation"], "incarnation": row["incarnation"],
         "time_ms": row["time_ms"], "cause": row["cause_kind"] or "unknown",
@@ -418,7 +423,10 @@ _BOX = ("row", "start", "end", "owner", "share")
 
 
 class _Spans(NamedTuple):
-    """Ownership intervals as arrays, in rows of the timeline; times in ms since its start."""
+    """Ownership intervals as arrays with their timeline row.
+
+    Times are in ms since the timeline's start.
+    """
 
     row: _Ints
     owner: _Ints
@@ -490,7 +498,10 @@ def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
 
 
 def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
-    """Return the boxes of a timeline with the finest time bins that respect the budget."""
+    """Divide a timeline into the finest time bins that give at most ``budget`` boxes.
+
+    Return the boxes.
+    """
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
         found = _joined(_bins(spans, span, columns), span, columns)
@@ -524,7 +535,7 @@ def _bins(spans: _Spans, span: int, columns: int) -> _Cells:
 
 
 def _joined(cells: _Cells, span: int, columns: int) -> NDArray[np.int64]:
-    """Combine neighbouring bins with one owner and a similar share into boxes."""
+    """Merge neighbouring time bins that have one owner and a similar share into drawn boxes."""
     row, column, owner, share = cells
     if not len(row):
         return np.zeros((0, 5), np.int64)

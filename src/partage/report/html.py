@@ -150,7 +150,7 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
 
 
 def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
-    """Return anchor -> JSON with a group's details, up to a limit on the total size.
+    """Return a dict from page anchor to JSON with a group's details, limited in total size.
 
     Groups with the largest downtime come first.
     """
@@ -166,7 +166,7 @@ def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
 
 
 def _shortened(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON document for download, without repetitions and surplus groups."""
+    """Return the JSON document for download, without repeated parts; only the first groups stay."""
     groups = document["groups"]
     out = {"advice", "policies_per_rebalance"}
     if len(groups) > _FEW:
@@ -256,7 +256,7 @@ def _as_markup(text: str) -> Markup:
 
 
 def _when(ms: int | None) -> str:
-    """Return a time as date and time in UTC."""
+    """Return a time (ms since 1970) as text with date and time in UTC."""
     if ms is None:
         return "-"
     # A damaged record may have any 64 bits as its time: such a time is shown as the limit.

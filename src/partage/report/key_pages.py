@@ -31,7 +31,7 @@ def write_keys_page(
 
     Args:
         found: JSON document of ``partage keys``.
-        loads: partition count -> (partition, records) of partitions with records.
+        loads: dict from partition count to (partition, records) of partitions with records.
         path: path of the page.
         title: name of the input.
         partitioner: partitioner that placed the keys.
@@ -81,7 +81,10 @@ def _keys_lead(found: Mapping[str, Any]) -> str:
 
 
 def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """Return the bars of one partition count; heights are in percent of the fullest partition."""
+    """Return the chart bars of the partitions at one partition count.
+
+    Heights are in percent of the fullest partition.
+    """
     partitions = load["partitions"]
     bars = min(partitions, _MAX_BARS)
     fullest = [(0, 0)] * bars
@@ -99,7 +102,7 @@ def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[d
 
 
 def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return, for each partition count, the hours with the fullest partition."""
+    """Return the hours in which one partition got most records, for each partition count."""
     found: list[Mapping[str, Any]] = []
     for count in dict.fromkeys(h["partitions"] for h in hours):
         of_count = [h for h in hours if h["partitions"] == count]
@@ -129,7 +132,7 @@ def write_audit_page(
         found: JSON document of ``partage audit``.
         path: path of the page.
         title: name of the input.
-        texts: topic -> texts about it.
+        texts: dict from topic to texts about it.
         joins: sentence and examples of each broken join that a group needs.
 
     Raises:
@@ -165,7 +168,10 @@ def _audit_headline(found: Mapping[str, Any]) -> str:
 
 
 def _topic(topic: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a topic whose writers' times are in percent of the time from first to last record."""
+    """Return a topic of the audit page, with the times of its writers as positions on a timeline.
+
+    The positions are in percent of the time from the first to the last record.
+    """
     times = [t for w in topic["writers"] for t in (w["first_ms"], w["last_ms"])]
     first, last = min(times, default=0), max(times, default=0)
     whole = max(1, last - first)

@@ -166,7 +166,7 @@ def share_text(value: float) -> str:
 
 
 def share(low: tuple[float, float], high: tuple[float, float]) -> str:
-    r"""Return a share as a range, from that of the lower bounds to that of the upper bounds.
+    r"""Return a share in percent as a range, computed from lower and upper bounds.
 
     Args:
         low: part and whole by the lower bounds.
@@ -273,7 +273,7 @@ def downtime_text(
 
 
 def _unit(size: float) -> tuple[int, str, str]:
-    """Return the unit for a number of partition-seconds: factor, long name and short name."""
+    """Choose a time unit for a number of partition-seconds; return factor, long and short name."""
     if size < 120:
         return 1, "seconds", "s"
     return (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
@@ -474,7 +474,10 @@ def simulated_note(run: RunFigures) -> str:
 
 
 def notes(run: RunFigures) -> list[str]:
-    """Return notes on the limits of the results, one or two sentences each; empty if none."""
+    """Return notes about the limits of the run's results, one or two sentences each.
+
+    Empty if none.
+    """
     cover = run.summary.get("coverage", {})
     found = [*_failed(run), *_selection(run)]
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)

@@ -41,7 +41,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The partitions of one topic that one member owned at one instant."""
+    """The partitions of one topic that one group member owned at one point in time."""
 
     group: str
     topic: str
@@ -71,7 +71,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Generations that the log lacks around an instant, so that owners are unknown then.
+    """A gap in a group's recorded history: generations that the log lacks, so owners are unknown.
 
     ``from_ms`` and ``from_generation`` are None before the group's first record.
     """
@@ -87,7 +87,7 @@ class Missing:
 def missing_at(
     run: PublishedRun, time_ms: int, *, groups: Collection[str] | None = None
 ) -> list[Missing]:
-    """Return the gaps in groups' histories at an instant: owners are unknown there.
+    """Return the gaps in recorded group histories that include a time: owners are unknown then.
 
     Raises:
         InvalidCaptureError: the table cannot be read.
@@ -148,7 +148,7 @@ def owners_at(
 
 
 def _clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return (group, member id) -> client id and host, for the given members."""
+    """Return a dict from (group, member id) to client id and host, for the given members."""
     from pyarrow import compute as pc
 
     if not members:
@@ -197,7 +197,10 @@ def _rows(
 
 
 def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
-    """Yield owners combined by group, topic and member, in order of their first partition."""
+    """Combine owners of single partitions by group, topic and member.
+
+    Yield these in partition order.
+    """
     found: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:
         found.setdefault((one.group, one.topic, one.process, one.role), []).append(one)
@@ -211,7 +214,7 @@ def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return sorted numbers as a text with ranges.
+    """Return sorted numbers as text, with consecutive ones as a range.
 
     >>> ranges([0, 1, 2, 5, 7, 8])
     '0-2, 5, 7-8'

@@ -65,12 +65,12 @@ class Rate:
 
     @property
     def per_hour(self) -> float:
-        """The sum divided by the hours of observation."""
+        """The metric's sum divided by the hours of observation."""
         return self.total / self.hours if self.hours else 0.0
 
     @property
     def error(self) -> float:
-        """Standard deviation of the sum that the stop model gives; 0 for a count."""
+        """Standard deviation of an estimated metric's sum; 0 for a count."""
         if self.interval is None:
             return 0.0
         return (self.interval.high - self.interval.low) / (2 * _SIGMAS)
@@ -219,7 +219,10 @@ def _recorded(folder: PublishedRun) -> pa.Table:
 
 
 def _sums(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]]:
-    """Return group -> metric -> its sum: unread time, moves, rebalances, and each kind of cause."""
+    """Return each group's sums of unread time, moves, rebalances, and rebalances by cause.
+
+    The result maps a group to a dict from metric to sum.
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -263,7 +266,7 @@ def _rate(row: Mapping[str, Any]) -> Rate:
 
 
 def _missing(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
-    """Return missing generations after each group's first recorded one, and recorded ones."""
+    """Count each group's missing and recorded generations after its first recorded one."""
     groups = rebalances["group"].to_pylist()
     within: dict[str, int] = {}
     recorded: dict[str, int] = {}
@@ -280,7 +283,7 @@ def _group_rates(
 
     Args:
         group: the group's metrics in the report.
-        sums: metric -> its sum.
+        sums: dict from metric to its sum.
         missing: number of generations missing after the first recorded one.
         recorded: number of recorded generations.
     """
@@ -298,7 +301,7 @@ def _group_rates(
 
 
 def _unread(group: GroupFigures, found: Rate) -> Rate:
-    """Return the unread partition-seconds per hour in which partitions were assigned."""
+    """Return the partition-seconds without a consumer per hour of assigned time."""
     interval: Estimate | None = group.recorded.stopped_estimate
     # The report calls zero unknown if generations are missing before the recording.
     if interval is None or not found.total:

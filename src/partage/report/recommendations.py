@@ -45,7 +45,7 @@ class Setting(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Name and value, with the default if the value differs from it.
+        """The setting's name and value as text, with the default if the value differs from it.
 
         >>> Setting("session.timeout.ms", "6000", "45000").text
         'session.timeout.ms: 6000 (default 45000)'

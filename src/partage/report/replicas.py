@@ -132,7 +132,9 @@ def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _drawing(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return the bars of one resource: each broker's use before and after, and its balance band.
+    """Return the chart bars of one resource: each broker's use before and after the plan.
+
+    The bars include the balance band.
 
     The band is the range of use that counts as balanced.
     """
@@ -145,7 +147,10 @@ def _drawing(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return bars of the racks that have balance bands (balanced ranges), for each resource."""
+    """Return the chart bars of the racks, for each resource.
+
+    Only racks with a balance band (range of use that counts as balanced) are included.
+    """
     known = [row for row in plan["racks"] if "band" in row][:_MAX_BROKERS]
     return [
         {
@@ -162,7 +167,7 @@ def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _disks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return bars of the log directories: bytes, or replicas if sizes are unknown."""
+    """Return the chart bars of log directories: bytes, or replicas if sizes are unknown."""
     rows = [
         (f"broker {row['broker']}, {row['path']}", str(row["broker"]), row["path"],
          row["before"], row["after"], row["band"])

@@ -23,7 +23,7 @@ MIN_COVERAGE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The metrics of one policy, summed over rebalances.
+    """The metrics of one simulated policy (or of the recorded assignments), summed over rebalances.
 
     Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``), and so
     is each entry of its sums (``stopped_low``, ``stopped_known``).
@@ -44,7 +44,7 @@ class Figures:
 
     @classmethod
     def of(cls, policy: str, reading: str = RECORDED, **entries: Any) -> Figures:
-        """Build metrics from some entries; all others are 0 or empty."""
+        """Build metrics of a policy from some sums; all others are 0 or empty."""
         return cls(policy, reading, empty_sums() | entries)
 
     def __getattr__(self, name: str) -> Any:
@@ -56,7 +56,7 @@ class Figures:
 
     @property
     def comparable(self) -> bool:
-        """Whether the policy has a valid plan for each rebalance.
+        """Whether the policy has a valid assignment for each rebalance.
 
         Only then can its sums be compared.
         """
@@ -64,7 +64,7 @@ class Figures:
 
     @property
     def exists(self) -> bool:
-        """Whether Partage implements the strategy."""
+        """Whether Partage implements the policy's assignment strategy."""
         return bool(self.missing < self.rows)
 
     def __add__(self, other: Figures) -> Figures:
@@ -72,7 +72,7 @@ class Figures:
 
 
 def total(figures: Iterable[Figures]) -> Figures:
-    """Return the sum of several metrics of one policy.
+    """Add up the metrics of one policy over several groups.
 
     >>> total([Figures.of("fair", moved=2), Figures.of("fair", moved=3, largest_spread=1)]).moved
     5
@@ -215,7 +215,7 @@ class GroupFigures:
 
     @property
     def replayed(self) -> bool:
-        """Whether any of the group's rebalances was replayed."""
+        """Whether any of the group's rebalances was simulated."""
         return bool(self.figures)
 
     @property
@@ -283,7 +283,7 @@ class RunFigures:
         summary: the content of ``summary.json``.
         groups: all groups of the log, the largest downtime first.
         policies: names of the policies in display order, without `RECORDED`.
-        figures: policy -> metrics over all groups.
+        figures: dict from policy to metrics over all groups.
         per_rebalance: policy -> metrics of the simulation per rebalance, if the run has both.
         causes: shares of causes over all groups, the largest downtime first.
         bad: the first records that could not be decoded.
@@ -304,17 +304,17 @@ class RunFigures:
 
     @property
     def replayed(self) -> tuple[GroupFigures, ...]:
-        """Groups that have at least one replayed rebalance."""
+        """Groups that have at least one simulated rebalance."""
         return tuple(g for g in self.groups if g.replayed)
 
     @property
     def others(self) -> tuple[GroupFigures, ...]:
-        """Groups that were not replayed."""
+        """Groups without a simulated rebalance."""
         return tuple(g for g in self.groups if not g.replayed)
 
     @property
     def failed(self) -> tuple[GroupFigures, ...]:
-        """Groups whose replay ended with an error in Partage."""
+        """Groups whose simulation ended with an error in Partage."""
         return tuple(g for g in self.groups if g.status == FAILED)
 
     @property

@@ -61,7 +61,7 @@ _METRICS = {UNREAD: "stopped_estimate", REBALANCES: "happened", MOVED: "moved"}
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """The change of one metric's rate between two runs, with a verdict.
+    """The change of one metric's rate between two runs, and whether it is better, worse or noise.
 
     Attributes:
         before, after: the rates; None if unknown.
@@ -96,7 +96,7 @@ class GroupDiff:
 
     Attributes:
         name: group id; empty for all groups.
-        changes: metric -> its change; metrics as in `GroupRates`.
+        changes: dict from metric to its change; metrics as in `GroupRates`.
         settings: settings that changed, as far as the tables have them.
         why_unknown: reason for an unknown difference of unread time; empty if unread time is known.
     """
@@ -108,12 +108,12 @@ class GroupDiff:
 
     @property
     def verdict(self) -> str:
-        """Verdict on the change of unread time."""
+        """Whether the time without a consumer is better, worse, noise or unknown."""
         return self.changes[UNREAD].verdict
 
     @property
     def causes(self) -> dict[str, RateChange]:
-        """Kind of cause -> change of its rebalances, the largest change first."""
+        """Dict from kind of cause to the change of its rebalances, the largest change first."""
         found = {f.removeprefix(CAUSE): c for f, c in self.changes.items() if f.startswith(CAUSE)}
         return dict(sorted(found.items(), key=lambda one: (-_difference(one[1]), one[0])))
 
@@ -139,7 +139,7 @@ class RunDiff:
     notes: tuple[str, ...]
 
     def count(self, verdict: str) -> int:
-        """Return how many groups have a given verdict on unread time."""
+        """Return in how many groups the change of unread time has a verdict such as `WORSE`."""
         return sum(one.verdict == verdict for one in self.groups)
 
 
@@ -168,7 +168,7 @@ def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None =
 
 
 def _difference(change: RateChange) -> float:
-    """Return the absolute change of a rate per hour; 0 if unknown."""
+    """Return the absolute change of a metric's rate per hour between two runs; 0 if unknown."""
     if change.before is None or change.after is None:
         return 0.0
     return abs(change.after.per_hour - change.before.per_hour)
@@ -223,7 +223,7 @@ def _why_unknown(pair: _Pair) -> str:
 
 
 def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
-    """Return the changes over all groups whose metrics are known in both runs."""
+    """Return the changes of metrics over all groups together, if both runs have the metrics."""
     known = [pair for pair in pairs if all(one.covered for one in pair)]
     figures = _figures(known)
     changes = {}
@@ -361,7 +361,7 @@ def _changed_settings(one: GroupRates, other: GroupRates) -> tuple[SettingChange
 
 
 def _settings(group: GroupFigures) -> dict[str, str]:
-    """Return name -> value of a group's settings, client libraries and size, for comparison."""
+    """Return a dict of a group's settings, client libraries and size, to compare two runs."""
     found = {setting.name: setting.now for setting in present_settings(group)}
     static, members = group.traits.static_members, group.traits.newest_members
     for name in ("group.instance.id", "group_instance_id"):

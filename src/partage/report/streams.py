@@ -91,7 +91,7 @@ def _name(cell: Mapping[str, Any]) -> str:
 
 
 def _timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return rows and marks of one simulation's timeline; positions are in percent."""
+    """Return one simulation's timeline for the page: rows and marks, positions in percent."""
     unavailable = cell["measures"]["unavailable_seconds"]
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for span in cell["spans"]:

@@ -71,7 +71,10 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
 
 
 def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
-    """Return the cause of each rebalance in log order; a follow-up has that of its first step."""
+    """Return the cause of each rebalance in log order.
+
+    A follow-up has the cause of its first phase.
+    """
     import pyarrow as pa
 
     out: list[str] = []
@@ -159,7 +162,7 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
 
 
 def _late_polls(events: pa.Table) -> dict[str, int]:
-    """Return group -> number of members that exceeded max.poll.interval.ms and rejoined.
+    """Return, by group, how many members exceeded ``max.poll.interval.ms`` and rejoined.
 
     A long time without commits alone is no evidence: the member may have been killed, or its
     topics may have been idle. A member that polls late is alive and rejoins with a new member id.
@@ -181,7 +184,7 @@ def _late_polls(events: pa.Table) -> dict[str, int]:
 
 
 def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return group -> rebalances with more members than partitions, and all with members."""
+    """Count, by group, rebalances with more members than partitions, and all with members."""
     from pyarrow import compute as pc
 
     settled = pc.and_(
@@ -198,14 +201,14 @@ def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _newest(rebalances: pa.Table, column: str) -> dict[str, Any]:
-    """Return group -> a column's value in the group's last rebalance, in log order."""
+    """Return, by group, a column's value in the group's last rebalance in log order."""
     order = [("group", "ascending"), ("log_partition", "ascending"), ("log_offset", "ascending")]
     table = rebalances.select(["group", "log_partition", "log_offset", column]).sort_by(order)
     return dict(zip(table["group"].to_pylist(), table[column].to_pylist(), strict=True))
 
 
 def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return group -> number of recorded assignments compared with Partage's, and of equal ones."""
+    """Count, by group, the recorded assignments compared with Partage's, and the equal ones."""
     from pyarrow import compute as pc
 
     table = rebalances.select(["group"])
@@ -216,7 +219,7 @@ def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _dynamic(members: pa.Table) -> dict[str, int]:
-    """Return group -> largest number of members without an instance id in one rebalance."""
+    """Return, by group, the largest number of members without an instance id in one rebalance."""
     from pyarrow import compute as pc
 
     dynamic = count_flags(pc.is_null(members["instance"]))
@@ -227,7 +230,7 @@ def _dynamic(members: pa.Table) -> dict[str, int]:
 
 
 def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return group -> members with an instance id, and all members, in the newest rebalance.
+    """Count, by group, members with an instance id and all members in the newest rebalance.
 
     Rebalances without members do not count.
     """
@@ -251,7 +254,7 @@ def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[
 
 
 def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
-    """Return group -> whether two of its topics have the same highest partition number."""
+    """Return, by group, whether two of its topics have the same highest partition number."""
     sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
     found: dict[str, Counter[int]] = {}
     for row in sizes.to_pylist():
@@ -260,7 +263,7 @@ def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
 
 
 def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
-    """Return group -> storm number -> number of rebalances and cause of the first."""
+    """Return, by group and storm number, the storm's number of rebalances and its first cause."""
     from pyarrow import compute as pc
 
     table = rebalances.filter(pc.is_valid(rebalances["storm"]))
@@ -290,7 +293,9 @@ class Snapshot(NamedTuple):
 
 
 def silences(snapshots: Sequence[Snapshot]) -> list[int]:
-    """Return how long each returning member was silent (ms): session timeout plus absence.
+    """Return for how long each evicted member that rejoined had sent no heartbeat (ms).
+
+    That is its session timeout plus its absence.
 
     Args:
         snapshots: a group's rebalances in log order.
@@ -322,7 +327,7 @@ def silences(snapshots: Sequence[Snapshot]) -> list[int]:
 def _silences_by_group(
     members: pa.Table, rebalances: pa.Table, broker_session_ms: int
 ) -> dict[str, list[int]]:
-    """Return group -> how long its returning members were silent (ms), see `silences`.
+    """Return, by group, how long its returning members had sent no heartbeat (ms), see `silences`.
 
     Only groups with evictions by session timeout are included.
     """

@@ -66,7 +66,7 @@ class PolicyRow:
         policy: name of the policy; `RECORDED` for the recorded assignments.
         label: the displayed name.
         comparable: whether its sums can be compared with the recorded ones.
-        note: text that replaces the cells if the policy has no plan at all.
+        note: text that replaces the cells if the policy has no assignment at all.
         affected: number of rebalances that the note concerns.
         cells: one cell per metric of the table.
     """
@@ -80,7 +80,7 @@ class PolicyRow:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether this row shows the recorded assignments, not a simulated policy."""
+        """Whether this table row shows the recorded assignments, not a simulated policy."""
         return self.policy == RECORDED
 
 
@@ -94,9 +94,9 @@ def policy_rows(
 
     Args:
         names: policies in display order, without `RECORDED`.
-        figures: policy -> metrics.
+        figures: dict from policy to metrics.
         shown: the output (terminal or page), which decides the columns.
-        gains: policy -> expected gain; without policies whose gain is unknown.
+        gains: dict from policy to expected gain; without policies whose gain is unknown.
     """
     for name in (RECORDED, *names):
         if name not in figures:
@@ -112,7 +112,7 @@ def policy_rows(
 
 
 def _note(f: Figures) -> str:
-    """Return why a policy has no plan at all; empty if it has plans."""
+    """Return why a policy has no assignment at all; empty if it has any."""
     if f.done:
         return ""
     status = FAILED if f.failed else REFUSED if f.exists else NOT_YET
@@ -120,7 +120,7 @@ def _note(f: Figures) -> str:
 
 
 def _cell(metric: Metric, f: Figures, gain: Estimate | None) -> Cell:
-    """Return the table cell of a metric.
+    """Return the cell of the policy table for one metric.
 
     Recorded assignments have no saving. The saving of a policy is its gain against `own`, and only
     shown if its interval excludes zero. That of `own` is the error of the simulation.
@@ -317,7 +317,7 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
 
 
 def _now(group: GroupFigures, first: Recommendation | None) -> str:
-    """Return, as text, the present settings that a recommendation changes."""
+    """Return the present values of the settings that a recommendation changes, as text."""
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     return "; ".join(one.text for one in some)
 

@@ -214,7 +214,7 @@ class RebalanceCosts:
         given: the recorded assignment.
         stopped: dense numbers of the partitions that stopped in the record (int32).
         length_ms: how long they were stopped; None if no commit shows it.
-        rewinds: dense number -> records read twice, for all partitions with commits.
+        rewinds: dict from dense number to records read twice, for all partitions with commits.
         most: the most records that each partition rereads (float64[P]), see `most_reread`.
         known: the entries of ``rewinds`` for ``stopped`` partitions.
     """

@@ -139,12 +139,12 @@ class PolicyState:
     """The state that a simulated group carries from one rebalance to the next.
 
     Attributes:
-        members: key -> member, in join order.
-        absent: key -> member that does not respond.
+        members: dict from key to member, in join order.
+        absent: dict from key to member that does not respond.
         released: members that left since the last rebalance, with what they owned.
         former: member ids before a restart since the last rebalance, by key.
         was_empty: whether the group had no member before the next rebalance.
-        key_of: member id -> key of `SimulatedMember`; a static member keeps its key.
+        key_of: dict from member id to key of `SimulatedMember`; a static member keeps its key.
         evicted_early: ids of members that this policy has evicted before the record did.
         generation: number of rebalances so far.
         resolved: the policy with the strategy of the last rebalance.

@@ -67,8 +67,8 @@ class KeySpread:
         records: number of all records.
         nulls: number of records whose partition the key does not decide: the producer chooses any.
         distinct: number of distinct keys; None in an approximate run.
-        loads: partition count -> load of its partitions.
-        bytes: partition count -> (largest, mean) bytes of a partition.
+        loads: dict from partition count to load of its partitions.
+        bytes: dict from partition count to (largest, mean) bytes of a partition.
         timeless: number of records without a time from 1970 on; no hour counts them.
         hours: (partition count, hour in ms, hottest partition, its records, all records).
         moves: what each change of the partition count moves; numbers of keys are -1 in an

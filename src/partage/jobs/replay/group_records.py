@@ -227,7 +227,7 @@ def pack_block(
         rows: row of each record of the block, ascending (int64[n]); its index here is the record's
             index in the block.
         columns: decoded classic group records; those of other rows are left out.
-        others: row -> record that the schema engine decoded.
+        others: dict from row to record that the schema engine decoded.
     """
     # Plain values for a worker of the same job: marshal keeps tuples and bytes, and is quickest.
     decoded = [

@@ -104,8 +104,8 @@ def states_before(
         seen: partitions that group records show, see `ShownPartition`.
         first_ms: the time of the first state.
         recorded: the first recorded state.
-        committed: topic -> the highest partition of its offset commits, at any time.
-        names: topic id -> name, from offset commits.
+        committed: dict from topic to the highest partition of its offset commits, at any time.
+        names: dict from topic id to name, from offset commits.
     """
     ids = {t["id"]: name for name, t in recorded["topics"].items() if t.get("id")}
     by_id = {**names, **ids}

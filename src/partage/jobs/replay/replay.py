@@ -311,7 +311,7 @@ class JobResults:
         receipts: the files that workers wrote.
         groups: JSON text of each group's totals (`GroupTotals.summary`).
         lives: totals of the simulations.
-        failed: group -> the exception that ended its replay.
+        failed: dict from group to the exception that ended its replay.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
     """

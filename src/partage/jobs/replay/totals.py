@@ -150,8 +150,8 @@ class SimulationTotals:
         verdicts: "protocol|kind of verdict" -> strategy -> number of assignments compared and
             equal.
         disagreements: group -> the first recorded assignments that differ from the strategy's.
-        failures: group -> the first exceptions that strategies raised.
-        strategies: "policy|reading" -> names of the strategies simulated.
+        failures: dict from group to the first exceptions that strategies raised.
+        strategies: dict from "policy|reading" to names of the strategies simulated.
         not_yet: strategy that Partage lacks -> number of rebalances of groups that chose it.
     """
 

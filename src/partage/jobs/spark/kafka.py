@@ -50,7 +50,7 @@ class KafkaTable(SparkTable):
     Attributes:
         bootstrap: ``host:port,...``.
         properties: properties of the Kafka client, which may contain secrets; not in the ``repr``.
-        starts, ends: log partition -> first offset, and the offset after the last record.
+        starts, ends: dict from log partition to first offset, and the offset after the last record.
         states: the cluster's current metadata.
     """
 

@@ -28,7 +28,7 @@ class Stages:
     """Measures the stages of a run and reports their progress.
 
     Attributes:
-        seconds: stage -> its duration in seconds, in the order in which stages ran.
+        seconds: dict from stage to its duration in seconds, in the order in which stages ran.
         counts: totals known so far: ``records`` decoded, ``rebalances`` found.
     """
 

@@ -134,13 +134,13 @@ class SimulatedApplication:
         name: name of the application.
         length_ms: simulated time.
         topology: sub-topologies of the application.
-        counts: source topic -> number of partitions.
-        states: sub-topology number -> state of each of its tasks.
-        clients: name -> client.
+        counts: dict from source topic to number of partitions.
+        states: dict from sub-topology number to state of each of its tasks.
+        clients: dict from name to client.
         events: the events of the trace, in order of time.
         settings: settings of the task assignor.
         runtime: settings that affect timing.
-        racks: topic -> racks of the replicas of each partition.
+        racks: dict from topic to racks of the replicas of each partition.
         caught_up: whether all copies are complete when the simulation begins.
         exactly_once: whether ``processing.guarantee`` is ``exactly_once_v2``.
         config: all settings as given, by Kafka's names.

@@ -26,7 +26,7 @@ class StreamsSimulation(ABC):
         clock: the simulated clock.
         state: running clients and their copies of task state.
         result: what the simulation has recorded so far.
-        undetected: dead consumer -> when its session times out (ms), and its client.
+        undetected: dict from dead consumer to when its session times out (ms), and its client.
     """
 
     def __init__(self, application: SimulatedApplication, session_timeout_ms: int) -> None:

@@ -115,7 +115,7 @@ class _JoinPhase(StreamsSimulation):
         """Let members revoke tasks and rejoin immediately with the state that they have now.
 
         Args:
-            revoked: member -> stateful tasks that it has just revoked and closed.
+            revoked: dict from member to stateful tasks that it has just revoked and closed.
         """
         locked = {
             (client.name, task): consumer

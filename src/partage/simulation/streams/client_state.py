@@ -123,7 +123,7 @@ class ObservedState:
     """State that a real leader saw in a rebalance, which replaces the simulated state.
 
     Attributes:
-        ends: stateful task -> number of records in its changelogs.
+        ends: dict from stateful task to number of records in its changelogs.
         lags: (client, task) -> number of records that a copy lacks; -2 for a running active task. A
             copy that is missing here keeps its simulated position.
         leader: the client that was the leader; None for the oldest one. When a leader leaves, Kafka
@@ -148,13 +148,13 @@ class RunningClient:
         process: its process id; a client that lost its disk gets a new one.
         consumers: ids of its threads' consumers.
         since_ms: when it started (ms).
-        disk: task -> copy of its state.
-        active: active task -> consumer.
-        standby: standby or warm-up task -> consumer.
+        disk: dict from task to copy of its state.
+        active: dict from active task to consumer.
+        standby: dict from standby or warm-up task to consumer.
         warmups: those standby tasks that are warm-ups.
-        closed: task whose state is no longer needed -> since when (ms).
+        closed: dict from task whose state is no longer needed to since when (ms).
         unopened: tasks that were just assigned and have nothing on disk yet.
-        teller: task that no thread has open -> consumer that reported its state last.
+        teller: dict from task that no thread has open to consumer that reported its state last.
     """
 
     client: SimulatedClient
@@ -203,7 +203,7 @@ class ApplicationState:
 
     Attributes:
         up: running clients by name, the oldest first.
-        running: task -> the client that runs it with all its state.
+        running: dict from task to the client that runs it with all its state.
         factor: share of the restore rate that brokers can deliver.
         stopped: consumers that have revoked everything for an eager rebalance.
     """

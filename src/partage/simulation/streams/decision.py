@@ -43,7 +43,7 @@ class GivenClientStates:
 
     Attributes:
         application: the application, without events.
-        active, standby: client name -> previous tasks.
+        active, standby: dict from client name to previous tasks.
         lags: client name -> lag of each stateful task in offsets; -2 if the client runs the task,
             -3 if the lag is unknown.
     """

@@ -43,8 +43,8 @@ class StreamsRebalance:
         began_ms: time of its first cause (ms).
         at_ms: when all members had their assignment (ms).
         causes: descriptions of its causes, in order of time.
-        active: client -> assigned active tasks.
-        standby: client -> assigned standbys and warm-ups.
+        active: dict from client to assigned active tasks.
+        standby: dict from client to assigned standbys and warm-ups.
         warmups: (client, task) pairs whose copy is a warm-up.
         withheld: tasks that are not assigned yet, because their previous owner must revoke them
             first.
@@ -86,9 +86,9 @@ class SimulationResult:
     Attributes:
         length_ms: simulated time (ms).
         tasks: all tasks of the application.
-        threads: client -> number of threads.
+        threads: dict from client to number of threads.
         spans: intervals of tasks on clients, in the order in which they ended.
-        present: client -> (from, to) of each span in which it ran.
+        present: dict from client to (from, to) of each span in which it ran.
         rebalances: all rebalances in order, including the first.
         restored_bytes: bytes read by copies that were behind.
         followed_bytes: bytes read by standbys that had caught up.
