@@ -28,7 +28,7 @@ Column = tuple[str, str, str]
 
 
 class Aggregation(Enum):
-    """How a metric's values of several rebalances are combined into one value."""
+    """Ways to combine a metric's values of several rebalances into one value, such as a sum."""
 
     #: Number of rows that meet all conditions.
     COUNT = "count"
@@ -65,7 +65,7 @@ class Condition(NamedTuple):
 
 
 class Shown(IntEnum):
-    """Outputs of the report; a metric names the smallest one that shows it.
+    """Outputs of the report (JSON, page, terminal); a metric names the smallest one that shows it.
 
     Each output also shows the metrics of all larger ones.
     """
@@ -113,7 +113,10 @@ class Metric:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the aggregated columns, or of the parts of a ratio or a difference."""
+        """Names of the columns that the metric aggregates.
+
+        For a ratio or difference, of its parts.
+        """
         return self.source or tuple(name for name, _, _ in self.columns)
 
     @property

@@ -106,7 +106,10 @@ class Estimate:
 
 
 def _distance(total: float, squares: float) -> float:
-    """Return the distance to a percentile of a sum, from the sums of distances and of squares."""
+    """Return how far the 10th or 90th percentile of a sum is from its best estimate.
+
+    The arguments are the sum of the parts' distances and the sum of their squares.
+    """
     return sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
 
 
@@ -133,7 +136,7 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
 
 
 def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
-    """Return the values that a metric sums (its entries) as columns, one value per row."""
+    """Return the values that are summed for a metric, one value per row of the table."""
     from pyarrow import compute as pc
 
     name, how = metric.name, metric.aggregation
@@ -163,7 +166,7 @@ def _estimate_entries(name: str) -> list[str]:
 
 
 def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
-    """Return the values that an estimate sums (its entries) as columns, one value per row."""
+    """Return the values that are summed for an estimate, one value per row of the table."""
     from pyarrow import compute as pc
 
     best, p10, p90 = (pc.fill_null(pc.cast(rows[c], "double"), 0) for c in metric.inputs)
@@ -206,11 +209,9 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Sum how much each policy's cost differs from that of a base policy, for each key.
+    """Sum the difference of a cost between each simulated policy and a base policy, for each key.
 
     Return one dictionary per distinct key: the key columns and the bounds of the difference.
-
-    Return one dictionary per key: the key columns and the bounds of the difference.
 
     Both costs of one rebalance grow with its same unknown duration. So the difference lies between
     the difference of the lower bounds and that of the upper bounds. Each of the two is summed
@@ -246,13 +247,13 @@ def sum_differences(
 
 
 def empty_sums() -> Sums:
-    """Return the sums of an empty set of rows, as a new dict."""
+    """Return the sums of all metrics over no rows (0 or empty), as a new dict."""
     return dict(_empty_sums())
 
 
 @cache
 def _empty_sums() -> Sums:
-    """Return the sums of an empty set of rows; a report asks for them per group and policy."""
+    """Return the sums of all metrics over no rows; a report asks for them per group and policy."""
     found: Sums = {}
     for metric in METRICS:
         if metric.aggregation in _INTERVALS:
@@ -267,7 +268,7 @@ def _empty_sums() -> Sums:
 
 
 def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
-    """Return the sums over two disjoint sets of rows; missing entries count as 0.
+    """Add the metric sums of two disjoint sets of rows; missing entries count as 0.
 
     >>> add_sums({"moved": 1, "largest_spread": None}, {"moved": 2, "largest_spread": 3})
     {'moved': 3, 'largest_spread': 3}

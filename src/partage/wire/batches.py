@@ -203,7 +203,9 @@ def batches_of(
 
 
 def end_of_batch(data: bytes | memoryview, offset: int) -> int | None:
-    """Return the offset after the first batch that ends at ``offset`` or later, damaged or not.
+    """Return the offset with which to continue after a damaged batch at ``offset``.
+
+    It is the offset after the first batch that ends at ``offset`` or later, damaged or not.
 
     Only headers are read, so that a reader can skip a damaged batch. None means that the headers
     are damaged, too.

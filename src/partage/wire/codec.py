@@ -28,7 +28,7 @@ Write = Callable[[Writer, Any], None]
 
 
 class Codec(NamedTuple):
-    """A pair of functions that read and write one type of a message layout.
+    """A pair of functions that decode and encode one field type of a Kafka message.
 
     Their errors have the path within the type, and no version.
     """
@@ -149,7 +149,10 @@ def join_path(outer: str, inner: str) -> str:
 
 
 def _codec(field: Field, layout: _Layout, *, tagged: bool = False) -> Codec:
-    """Return the codec of a field's type; in a tagged struct null is encoded differently."""
+    """Return the codec (decode and encode functions) of a message field's type.
+
+    In a tagged struct null is encoded differently.
+    """
     name, nullable = field.type, layout.version in field.nullable
     if name in layout.replaced:
         return layout.replaced[name]
@@ -225,7 +228,10 @@ def _struct_writer(
 def _names_checker(
     fields: tuple[Field, ...], layout: _Layout
 ) -> Callable[[Writer, Mapping[str, Any]], None]:
-    """Return a function that rejects names that the layout lacks, and values the version lacks."""
+    """Return a function that checks field names and values before a struct is encoded.
+
+    It rejects names that the layout lacks, and values of fields that the version lacks.
+    """
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [
         (f.name, default_of(f, layout.version))
@@ -503,7 +509,10 @@ def _elements_reader(read_element: Read) -> Callable[[Reader, int], tuple[Any, .
 
 
 def _numbers_reader(code: str, width: int) -> Callable[[Reader, int], tuple[Any, ...]]:
-    """Return a function that reads an array of numbers with one unpacking if all bytes exist."""
+    """Return a function that decodes an array of numbers with a single `struct` call.
+
+    It raises `TruncatedError` if bytes are missing.
+    """
 
     def read(reader: Reader, count: int) -> tuple[Any, ...]:
         start = reader.position

@@ -75,7 +75,7 @@ class ConsumerAssignment:
 
 
 class Embedded(NamedTuple):
-    """A decoded message that was inside another one: header version, fields, bytes after it.
+    """A decoded message from a bytes field of another one: header version, fields, bytes after it.
 
     ``trailing`` is the number of bytes after it.
     """

@@ -52,8 +52,8 @@ class FaustMetadata:
     """The user data in a Faust worker's subscription or assignment, decoded.
 
     Attributes:
-        actives: topic -> numbers of the worker's active partitions.
-        standbys: topic -> numbers of the worker's standby partitions.
+        actives: dict from topic to numbers of the worker's active partitions.
+        standbys: dict from topic to numbers of the worker's standby partitions.
         url: the address of the worker's web server.
         changelogs: active partitions of changelog topics, by worker URL and topic.
         others: active partitions of all other topics, by worker URL and topic.

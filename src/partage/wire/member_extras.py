@@ -54,7 +54,7 @@ class Extras:
 
 
 def with_extras(data: bytes | None, extras: Extras) -> bytes:
-    """Append the trailer to a strategy's own user data.
+    """Append Partage's trailer (owned partitions and loads) to a strategy's own user data.
 
     Raises:
         EncodingError: a name or a number does not fit.
@@ -83,7 +83,7 @@ def with_extras(data: bytes | None, extras: Extras) -> bytes:
 
 
 def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
-    """Split user data into the strategy's own bytes and the trailer.
+    """Split user data into the strategy's own bytes and Partage's trailer.
 
     The trailer is None if there is no valid one.
 
@@ -104,7 +104,7 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
 
 
 def trailer_body(data: bytes | None) -> int:
-    """Return where the trailer's body begins in user data; -1 if there is no trailer.
+    """Return where the body of Partage's trailer begins in user data; -1 if there is no trailer.
 
     The body ends 8 bytes before the end.
 

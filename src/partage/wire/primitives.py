@@ -37,7 +37,7 @@ _INT64 = Struct(">q")
 
 
 class Reader:
-    r"""A cursor in a payload: each method reads one value there and advances.
+    r"""A read cursor in encoded bytes: each method decodes one value and advances.
 
     ``position`` and ``end`` are byte offsets in ``data``. Methods raise `TruncatedError` or
     `LengthError` with the offset at which the value begins and an empty ``field``, which the
@@ -226,7 +226,7 @@ class Reader:
 
 
 class Writer:
-    r"""A growing payload: each method appends one encoded value.
+    r"""A growing byte buffer: each method appends one encoded value.
 
     Methods raise `EncodingError` with an empty ``field`` for a value that does not fit.
 

@@ -163,7 +163,7 @@ def _parse_fields(
 
 
 def default_of(field: Field, version: int) -> Any:
-    """Return the value of a field that the bytes of a version do not have.
+    """Return the default value of a field, which it has in versions without the field.
 
     >>> document = {"name": "x", "type": "int32", "default": "-1"}
     >>> default_of(_parse_fields([document], {})[0], version=0)

@@ -42,7 +42,7 @@ class BinaryColumn:
 
     @staticmethod
     def of(rows: Sequence[bytes | None]) -> BinaryColumn:
-        """Build a column from Python byte strings; None is a null row."""
+        """Build a byte string column from Python byte strings; None gives a null row."""
         lengths = np.fromiter((len(row or b"") for row in rows), np.int64, len(rows))
         start = np.concatenate(([0], np.cumsum(lengths)))
         data = np.frombuffer(b"".join(row or b"" for row in rows), np.uint8)

@@ -43,14 +43,14 @@ _STEPS_SAVED_A_RECORD = 200
 
 
 def pays(*, rows: int) -> bool:
-    """Return whether compiled kernels are faster for ``rows`` records, including their loading."""
+    """Return whether to decode ``rows`` records with compiled kernels, which take time to load."""
     work = rows * _STEPS_SAVED_A_RECORD
     return read_groups.pays(work=work) and read_payloads.pays(work=work)
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The distinct byte strings of a column by code (0, 1, ...), decoded to text on first use.
+    """The distinct byte strings of a column, each with a number (code); they are decoded lazily.
 
     Attributes:
         data: the bytes of the column.
@@ -69,13 +69,16 @@ class Texts:
         return self.data.data, self.positions.tolist()
 
     def raw(self, code: int) -> bytes:
-        """Return the byte string with a code."""
+        """Return the byte string with a number (code)."""
         data, positions = self._bounds
         at, size = positions[code]
         return bytes(data[at : at + size])
 
     def text(self, code: int) -> str:
-        """Return the string with a code, decoded as in Java; it is always the same object."""
+        """Return the text with a number (code), decoded as in Java.
+
+        It is always the same object.
+        """
         known = self._decoded.get(code)
         if known is None:
             known = self._decoded[code] = decode_utf8(self.raw(code))
@@ -170,7 +173,10 @@ def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns
 
 
 def _read_batch(source: GroupSource, size: int) -> ClassicColumns:
-    """Run the kernel over values of ``size`` bytes; enlarge its tables when they are full."""
+    """Decode group records of ``size`` bytes with the kernel.
+
+    Enlarge its tables when they are full.
+    """
     count, members = len(source.rows), size // _BYTES_A_MEMBER
     texts, whole = NameTable(size // _BYTES_A_TEXT), NameTable(members)
     subscriptions, assignments = NameTable(members), NameTable(members)
@@ -208,7 +214,10 @@ def _read_batch(source: GroupSource, size: int) -> ClassicColumns:
 
 
 def _read_payloads(data: Bytes, positions: Ints, *, is_subscription: bool) -> Payloads:
-    """Run the kernel over distinct payloads; enlarge its table of topics when it is full."""
+    """Decode distinct subscriptions or assignments with the kernel.
+
+    Its table of topics is enlarged when it is full.
+    """
     at, size = (read_only(column, np.int64) for column in positions.T)
     count, total = len(at), int(size.sum())
     names = NameTable()

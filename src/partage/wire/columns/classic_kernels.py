@@ -144,7 +144,10 @@ class PayloadTables(NamedTuple):
 
 @piece
 def _varint(data, at, end):
-    """Return a varint of up to four bytes, times 8, plus its size in bytes; -1 if invalid."""
+    """Decode a varint of up to four bytes.
+
+    Return its value times 8 plus its size, -1 if invalid.
+    """
     value = 0
     for width in range(4):
         if at + width >= end:
@@ -158,7 +161,9 @@ def _varint(data, at, end):
 
 @piece
 def _size(data, at, end, width, compact):
-    """Return a length plus one (0 is null), times 8, plus the size of the length field.
+    """Decode a length; return (length + 1) times 8 plus the size of the length field.
+
+    A null has length -1.
 
     It is -1 if the bytes are invalid.
     """
@@ -172,7 +177,7 @@ def _size(data, at, end, width, compact):
 
 @piece
 def _stop(data, at, end, width, compact, nullable):
-    """Return the end of a string (2-byte length) or bytes field (4-byte length); -1 if invalid."""
+    """Return where a string (2-byte length) or bytes field (4-byte length) ends; -1 if invalid."""
     size = _size(data, at, end, width, compact)
     if size < 0:
         return -1
@@ -187,7 +192,7 @@ def _stop(data, at, end, width, compact, nullable):
 
 @inline_piece
 def _code(data, at, stop, width, compact, names, like):
-    """Return the code of a string whose end is ``stop``; -1 for null.
+    """Return the number (code) of a distinct string that ends at ``stop``; -1 for null.
 
     The string is probably that with code ``like``.
     """
@@ -199,7 +204,7 @@ def _code(data, at, stop, width, compact, names, like):
 
 @piece
 def _end_without_tags(data, at, end, compact):
-    """Return the end of a struct if it has no tagged fields; -1 if it may have some."""
+    """Return where a struct without tagged fields ends; -1 if it may have tagged fields."""
     if not compact:
         return at
     return at + 1 if at < end and data[at] == 0 else -1
@@ -207,7 +212,7 @@ def _end_without_tags(data, at, end, compact):
 
 @piece
 def _end_of_member(data, at, end, layout):
-    """Return the end of a member, computed from its lengths; -1 if it is invalid or unusual."""
+    """Return where a group member's bytes end, from their lengths; -1 if invalid or unusual."""
     compact = layout == 3
     at = _stop(data, at, end, 2, compact, False)
     if at >= 0 and layout >= 2:
@@ -228,7 +233,7 @@ def _end_of_member(data, at, end, layout):
 
 @inline_piece
 def _column_of(members, like, column):
-    """Return one column of the member with code ``like``, -1 if there is no such member."""
+    """Return one field of a decoded member, given by its code; -1 if there is no such member."""
     return -1 if like < 0 else members[like, column]
 
 
@@ -273,7 +278,10 @@ def _is_full(tables):
 
 @inline_piece
 def _read_head(data, at, end, version, record, tables):
-    """Decode a group's fields before its members; return where their count is, -1 if invalid."""
+    """Decode a group record up to its members.
+
+    Return the position of their count, -1 if invalid.
+    """
     compact, records, texts = version == 4, tables.records, tables.texts
     stop = _stop(data, at, end, 2, compact, False)
     if stop < 0 or stop + 4 > end:
@@ -300,7 +308,9 @@ def _read_head(data, at, end, version, record, tables):
 
 @inline_piece
 def _read_members(data, at, end, version, count, likely, tables):
-    """Decode ``count`` members; return their end, -1 if one is invalid, -2 if a table is full.
+    """Decode ``count`` group members; return where they end.
+
+    Return -1 if one is invalid, -2 if a table is full.
 
     They probably equal the members of the record before, which are listed from ``likely`` on.
     """
@@ -386,7 +396,7 @@ def read_groups(source, first, tables):
 
 @piece
 def _end_of_text(data, at, end):
-    """Return the end of a non-null string; -1 if it is invalid."""
+    """Return where a non-null string ends; -1 if it is invalid."""
     if at + 2 > end:
         return -1
     length = int16_at(data, at)
@@ -396,7 +406,7 @@ def _end_of_text(data, at, end):
 
 @piece
 def _count(data, at, end, least):
-    """Return an array's count if its elements, of ``least`` bytes each, can fit; else -1."""
+    """Decode an array's element count; return -1 if elements of ``least`` bytes each cannot fit."""
     if at + 4 > end:
         return -1
     count = int32_at(data, at)

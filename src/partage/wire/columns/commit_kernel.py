@@ -89,7 +89,7 @@ class CommitTable(NamedTuple):
 
 @piece
 def _end_of_names(data, at, end):
-    """Return the end of a key's group and topic names, which begin at ``at``; -1 if invalid."""
+    """Return where the group and topic names in a commit key end; -1 if invalid."""
     for _ in range(2):
         if at + 2 > end:
             return -1
@@ -102,7 +102,7 @@ def _end_of_names(data, at, end):
 
 @piece
 def _read_key(data, at, end, code, keys, pairs):
-    """Decode a distinct commit key into its column of ``keys``."""
+    """Decode one distinct key of an offset commit into the table ``keys``."""
     keys[0, code] = -1
     if end - at < 2 or data[at] != 0 or data[at + 1] > 1:
         return
@@ -117,7 +117,10 @@ def _read_key(data, at, end, code, keys, pairs):
 
 @piece
 def _read_value(data, at, end, highest, table, commit):
-    """Decode a commit value; return where its topic id is, 0 for none, -1 if it is invalid."""
+    """Decode the value of an offset commit; return where its topic id is.
+
+    Return 0 without a topic id, -1 if the value is invalid.
+    """
     if at + 20 > end:  # the shortest value: version 0 without metadata
         return -1
     version = int16_at(data, at)
@@ -164,7 +167,7 @@ def _read_end_of_value(data, at, end, version, table, commit):
 
 @piece
 def _write_tombstone(table, commit):
-    """Set a commit's columns for a null value."""
+    """Write the default column values of a tombstone (an offset commit with a null value)."""
     table.short[0, commit] = -1
     table.middle[1, commit] = -1
     table.middle[3, commit] = 0
@@ -174,7 +177,7 @@ def _write_tombstone(table, commit):
 
 @piece
 def _key_code(source, row, keys):
-    """Return the code of a row's key among the distinct keys, or -1 if it is null."""
+    """Return the number (code) of a row's key among the distinct keys, or -1 if it is null."""
     if len(source.code) > 0:
         return source.code[row]
     if len(source.key_valid) > 0 and source.key_valid[row] == 0:
@@ -193,7 +196,7 @@ def _is_full(keys, pairs, ids):
     CommitSource, Names, CommitTable,
 )  # fmt: skip
 def read_commits(source, row, keys, key_columns, pairs, ids, table):
-    """Decode the rows from ``row`` on, until the end or until a table of strings is half full.
+    """Decode offset commits from ``row`` on, until the end or a table of strings is half full.
 
     Each distinct key is decoded once, into ``key_columns`` (`KEY`). Return the first row that was
     not decoded.

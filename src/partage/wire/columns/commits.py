@@ -160,7 +160,7 @@ class _PlainCommits(NamedTuple):
 
 
 def _read_plain(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> _PlainCommits:
-    """Run the commit kernel over all rows; enlarge its tables when they are full."""
+    """Decode all rows with the commit kernel; enlarge its tables when they are full."""
     rows = len(keys)
     coded = isinstance(keys, CodedColumn)
     names = keys.names if isinstance(keys, CodedColumn) else keys
@@ -205,7 +205,7 @@ def _read_plain(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> _Plai
 
 
 def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return a column's data, starts and validity in the form that the kernel takes.
+    """Return a column's bytes, start offsets and null mask as arrays for the compiled kernel.
 
     The validity is empty if every row is valid.
     """
@@ -256,7 +256,7 @@ class _Merger:
     def _series(
         self, columns: dict[str, NDArray[Any]], renamed: NDArray[np.int32], *, odd: bool
     ) -> NDArray[np.int32]:
-        """Return a small number for each distinct pair and partition, for every commit."""
+        """Return for each commit the number of its distinct (group, topic, partition)."""
         if odd:
             return _paired(columns["pair"], columns["partition"])
         pair, partition = self.plain.key_columns
@@ -285,7 +285,7 @@ class _Merger:
         }
 
     def _cells(self, record: DecodedRecord) -> dict[str, int]:
-        """Return a commit of the schema engine as one value for each column."""
+        """Convert an offset commit that the schema engine decoded to one value for each column."""
         key, value = record.key, record.value or {}
         topic_id = value.get("topicId")
         return {
@@ -316,7 +316,7 @@ class _Merger:
 
 
 def _numbers(names: Sequence[bytes], number_of: Callable[[bytes], int]) -> NDArray[np.int32]:
-    """Return the number of each byte string, followed by -1 (for the code of a missing name)."""
+    """Return the index of each byte string's decoded name, followed by -1 for a missing name."""
     return np.array([*map(number_of, names), -1], np.int32)
 
 
@@ -330,7 +330,10 @@ def _renamed(codes: NDArray[Any], numbers: NDArray[np.int32]) -> NDArray[np.int3
 
 
 def _paired(pair: NDArray[np.int32], partition: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return a small number for each (pair, partition), equal for equal ones."""
+    """Number the distinct (group and topic, partition) combinations.
+
+    Return each commit's number.
+    """
     both = (pair.astype(np.int64) << 32) | (partition.astype(np.int64) & 0xFFFFFFFF)
     codes: NDArray[np.int32] = np.unique(both, return_inverse=True)[1].astype(np.int32)
     return codes

@@ -153,7 +153,7 @@ def same_bytes(data, at, other, size):
 
 @inline_piece
 def code_of(data, at, stop, names):
-    """Return the code of the bytes in [at, stop); new bytes are added with a new code."""
+    """Look up the bytes in [at, stop) and return their number (code); new bytes get a new one."""
     slots, table = names.slots, names.table
     size = stop - at
     wanted = hash_of(data, at, stop)
@@ -174,7 +174,10 @@ def code_of(data, at, stop, names):
 
 @inline_piece
 def is_code_of(data, at, stop, names, code):
-    """Return whether the bytes in [at, stop) are the string with a code; False for code -1."""
+    """Return whether the bytes in [at, stop) equal the stored string with a code.
+
+    Return False for code -1.
+    """
     size = stop - at
     if code < 0 or names.table[code, 2] != size:
         return False
@@ -183,7 +186,9 @@ def is_code_of(data, at, stop, names, code):
 
 @inline_piece
 def code_like(data, at, stop, names, like):
-    """Return the code of the bytes in [at, stop), which is probably ``like`` (-1: unknown).
+    """Look up the bytes in [at, stop) and return their code; try the likely code ``like`` first.
+
+    A ``like`` of -1 means unknown.
 
     A comparison takes less time than a hash.
     """
@@ -198,7 +203,7 @@ def is_half_full(names, more):
 
 @kernel("void(int64[:, ::1], int64, int32[::1])")
 def fill_slots(table, count, slots):
-    """Insert the first ``count`` strings, by their hashes, into empty hash slots."""
+    """Rebuild a hash table: insert the first ``count`` strings into empty slots by their hashes."""
     for code in range(count):
         slot = table[code, 0] & (len(slots) - 1)
         while slots[slot] >= 0:

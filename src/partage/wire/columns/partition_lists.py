@@ -97,7 +97,9 @@ def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None
 def _find_pairs(
     data: bytes, int32: NDArray[np.int32], at: Ints, end: Ints, count: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Return where each topic name begins and ends, and where each list ends.
+    """Find the topic names in many encoded partition lists: where each begins and ends.
+
+    Where each list ends is returned as well.
 
     A list that does not fit in its payload ends at -1. Step k reads the k-th topic of all lists
     that have one. Lists are sorted by length, so that these lists come first.
@@ -138,7 +140,7 @@ class _Numbers(dict[bytes, int]):
 
 
 def _number_names(data: bytes, begin: Ints, end: Ints) -> tuple[tuple[str, ...], Int32s]:
-    """Return the distinct topic names, and the index of each pair's topic among them."""
+    """Return the distinct topic names, and the index of each list entry's topic among them."""
     numbers = _Numbers()
     number = np.empty(len(begin), np.int32)
     for width, pairs in _by_size(end - begin):
@@ -226,7 +228,7 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return an order that groups equal keys, where groups are ordered by first use.
+    """Return a permutation that groups equal keys; groups are in order of first use.
 
     The begin of each group in that order and its size are returned, too.
     """
@@ -243,7 +245,7 @@ def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
 
 
 def _runs(values: Ints) -> tuple[Ints, Ints]:
-    """Return the begin and the length of each run of equal values."""
+    """Return where each series of equal consecutive values begins, and its length."""
     first = np.flatnonzero(np.diff(values, prepend=-1))
     return first, np.diff(first, append=len(values))
 
@@ -259,7 +261,7 @@ def _join_pieces(source: Bytes, start: Ints, size: Ints) -> bytes:
 
 
 def _by_size(size: Ints) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield each distinct size, and where it is."""
+    """Yield each distinct size with the indices at which it occurs."""
     narrow = size.astype(np.uint16) if int(size.max(initial=0)) < 2**16 else size
     order = np.argsort(narrow, kind="stable")
     first, count = _runs(size[order])
@@ -268,6 +270,6 @@ def _by_size(size: Ints) -> Iterator[tuple[int, NDArray[np.intp]]]:
 
 
 def _items(data: bytes | Bytes, width: int) -> NDArray[np.void]:
-    """Return the items of so many bytes that begin at each byte; NumPy copies them at once."""
+    """Return a view of all windows of ``width`` bytes; item i begins at byte i."""
     items: NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
     return items

@@ -47,7 +47,9 @@ class SubscriptionColumns(NamedTuple):
 
 
 class TrailerColumns(NamedTuple):
-    """User data with a Partage trailer (`partage.wire.member_extras`) that has claims, no loads.
+    """A member's user data with a Partage trailer that has owned partitions and no loads.
+
+    `partage.wire.member_extras` describes the trailer.
 
     Attributes:
         user_data: the assignment strategy's own bytes.

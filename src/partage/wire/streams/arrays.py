@@ -118,9 +118,9 @@ class Tasks:
 
     @cached_property
     def _sorted(self) -> tuple[Int64s, NDArray[np.intp]]:
-        """Sub-topology and partition of each task packed into one int64.
+        """Sorted (sub-topology, partition) of each task, packed into one int64.
 
-        The values are sorted; the second array has their indexes in the list.
+        The second array has their indexes in the list.
         """
         packed = self.subtopology.astype(np.int64) << 32 | self.partition.astype(np.int64) & (
             0xFFFFFFFF
@@ -239,7 +239,7 @@ class TaskValues:
         return None if index is None else int(self.value[index])
 
     def to_dict(self) -> dict[TaskKey, int]:
-        """Return task -> its last value, like the map that Kafka builds."""
+        """Return a dict from task to its last value, like the map that Kafka builds."""
         return dict(self)
 
     @property
@@ -422,7 +422,7 @@ class Hosts:
         return len(self.names)
 
     def to_dict(self) -> dict[Host, tuple[TopicPartition, ...]]:
-        """Return end point -> its last list of partitions, like the map that Kafka builds."""
+        """Return a dict from end point to its last list of partitions, as Kafka builds it."""
         return dict(zip(self.names, self.partitions, strict=True))
 
 

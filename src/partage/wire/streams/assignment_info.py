@@ -264,7 +264,9 @@ def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> Assi
 
 
 def encode_assignment_info(info: AssignmentInfo) -> bytes:
-    """Encode the message, every list in its own order; ``trailing`` is not written.
+    """Encode a Streams member's assignment (user data), keeping the order of every list.
+
+    ``trailing`` is not written.
 
     Without a ``dictionary``, topics are numbered as in Kafka: in the order of a Java hash set of
         all partitions. The entries are in the order of a Java hash map.
@@ -425,7 +427,7 @@ def _write_hosts(writer: Writer, value: tuple[Hosts, Dictionary | None]) -> None
 def _indexed_rows(
     writer: Writer, lists: PartitionLists, dictionary: Dictionary
 ) -> NDArray[np.void]:
-    """Return all partitions of the lists in their encoded form, with topics by index."""
+    """Encode all partitions of the lists, with topics by index into the dictionary."""
     if lists.topics == tuple(topic for _, topic in dictionary):
         # Decoded lists: a topic may have two indexes, and each partition keeps its own.
         indexes = [index for index, _ in dictionary]

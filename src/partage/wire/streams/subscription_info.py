@@ -177,7 +177,7 @@ class SubscriptionInfo:
 
     @property
     def task_offset_sums(self) -> TaskValues:
-        """Task -> offset sum as the leader reads it.
+        """Dict from task to its offset sum, as the leader reads it.
 
         For versions 1 to 6 it is -2 for a previous task, and -3 for a standby task.
 
@@ -228,7 +228,7 @@ def _check_versions(version: int, latest: int) -> None:
 
 
 def _as_lists(sums: TaskValues) -> tuple[Tasks, Tasks]:
-    """Return the previous and the standby tasks, each in the order of Kafka's hash sets."""
+    """Divide offset sums into previous and standby tasks, in the order of Kafka's hash sets."""
     values = sums.to_dict()
     previous = task_set_order(task for task, value in values.items() if value == LATEST_OFFSET)
     standby = task_set_order(task for task, value in values.items() if value != LATEST_OFFSET)
@@ -332,7 +332,9 @@ def _decode(reader: Reader, version: int) -> SubscriptionInfo:
 
 
 def encode_subscription_info(info: SubscriptionInfo) -> bytes:
-    r"""Encode the message, every list in its own order; ``trailing`` is not written.
+    r"""Encode a Streams member's subscription (user data), keeping the order of every list.
+
+    ``trailing`` is not written.
 
     Raises:
         UnsupportedVersionError: the version is above 11, or the versions contradict each other.

@@ -27,7 +27,7 @@ FIRST_NAMED_VERSION = 10
 
 
 class Groups(NamedTuple):
-    """How offset sums are grouped in versions 7 to 9: sub-topology and number of tasks (int32)."""
+    """Groups of offset sums in versions 7 to 9: each one's sub-topology and number of tasks."""
 
     subtopology: NDArray[np.int32]
     size: NDArray[np.int32]
@@ -80,7 +80,10 @@ def _read_count(reader: Reader) -> int:
 
 
 def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
-    """Read ``count`` entries; if the bytes end early, fail at the first incomplete number."""
+    """Decode ``count`` fixed-size entries.
+
+    If bytes are missing, raise at the first incomplete number.
+    """
     whole = reader.left // layout.itemsize
     if count > whole:
         reader.position += whole * layout.itemsize
@@ -94,7 +97,7 @@ def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray
 def _unnamed_rows(
     reader: Reader, layout: np.dtype[np.void], count: int, name_length: str
 ) -> NDArray[np.void] | None:
-    """Read ``count`` entries if none has a topology name; otherwise read nothing, return None."""
+    """Decode ``count`` entries if none has a topology name; else read nothing and return None."""
     if count * layout.itemsize > reader.left:
         return None
     rows = np.frombuffer(reader.data, layout, count, reader.position)
@@ -192,7 +195,7 @@ def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) ->
 
 
 def _runs(tasks: Tasks) -> Groups:
-    """Return each run of consecutive tasks with the same sub-topology as one group.
+    """Group consecutive tasks with the same sub-topology.
 
     >>> _runs(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
     [2, 1]
