@@ -163,9 +163,7 @@ def _varint(data, at, end):
 def _size(data, at, end, width, compact):
     """Decode a length; return (length + 1) times 8 plus the size of the length field.
 
-    A null has length -1.
-
-    It is -1 if the bytes are invalid.
+    A null has length -1. The result is -1 if the bytes are invalid.
     """
     if compact:
         return _varint(data, at, end)
