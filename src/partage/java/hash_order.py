@@ -85,8 +85,8 @@ def table_for_capacity(capacity: int) -> int:
 def copied_hash_set_table(size: int) -> int:
     """Return the number of buckets of ``new HashSet<>(collection)``, from the collection's size.
 
-    The rule is that of JDK 18 and older. JDK 19 changed it; the two differ at sizes 12, 24, 48,
-    ....
+    The rule is that of JDK 18 and older. JDK 19 changed it: results differ
+    for sizes 12, 24, 48 and so on.
 
     >>> [copied_hash_set_table(k) for k in (0, 11, 12, 24)]
     [16, 16, 32, 64]
