@@ -56,10 +56,9 @@ def _output(done: subprocess.CompletedProcess) -> str:
     return line
 
 
-@pytest.mark.parametrize("verb", ["demo", "test"])
-def test_without_java_one_sentence_and_nothing_is_fetched(bare, verb) -> None:
+def test_without_java_one_sentence_and_nothing_is_fetched(bare) -> None:
     """No Java: one sentence that says what to install; no environment has been begun."""
-    output = _output(_make(bare, verb))
+    output = _output(_make(bare, "test"))
     assert output.startswith("No Java")
     assert "install Java 17" in output
     assert not (bare / "clone" / ".venv").exists()
@@ -72,7 +71,7 @@ def test_without_java_one_sentence_and_nothing_is_fetched(bare, verb) -> None:
 def test_an_old_java_is_named_with_its_version(bare, version) -> None:
     """Java 8 (which calls itself 1.8), 11 and 16 are too old, and the sentence says which it is."""
     _program(bare / "bin" / "java", _says(version))
-    output = _output(_make(bare, "demo"))
+    output = _output(_make(bare, "test"))
     assert version.split('"')[1] in output
     assert "too old" in output
     assert "install Java 17" in output
@@ -83,9 +82,14 @@ def test_java_home_goes_before_the_path(bare) -> None:
     """JAVA_HOME decides, as in Spark: an old one there is refused though the PATH has a new one."""
     _program(bare / "bin" / "java", _says('openjdk version "21.0.1"'))
     _program(bare / "old" / "bin" / "java", _says('openjdk version "11.0.2"'))
-    output = _output(_make(bare, "demo", JAVA_HOME=str(bare / "old")))
+    output = _output(_make(bare, "test", JAVA_HOME=str(bare / "old")))
     assert "JAVA_HOME" in output
     assert "11.0.2" in output
+
+
+def test_the_demo_needs_no_java(bare) -> None:
+    """Without Java, `make demo` goes on to look for Python."""
+    assert "Python 3.10" in _output(_make(bare, "demo"))
 
 
 @pytest.mark.parametrize("version", ['"17.0.15" 2025-04-15', '"21" 2023-09-19', '"25-ea"'])
