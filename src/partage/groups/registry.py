@@ -1,6 +1,6 @@
 """Registry of strategies by name: built-in ones, their Java class names, and plug-ins.
 
-A built-in strategy is a module of this package and a line in ``_OURS``. Another package adds a
+A built-in strategy is a module and a line in ``_OURS``. Another package adds a
 strategy by an entry point in the group ``partage.strategies`` whose value is a strategy, or a class
 that can be called without arguments to make one.
 """

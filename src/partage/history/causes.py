@@ -359,10 +359,7 @@ class CauseFinder:
         return timeout // 2 if m.instance is not None else timeout - timeout // 4
 
     def _alive_ms(self, m: MemberState, found: Generation, recorded: Cause | None) -> int | None:
-        """Return the last time at which a record shows that a member was alive (ms), else None.
-
-        The result is None if no record shows it.
-        """
+        """Return the last time at which a record shows that a member was alive (ms), else None."""
         if recorded is not None:
             return self.state.alive.pop(m.id, None)
         before = found.previous

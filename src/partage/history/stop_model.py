@@ -45,7 +45,7 @@ __all__ = [
 
 #: heartbeat.interval.ms of a consumer, if its session timeout leaves room for three of them.
 HEARTBEAT_MS = 3_000
-#: Heartbeats in a session timeout: Kafka's documentation asks for at least three.
+#: Heartbeats in a session timeout that is too short for that; Kafka asks for at least three.
 _HEARTBEATS = 4
 #: group.consumer.heartbeat.interval.ms, and heartbeats in a session timeout (KIP-848).
 _COORDINATOR_HEARTBEAT_MS, _COORDINATOR_HEARTBEATS = 5_000, 6

@@ -144,7 +144,8 @@ def hash_order(
 def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
     """Return the indices of keys in the iteration order of Kafka's ``TimelineHashMap``.
 
-    Kafka's coordinator keeps members in it. The slot is the highest bits of a product; a slot
+    The coordinator keeps members of a streams group in it; those of classic groups are in a
+    ``HashMap``. The slot is the highest bits of a product; a slot
     is iterated from the newest key to the oldest.
 
     Args:

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from partage.history.records import MemberState
-from partage.history.stop_model import UnreadEstimate
+from partage.history.stop_model import HEARTBEAT_MS, UnreadEstimate
 from partage.model.index import Int32Array
 from partage.simulation.clock import Clock
 from partage.simulation.context import SimulationContext
@@ -39,9 +39,6 @@ from partage.simulation.stop_lengths import Stop, StopLengths
 from partage.tables.statuses import CUMULATIVE
 
 __all__ = ["PolicyState", "simulate_cumulative"]
-
-#: heartbeat.interval.ms of a consumer, if its session timeout leaves room for three of them.
-_HEARTBEAT_MS = 3_000
 
 #: Recorded rebalances are scheduled so long before they are due: the broker's default of
 #: group.max.session.timeout.ms. A shorter session timeout evicts at most that much earlier.
@@ -504,7 +501,7 @@ class _Simulation:
                 self.second_phase = follow_up
             else:
                 wait = min((self._timeout(m.state) // 3 for m in members), default=0)
-                self.clock.after(min(wait, _HEARTBEAT_MS), follow_up, rank=-1)
+                self.clock.after(min(wait, HEARTBEAT_MS), follow_up, rank=-1)
 
     def _unread(
         self,

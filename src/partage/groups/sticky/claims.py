@@ -155,8 +155,6 @@ def _known_claims(
     """Return member, topic and partition number of each claimed partition of a known topic.
 
     ``claims`` is by member; the result is in the order of the leader's map.
-
-    ``claims`` is by member; the result is in the order of the leader's map.
     """
     lists = [(m, claims[m]) for m in sticky.visit if len(claims[m].partition)]
     if not lists:
