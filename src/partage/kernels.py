@@ -155,7 +155,7 @@ class Kernel:
 
     @property
     def ready(self) -> bool:
-        """Whether the kernel is compiled already."""
+        """True if the kernel is compiled already."""
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:

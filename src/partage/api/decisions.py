@@ -162,7 +162,7 @@ class Compared:
 
     @property
     def valid(self) -> bool:
-        """Whether the strategy has a plan that breaks no rule."""
+        """True if the strategy has a plan that breaks no rule."""
         return self.plan is not None and not self.breaches
 
     def loads(self) -> list[int]:

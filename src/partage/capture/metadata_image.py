@@ -94,7 +94,7 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether records are held back until a metadata transaction ends (KIP-868)."""
+        """True if records are held back until a metadata transaction ends (KIP-868)."""
         return self._held is not None
 
     def apply(self, record: MetadataRecord) -> bool:

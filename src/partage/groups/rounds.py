@@ -359,7 +359,7 @@ class _Life:
 
     @property
     def _keeps(self) -> bool:
-        """Whether members keep their partitions while they rejoin (cooperative or broker-side)."""
+        """True if members keep their partitions while they rejoin (cooperative or broker-side)."""
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _rebalance(self, change: Change | None) -> None:

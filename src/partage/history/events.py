@@ -253,7 +253,7 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """Whether no member joined, left or changed its subscription."""
+        """True if no member joined, left or changed its subscription."""
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 

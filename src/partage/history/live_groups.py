@@ -266,7 +266,7 @@ class WatchedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Whether `expire` must be called: a rebalance is open, or the group was deleted."""
+        """True if `expire` must be called: a rebalance is open, or the group was deleted."""
         return self._open is not None or self._ended_ms is not None
 
     def is_in_storm(self, time_ms: int) -> bool:

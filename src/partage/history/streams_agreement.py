@@ -191,7 +191,7 @@ class Assumption:
 
     @property
     def heeds_racks(self) -> bool:
-        """Whether the application uses a rack-aware assignment strategy."""
+        """True if the application uses a rack-aware assignment strategy."""
         return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, now: StreamsRebalance) -> bool:

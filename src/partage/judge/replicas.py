@@ -73,7 +73,7 @@ class ReplicaVerdict:
 
     @property
     def optimal(self) -> bool:
-        """Whether every measured cost equals its proven lower bound."""
+        """True if every measured cost equals its proven lower bound."""
         return all(self.figures[name] == bound for name, bound in self.bounds.items())
 
 

@@ -63,7 +63,7 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """Whether the plan is proven optimal: no criterion is above its lower bound.
+        """True if the plan is proven optimal: no criterion is above its lower bound.
 
         Floating-point values may differ within rounding.
 

@@ -123,7 +123,7 @@ class Index:
 
     @cached_property
     def _one_extent_each(self) -> bool:
-        """Whether no topic has grown, so that extent ``e`` holds all partitions of topic ``e``."""
+        """True if no topic has grown, so that extent ``e`` holds all partitions of topic ``e``."""
         topics = np.arange(len(self.topics))
         return len(topics) > 0 and np.array_equal(self.extent_topic, topics)
 

@@ -100,7 +100,7 @@ class GroupRates:
 
     @property
     def covered(self) -> bool:
-        """Whether the log has enough generations for a statement about the whole recording."""
+        """True if the log has enough generations for a statement about the whole recording."""
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
     def rate(self, figure: str) -> Rate | None:

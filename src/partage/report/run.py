@@ -56,7 +56,7 @@ class Figures:
 
     @property
     def comparable(self) -> bool:
-        """Whether the policy has a valid assignment for each rebalance.
+        """True if the policy has a valid assignment for each rebalance.
 
         Only then can its sums be compared.
         """
@@ -64,7 +64,7 @@ class Figures:
 
     @property
     def exists(self) -> bool:
-        """Whether Partage implements the policy's assignment strategy."""
+        """True if Partage implements the policy's assignment strategy."""
         return bool(self.missing < self.rows)
 
     def __add__(self, other: Figures) -> Figures:
@@ -215,7 +215,7 @@ class GroupFigures:
 
     @property
     def replayed(self) -> bool:
-        """Whether any of the group's rebalances was simulated."""
+        """True if any of the group's rebalances was simulated."""
         return bool(self.figures)
 
     @property
@@ -225,7 +225,7 @@ class GroupFigures:
 
     @property
     def covered(self) -> bool:
-        """Whether the log has enough of the known rebalances for a statement about their cost."""
+        """True if the log has enough of the known rebalances for a statement about their cost."""
         return self.coverage is None or self.coverage >= MIN_COVERAGE
 
     @property
@@ -342,7 +342,7 @@ class RunFigures:
 
     @property
     def covered(self) -> bool:
-        """Whether the log has enough of the known rebalances for a statement about their cost."""
+        """True if the log has enough of the known rebalances for a statement about their cost."""
         return self.in_log >= MIN_COVERAGE * self.known
 
     @property

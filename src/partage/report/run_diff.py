@@ -108,7 +108,7 @@ class GroupDiff:
 
     @property
     def verdict(self) -> str:
-        """Whether the time without a consumer is better, worse, noise or unknown."""
+        """Verdict on the time without a consumer: better, worse, noise or unknown."""
         return self.changes[UNREAD].verdict
 
     @property

@@ -80,7 +80,7 @@ class PolicyRow:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether this table row shows the recorded assignments, not a simulated policy."""
+        """True if this table row shows the recorded assignments, not a simulated policy."""
         return self.policy == RECORDED
 
 

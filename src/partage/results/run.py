@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["GroupRun", "Run", "open_run", "replay"]
 
 R = TypeVar("R", bound=ResultRow)
-#: Groups that the text of a run has.
-_MOST_SHOWN = 5
 #: Order of rows that come from the log.
 _IN_LOG_ORDER = ("group", "log_partition", "log_offset")
 
@@ -235,7 +233,7 @@ class Run:
         return "\n".join([
             f"Run {self.id}: {records:,} records, {len(self.groups):,} groups, "
             f"{self._figures.in_log:,} rebalances{where}",
-            text, repr(self.groups[:_MOST_SHOWN]),
+            text, repr(self.groups),
         ])  # fmt: skip
 
 
@@ -283,7 +281,7 @@ class GroupRun:
     def __repr__(self) -> str:
         one = self.row
         head = f"Group {self.name}: {one.protocol}, {one.status}, {one.rebalances:,} rebalances"
-        return "\n".join([head, repr(self.timeline[:_MOST_SHOWN]), repr(self.advice)])
+        return "\n".join([head, repr(self.timeline), repr(self.advice)])
 
 
 def _fields(row: type[ResultRow]) -> list[str]:

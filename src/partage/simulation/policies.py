@@ -131,17 +131,17 @@ class Policy:
 
     @property
     def is_own(self) -> bool:
-        """Whether the policy is `own`: the recorded strategy and protocol, without a change."""
+        """True if the policy is `own`: the recorded strategy and protocol, without a change."""
         return self.protocol == OWN and not self.static and self.timeout_ms is None
 
     @property
     def cooperative(self) -> bool:
-        """Whether the protocol is cooperative, so that rebalances may have a second phase."""
+        """True if the protocol is cooperative, so that rebalances may have a second phase."""
         return self.protocol == COOPERATIVE
 
     @property
     def eager(self) -> bool:
-        """Whether members revoke all partitions before a rebalance (eager protocol)."""
+        """True if members revoke all partitions before a rebalance (eager protocol)."""
         return self.protocol == EAGER
 
     def as_strategy(self, protocol: str, strategy: Strategy) -> Policy:

@@ -167,12 +167,12 @@ class RecordedRebalance:
 
     @property
     def is_migration(self) -> bool:
-        """Whether the rebalance only rewrites the assignment for a protocol migration (KIP-848)."""
+        """True if the rebalance only rewrites the assignment for a protocol migration (KIP-848)."""
         return self.generation.taken_over
 
     @property
     def is_follow_up(self) -> bool:
-        """Whether the rebalance is the second phase of the one before it (cooperative protocol)."""
+        """True if the rebalance is the second phase of the one before it (cooperative protocol)."""
         return self.cause_kinds[:1] == (_FOLLOW_UP,)
 
     def owned_by_departed(self) -> list[Int32Array]:

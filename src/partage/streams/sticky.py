@@ -65,7 +65,7 @@ class TaskPairs:
 
     @property
     def full(self) -> bool:
-        """Whether all pairs of tasks have shared a client, so that no pair is new."""
+        """True if all pairs of tasks have shared a client, so that no pair is new."""
         return len(self._pairs) == self._most
 
     def _pair(self, one: int, other: int) -> int:

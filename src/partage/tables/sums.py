@@ -101,7 +101,7 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the whole interval is above zero, or below it."""
+        """True if the whole interval is above zero, or below it."""
         return self.low > 0 or self.high < 0
 
 

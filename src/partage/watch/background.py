@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from partage.api.measures import measure
@@ -117,12 +116,7 @@ class Background:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join(5.0)
 

@@ -11,7 +11,6 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import BoundedSemaphore, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError, MissingExtraError
@@ -126,12 +125,7 @@ class Exporter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 

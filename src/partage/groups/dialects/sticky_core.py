@@ -319,7 +319,7 @@ class SortedMembers:
 
     @property
     def is_even(self) -> bool:
-        """Whether the loads (numbers of partitions) in the queue differ by at most one."""
+        """True if the loads (numbers of partitions) in the queue differ by at most one."""
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
     def remove(self, member: int) -> None:

@@ -91,7 +91,7 @@ class CanonicalProblem:
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Whether each member subscribes to a topic that has partitions (bool[M])."""
+        """Members that subscribe to a topic that has partitions, as a mask (bool[M])."""
         counts = self.rows.counts
         part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
         return part[self.subscription] if self.members else np.zeros(0, bool)

@@ -440,7 +440,7 @@ class GroupSpec:
 
     @cached_property
     def homogeneous(self) -> bool:
-        """Whether all members subscribe to the same topic names (Kafka's subscription type).
+        """True if all members subscribe to the same topic names (Kafka's subscription type).
 
         Names of topics that do not exist count, too.
         """
@@ -449,7 +449,7 @@ class GroupSpec:
 
     @cached_property
     def plain(self) -> bool:
-        """Whether dense partition numbers are sorted by (topic, partition).
+        """True if dense partition numbers are sorted by (topic, partition).
 
         They are not after a topic has grown or was deleted.
         """
@@ -548,7 +548,7 @@ class GroupSpec:
 
     @cached_property
     def _subscribes(self) -> NDArray[np.bool_] | None:
-        """Whether each subscription contains each topic; None if the matrix would be too large.
+        """Topics that each subscription contains, as a mask; None if the matrix would be too large.
 
         The matrix is bool[subscriptions, T + 1]; the last column is for no topic and is False.
         """

@@ -56,7 +56,7 @@ class Slots:
 
     @property
     def regular(self) -> bool:
-        """Whether the numbering has existing partitions only."""
+        """True if the numbering has existing partitions only."""
         return self.count == self.real
 
     @cached_property
@@ -323,7 +323,7 @@ class Subscriptions:
 
     @property
     def shared(self) -> NDArray[np.bool_]:
-        """Whether each topic has at least two subscribers (bool[K]).
+        """Topics that have at least two subscribers, as a mask (bool[K]).
 
         Only partitions of such topics can move between members. A member that lists a topic twice
         counts twice.

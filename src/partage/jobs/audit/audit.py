@@ -215,7 +215,7 @@ class TopicAudit:
 
     @property
     def broken(self) -> bool:
-        """Whether the topic needs attention: two partitioners wrote it, or many keys are split.
+        """True if the topic needs attention: two partitioners wrote it, or many keys are split.
 
         A split key has records in several partitions.
         """
@@ -223,7 +223,7 @@ class TopicAudit:
 
     @property
     def scattered(self) -> bool:
-        """Whether many keys have records in several partitions and no partitioner explains it.
+        """True if many keys have records in several partitions and no partitioner explains it.
 
         Many are 5 % of the topic's keys, and at least ten.
         """
@@ -264,7 +264,7 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """Whether no topic needs attention and no intended join is broken."""
+        """True if no topic needs attention and no intended join is broken."""
         return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)
 
 

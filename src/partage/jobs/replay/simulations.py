@@ -213,7 +213,7 @@ class WorkUnit:
 
     @property
     def whole(self) -> bool:
-        """Whether this work unit has all rebalances and all policies of its group."""
+        """True if this work unit has all rebalances and all policies of its group."""
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
 
 

@@ -54,7 +54,7 @@ class StateCopy:
 
     @property
     def behind(self) -> bool:
-        """Whether the copy of a task's state lacks records of the changelog."""
+        """True if the copy of a task's state lacks records of the changelog."""
         return self.lag > _ROUNDING
 
 

@@ -49,7 +49,7 @@ class _Member:
 
     @property
     def is_reconciled(self) -> bool:
-        """Whether the member owns exactly its target assignment."""
+        """True if the member owns exactly its target assignment."""
         return (self.active, self.standby) == (self.target, self.target_standby)
 
 

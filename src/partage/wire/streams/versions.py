@@ -66,7 +66,7 @@ class GroupVersions:
 
     @property
     def probing(self) -> bool:
-        """Whether this is a round of version probing (KIP-268): some members are too new."""
+        """True if this is a round of version probing (KIP-268): some members are too new."""
         return bool(self.future) and not self.error_code
 
 
