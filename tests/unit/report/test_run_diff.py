@@ -185,3 +185,12 @@ def test_the_document_has_rates_intervals_and_verdicts(runs) -> None:
     assert group["causes"]["expiry"]["after"]["total"] == 0
     assert found["before"]["hours"] == pytest.approx(1.0)
     assert HOUR_MS == 3_600_000
+
+
+def test_half_an_episode_is_added_to_each_count() -> None:
+    """The interval for counts is that of Jeffreys' prior: gamma distributions of count + 1/2."""
+    ratio = compare_rates(Rate(3, 3, 3, hours=10), Rate(30, 30, 30, hours=10)).ratio
+    random = np.random.default_rng(1)
+    drawn = random.gamma(30.5, size=400_000) / random.gamma(3.5, size=400_000)
+    assert ratio is not None
+    assert (ratio.low, ratio.high) == pytest.approx(np.quantile(drawn, (0.025, 0.975)), rel=0.02)
