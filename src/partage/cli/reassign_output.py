@@ -271,11 +271,9 @@ def _gap(summary: dict[str, Any]) -> str:
     moved, bound = summary["figures"]["moved"], summary["bounds"]["moved"]
     unit = "" if summary["unit"] == "bytes" else " replicas"
     least, all_ = (f"{_cell(summary['unit'], one)}{unit}" for one in (bound, moved))
-    line = (
-        f"lower bound, verified: {least} of the {all_} have to be moved; gap {summary['gap']:.2%}"
-    )
+    line = f"verified lower bound: {least} of the {all_} must move; gap {summary['gap']:.2%}"
     if moved == bound:
-        line = "nothing is moved" if not moved else "all that is moved is proven necessary"
+        line = "nothing is moved" if not moved else "no plan moves less (proven)"
     held = sum(row["after"]["bytes" if summary["unit"] == "bytes" else "replicas"]
                for row in summary["brokers"])  # fmt: skip
     if moved > bound and held:
@@ -289,7 +287,7 @@ def _gap(summary: dict[str, Any]) -> str:
         if name not in {"moved", "between brokers"} and value > summary["bounds"][name]
     ]  # fmt: skip
     if loose:
-        line += f"; not proven: that no plan has less of {', '.join(loose)}"
+        line += f"; another plan may have fewer {', '.join(loose)}"
     return line
 
 
@@ -299,18 +297,15 @@ def _solver(summary: dict[str, Any]) -> str:
     which = "between brokers" if "between brokers" in summary["figures"] else "moved"
     own, moved, bound = summary["solver_bound"], summary["figures"][which], summary["bounds"][which]
     unit = "" if summary["unit"] == "bytes" else " replicas"
-    by = (
-        "found by HiGHS, which"
-        if summary["solver"] == "HiGHS"
-        else "HiGHS found no better plan, and"
-    )
+    by = "HiGHS found this plan" if summary["solver"] == "HiGHS" else "HiGHS found no better plan"
     if own >= moved * (1 - 1e-9):
-        says = "says that none moves less"
+        reported = "reports that no plan moves less"
     else:
-        says = f"says that at least {_cell(summary['unit'], round(own))}{unit} have to be moved"
+        least = _cell(summary["unit"], round(own))
+        reported = f"reports that every plan moves at least {least}{unit}"
     if bound >= moved:
-        return f"{by} {says}: verified"
-    return f"{by} {says}; its word, of which only the lower bound above is verified here"
+        return f"{by} and {reported}: verified"
+    return f"{by} and {reported}; Partage verified only the lower bound above"
 
 
 def _missing(summary: dict[str, Any]) -> str:
@@ -319,8 +314,8 @@ def _missing(summary: dict[str, Any]) -> str:
     unit = "" if summary["unit"] == "bytes" else " replicas"
     gain = f"up to {_cell(summary['unit'], moved - bound)}{unit} ({summary['gap']:.1%}) less"
     return (
-        "HiGHS is not installed, and this plan comes from the local search alone: with it "
-        f"(pip install 'partage[plan]') a plan may move {gain}, or more is proven"
+        "HiGHS is not installed, so the local search alone made this plan. With HiGHS "
+        f"(pip install 'partage[plan]') a plan may move {gain}, or have a better bound"
     )
 
 
@@ -328,9 +323,8 @@ def _too_large(summary: dict[str, Any]) -> str:
     """Return a sentence: the cluster is too large for HiGHS, so the local search made the plan."""
     size = summary["too_large_for_solver"]
     return (
-        f"this cluster has {size['pairs']:,} pairs of partition and broker, more than the "
-        f"{size['most']:,} that HiGHS plans: the plan comes from the local search for that reason, "
-        "and may move more than it must"
+        f"the local search alone made this plan, and may move more than necessary: the cluster has "
+        f"{size['pairs']:,} pairs of partition and broker, and HiGHS plans at most {size['most']:,}"
     )
 
 

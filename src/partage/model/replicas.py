@@ -202,7 +202,7 @@ class Disks:
 class ReplicaTask:
     """The input of a reassignment: current replicas, the rules for new ones, and balance bands.
 
-    docs/replicas.md defines balance.
+    docs/replicas_method.md defines balance.
 
     Attributes:
         cluster: the current cluster.

@@ -180,7 +180,7 @@ def test_a_plan_of_a_large_cluster_names_its_size(monkeypatch) -> None:
         assert not found.lacks_solver
         summary = answer(found, "rebalance", most=None, throttle=None).summary
         printed = "\n".join(map(str, _sentences(summary)))
-        assert "180 pairs of partition and broker, more than the 100 that HiGHS plans" in printed
+        assert "180 pairs of partition and broker, and HiGHS plans at most 100" in printed
         fixed = reassign(tasks.fix_racks(heavy(6, 30, 3, seed=2)))
         assert not fixed.too_large_for_solver
         monkeypatch.undo()
