@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -272,12 +273,56 @@ def test_a_large_group_is_drawn_in_bins(opened) -> None:
     assert page.locator(".chart").bounding_box()["height"] < 900
 
 
+def test_a_rebalance_opens_below_the_timeline(opened) -> None:
+    """A mark, the list and the buttons open it: cause, downtime, members before and after."""
+    page = opened()
+    show(page, "team-05")
+    place = page.locator("#group .picked")
+    shown = place.inner_text()
+    assert "Downtime" in shown
+    assert page.locator("#group .picked table tbody tr").count() > 1
+    options = page.locator("#picked-step option").count()
+    assert options == 8
+    page.select_option("#picked-step", "0")
+    assert "first" in place.inner_text()
+    page.get_by_label("Next rebalance").click()
+    assert page.locator("#picked-step").input_value() == "1"
+    mark = page.locator(".chart svg text", has_text=re.compile("^[1-9]$|^[A-Z]$")).last
+    mark.click(force=True)
+    page.wait_for_function("document.getElementById('picked-step').value !== '1'")
+
+
+def test_unread_time_is_drawn_over_the_owners(opened) -> None:
+    """Certain time is solid, possible time is hatched, and the share has a line of its own."""
+    page = opened()
+    show(page, "team-05")
+    fills = page.evaluate(
+        "[...document.querySelectorAll('.chart svg path')].map((p) => p.getAttribute('fill'))"
+    )
+    assert fills.count("#c8102e") > 3
+    assert sum(fill is not None and fill.startswith("url(#") for fill in fills) > 3
+    assert "unread, certain" in page.locator("#group .key").inner_text()
+    assert any("unread" in one for one in page.locator(".chart svg text").all_text_contents())
+
+
+def test_rows_are_sorted_by_partition_or_by_member(opened) -> None:
+    """By member, the rows of one member stand together."""
+    page = opened()
+    show(page, "team-05")
+    rows = "[...document.querySelectorAll('.chart svg text')].map((t) => t.textContent).filter((t) => t.startsWith('orders '))"
+    before = page.evaluate(rows)
+    page.get_by_role("button", name="member", exact=True).click()
+    after = page.evaluate(rows)
+    assert sorted(before) == sorted(after)
+    assert before != after or page.locator("#group .members li").count() == 1
+
+
 def test_names_stay_text_in_the_drawing_and_its_tips(opened) -> None:
     """A topic called </script><script>alert(1)</script> is written, not run: no dialog opens."""
     page = opened()
     show(page, NASTY)
     box = page.locator(".chart").bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 120)
     page.wait_for_function("document.querySelector('.chart').innerText.includes('alert(1)')")
     assert page.locator("#group h2").inner_text() == NASTY
     assert page.locator(".chart script").count() == 0

@@ -24,7 +24,16 @@ def synthetic(
     """Rows of all tables: members come and go, the last three rebalances are a storm."""
     chance = random.Random(seed)
     rows: dict[str, list[dict]] = {
-        name: [] for name in ("groups", "rebalances", "replays", "members", "ownership", "pauses")
+        name: []
+        for name in (
+            "groups",
+            "rebalances",
+            "replays",
+            "members",
+            "ownership",
+            "pauses",
+            "unread",
+        )
     }
     for number in range(groups):
         name = f"team-{number % 37:02}.service-{number:04}"
@@ -67,6 +76,8 @@ def _one_group(  # noqa: PLR0917 - a builder
         _replays(rows, name, generation, partitions * length, chance)
         for p in range(partitions):
             now = here[p * members // partitions]
+            if p in owner:
+                rows["unread"].append(_unread(name, generation, p, owner[p][0], now, time, length))
             _owned(rows, name, p, owner, now, time, generation)
     for p, (who, since, generation) in owner.items():
         rows["ownership"].append(_interval(name, p, who, since, None, generation, None))
@@ -97,6 +108,15 @@ def _owned(  # noqa: PLR0917 - a builder
         rows["ownership"].append(_interval(name, p, who, since, time, first, generation))
     if p not in owner or owner[p][0] != now:
         owner[p] = (now, time, generation)
+
+
+def _unread(name, generation, p, old, new, time, length) -> dict:  # noqa: PLR0917 - a builder
+    best = int(700 * length)
+    return {"group": name, "incarnation": 0, "generation": generation, "topic": "orders",
+            "partition": p, "member": old, "new_owner": new, "stopped_ms": time - best,
+            "stopped_p10_ms": time - 2 * best, "stopped_p90_ms": time - best // 2,
+            "assigned_ms": time, "unread_ms": best, "unread_p10_ms": best // 2,
+            "unread_p90_ms": 2 * best, "no_consumer_ms": 0}  # fmt: skip
 
 
 def _interval(  # noqa: PLR0917 - a builder

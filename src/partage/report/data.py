@@ -61,6 +61,9 @@ _USED: dict[str, tuple[str, ...]] = {
     "ownership": (
         "group", "topic", "partition", "member", "instance", "role", "from_ms", "to_ms",
     ),
+    "unread": (
+        "group", "topic", "partition", "assigned_ms", "unread_ms", "unread_p10_ms", "unread_p90_ms",
+    ),
     "bad_records": ("partition", "offset", "part", "why", "group"),
 }  # fmt: skip
 

@@ -1,26 +1,23 @@
-"""Details of single groups for the page: ownership over time, rebalances, storms.
+"""Details of single groups for the page: their timeline, rebalances and storms.
 
-A timeline has one row per partition and time across. A small group is drawn exactly. A large one is
-drawn in bins, several partitions per row and a span of time per column: each bin shows the member
-that owned most of it, and the share that it owned.
-
-Many small records are columns with names (`columns_of`), which keeps the page small.
+`partage.report.timeline` draws who owned which partition, and when partitions had no reader. Each
+listed rebalance has its cause, its downtime, and what each member owned before and after it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.report.data import load_table
-from partage.report.messages import CAUSES, count, format_range
-from partage.report.run import FigureRange, GroupFigures, RunFigures
+from partage.report.gains import sum_gains
+from partage.report.messages import downtime_text, format_estimate
+from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
+from partage.report.timeline import Owned, UnreadTimes, columns_of, draw_timeline
 from partage.tables.statuses import DONE, PER_REBALANCE, RECORDED
 
 if TYPE_CHECKING:
@@ -28,34 +25,27 @@ if TYPE_CHECKING:
 
     from partage.runs.published_run import PublishedRun
 
-__all__ = [
-    "MAX_DETAILS",
-    "MAX_ROWS",
-    "Owned",
-    "columns_of",
-    "details",
-    "draw_timeline",
-    "member_labels",
-]
+__all__ = ["MAX_DETAILS", "details", "member_labels"]
 
 #: Groups with details.
 MAX_DETAILS = 1_000
 #: Listed rebalances of one group, and of all groups together.
 MAX_STEPS, MAX_STEPS_IN_ALL = 300, 30_000
 #: Boxes of a timeline; the groups with the largest downtime have more than the others.
-_MAX_BOXES, _LARGE_TIMELINES, _MAX_BOXES_IN_ALL = 3_000, 40, 120_000
-#: Rebalances that are compared before and after.
+_MAX_BOXES, _LARGE_TIMELINES, _MAX_BOXES_IN_ALL = 6_000, 20, 120_000
+#: Rebalances with the most downtime that are listed with the cheapest policies.
 _MAX_WORST = 5
-#: Members in one such comparison, and policies with the least downtime.
+#: Members in the comparison before and after a rebalance, and policies with the least downtime.
 _MAX_MEMBERS, _MAX_CHEAPEST = 12, 4
 _YEAR_MS = 366 * 86_400_000
 _MAX_GAPS = 200
-#: Rows of a timeline that a screen can show.
-MAX_ROWS = 48
-#: Numbers of columns that are tried in turn, until the boxes are few enough.
-_BINS = (240, 160, 96, 64, 40, 24, 12)
 _KEY = ("group", "incarnation", "generation")
-_COSTS = ("stopped_at_least_ps", "stopped_at_most_ps", "moved")
+_COSTS = (
+    "stopped_at_least_ps", "stopped_at_most_ps", "moved", "stopped_ps", "stopped_p10_ps",
+    "stopped_p90_ps",
+)  # fmt: skip
+#: Names of these columns in rows of rebalances.
+_COST_NAMES = ("low", "high", "moved", "best", "p10", "p90")
 _Ints = NDArray[np.int64]
 
 
@@ -73,19 +63,6 @@ class _Gap(NamedTuple):
     generations: int
 
 
-def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Convert dicts with equal keys to one dict of lists (rows to columns).
-
-    >>> columns_of([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
-    {'a': [1, 3], 'b': [2, 4]}
-    """
-    found: dict[str, list[Any]] = {}
-    for record in records:
-        for name, value in record.items():
-            found.setdefault(name, []).append(value)
-    return found
-
-
 def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
     """Yield each group that rebalanced, with details for its page; the largest downtime first.
 
@@ -97,21 +74,24 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
     replays = load_table(folder, "replays", names)
     rebalances = _Slices(_with_costs(load_table(folder, "rebalances"), replays))
     owned = _Slices(load_table(folder, "ownership").sort_by("group"))
+    unread = _Slices(load_table(folder, "unread").sort_by("group"))
     labels = member_labels(
         load_table(folder, "members", ["group", "member", "instance", "client_id", "client_host"])
     )
     each = max(5, min(MAX_STEPS, MAX_STEPS_IN_ALL // max(len(groups), 1)))
     kept = {g.name: _listed(rebalances.of(g.name), each) for g in groups}
     worst = {name: _worst(rows) for name, rows in kept.items()}
-    simulated = _simulated(replays, [row for rows in worst.values() for row in rows])
+    simulated = _simulated(replays, [kept[name][i] for name, of in worst.items() for i in of])
     cover = run.summary.get("coverage", {})
     boxes = max(100, _MAX_BOXES_IN_ALL // max(len(groups), 1))
     for number, group in enumerate(groups):
-        rows = kept[group.name]
-        intervals, gaps = owned.of(group.name), _gaps(rebalances.of(group.name))
+        rows, all_rows = kept[group.name], rebalances.of(group.name)
+        intervals, gaps = owned.of(group.name), _gaps(all_rows)
         first, last = _time_span(rows, intervals, gaps, cover)
         ownership = _ownership(intervals, last)
         budget = _MAX_BOXES if number < _LARGE_TIMELINES else min(boxes, _MAX_BOXES)
+        times = _unread(unread.of(group.name), ownership) if "unread" in folder.tables else None
+        changes = _changes(rows, all_rows["time_ms"].to_pylist(), ownership, last)
         yield (
             group,
             {
@@ -121,7 +101,7 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
                     {"name": name, "label": labels.get((group.name, name), name)}
                     for name in ownership.owners
                 ),
-                **draw_timeline(ownership, first, last, budget),
+                **draw_timeline(ownership, first, last, budget, times),
                 "partitions": len(ownership.partitions),
                 "gaps": columns_of(
                     {
@@ -132,10 +112,19 @@ def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigure
                     for gap in gaps
                 ),
                 "steps": columns_of(map(_step, rows)),
-                "worst": [_before_and_after(r, ownership, simulated) for r in worst[group.name]],
+                "changes": columns_of(changes),
+                "most_compared": _MAX_MEMBERS,
+                "worst": [
+                    {"step": i, "cheapest": columns_of(_cheapest(simulated.get(_key(rows[i]), {})))}
+                    for i in worst[group.name]
+                ],
                 "storms": columns_of(_storms(rows)),
             },
         )
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[c] for c in _KEY)
 
 
 def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
@@ -173,7 +162,7 @@ class _Slices:
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Add the recorded downtime (low, high) and moves to each rebalance.
+    """Add the recorded downtime and moves to each rebalance, in columns `_COST_NAMES`.
 
     Return them in log order.
     """
@@ -183,12 +172,12 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
     recorded = replays.filter(pc.fill_null(pc.equal(name, RECORDED), False))
     costs = recorded.group_by(list(_KEY)).aggregate([(c, "sum") for c in _COSTS])
     costs = costs.select([*_KEY, *(f"{c}_sum" for c in _COSTS)])
-    costs = costs.rename_columns([*_KEY, "low", "high", "moved"])
+    costs = costs.rename_columns([*_KEY, *_COST_NAMES])
     order = [("group", "ascending"), ("log_partition", "ascending"), ("log_offset", "ascending")]
     table = rebalances.join(costs, list(_KEY), join_type="left outer").sort_by(order)
     # A migration keeps the number of the previous rebalance, so the join finds that one's costs.
     migrated = pc.fill_null(pc.equal(table["cause_kind"], "migration"), False)
-    for one in ("low", "high", "moved"):
+    for one in _COST_NAMES:
         none = pc.if_else(migrated, None, table[one])
         table = table.set_column(table.schema.get_field_index(one), one, none)
     return table
@@ -196,20 +185,24 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
 
 def _listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
     """Return the newest rebalances and the older ones with the largest downtime, as dicts."""
-    size = table.num_rows
-    if size > most:
-        high = np.nan_to_num(np.array(table["high"].to_pylist(), float))
-        moved = np.nan_to_num(np.array(table["moved"].to_pylist(), float))
-        costly = np.lexsort((moved, high))[-_MAX_WORST:]
-        table = table.take(np.union1d(costly, np.arange(size - most, size)))
     rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    newest = max(0, len(rows) - most)
+    some = {*_worst(rows[:newest]), *range(newest, len(rows))} if newest else range(len(rows))
+    return [rows[i] for i in sorted(some)]
 
 
-def _worst(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rebalances with the largest downtime, or with most moves if it is unknown."""
-    some = [r for r in rows if (r["high"] or 0) > 0 or (r["moved"] or 0) > 0]
-    return sorted(some, key=lambda r: (-(r["high"] or 0), -(r["moved"] or 0)))[:_MAX_WORST]
+def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
+    """Return the indices of the rebalances with most downtime, or most moves if it is unknown."""
+    some = [i for i, r in enumerate(rows) if (_size(r) or 0) > 0 or (r["moved"] or 0) > 0]
+    return sorted(some, key=lambda i: (-(_size(rows[i]) or 0), -(rows[i]["moved"] or 0)))[
+        :_MAX_WORST
+    ]
+
+
+def _size(row: Mapping[str, Any]) -> float | None:
+    """Return a rebalance's downtime to sort by: its best estimate, else its upper bound."""
+    found: float | None = row["high"] if row["best"] is None else row["best"]
+    return found
 
 
 def _simulated(
@@ -281,26 +274,6 @@ def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
     return first, max(last, first + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """The ownership intervals of one group's partitions, as arrays of length N (int64).
-
-    Attributes:
-        row: index of the partition in ``partitions``.
-        owner: index of the owner in ``owners``.
-        start, end: times in ms; ``end`` is the end of the history if it lasts.
-        partitions: (topic, partition number), sorted.
-        owners: instance ids or member ids, in order of appearance.
-    """
-
-    row: _Ints
-    owner: _Ints
-    start: _Ints
-    end: _Ints
-    partitions: Sequence[tuple[str, int]]
-    owners: Sequence[str]
-
-
 def _ownership(table: pa.Table, last: int) -> Owned:
     """Return a group's ownership intervals; a static member stays one owner when it restarts."""
     pairs = list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True))
@@ -327,13 +300,27 @@ def _ownership(table: pa.Table, last: int) -> Owned:
     )
 
 
+def _unread(table: pa.Table, owned: Owned) -> UnreadTimes:
+    """Return the times in which a group's partitions had no reader, if they were owned at all."""
+    place = {pair: i for i, pair in enumerate(owned.partitions)}
+    pairs = zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)
+    rows = np.array([place.get(pair, -1) for pair in pairs], np.int64)
+    names = ("assigned_ms", "unread_ms", "unread_p10_ms", "unread_p90_ms")
+    columns = (np.array(table[name].to_pylist(), np.int64) for name in names)
+    known = rows >= 0
+    return UnreadTimes(rows[known], *(column[known] for column in columns))
+
+
 def _range_of(low: float | None, high: float | None) -> FigureRange | None:
     return None if low is None or high is None else FigureRange(low, high)
 
 
-def _downtime(low: float | None, high: float | None) -> str:
-    known = _range_of(low, high)
-    return "?" if known is None else format_range(known, short=True)
+def _downtime(row: Mapping[str, Any]) -> str:
+    """Return a rebalance's downtime as text: its estimate, else its bounds, else a mark."""
+    best, bounds = row["best"], _range_of(row["low"], row["high"])
+    if best is None:
+        return "?" if bounds is None else downtime_text(bounds, None, short=True)
+    return format_estimate(Estimate(best, row["p10"], row["p90"]), short=True)
 
 
 def _step(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -343,7 +330,7 @@ def _step(row: Mapping[str, Any]) -> dict[str, Any]:
         "time_ms": row["time_ms"], "cause": row["cause_kind"] or "unknown",
         "recorded": row["cause_source"] == "recorded", "what": row["cause"] or "",
         "members": row["members"], "moved": row["moved"],
-        "downtime": _downtime(row["low"], row["high"]), "downtime_sort": _rounded(row["high"]),
+        "downtime": _downtime(row), "downtime_sort": _rounded(_size(row)),
         "storm": row["storm"], "missing_before": row["gap_before"] or 0,
         "note": row["disagreement"] or row["why_not"] or "",
     }  # fmt: skip
@@ -353,46 +340,75 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 1)
 
 
-def _before_and_after(
-    row: Mapping[str, Any], owned: Owned, simulated: Mapping[tuple[Any, ...], dict[str, Any]]
-) -> dict[str, Any]:
-    """Return which partitions each member owned right before and right after a rebalance."""
-    time, size = row["time_ms"], len(owned.partitions)
-    before, after = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
-    had = (owned.start < time) & (owned.end >= time)
-    has = (owned.start <= time) & (owned.end > time)
-    before[owned.row[had]] = owned.owner[had]
-    after[owned.row[has]] = owned.owner[has]
-    members = []
-    for owner in np.unique(np.concatenate([before, after])).tolist():
-        if owner >= 0:
-            was, now = before == owner, after == owner
-            counts = (int(x.sum()) for x in (was, now, was & ~now, now & ~was))
-            names = ("before", "after", "lost", "gained")
-            members.append({"owner": owner, **dict(zip(names, counts, strict=True))})
-    members.sort(key=lambda m: -(m["lost"] + m["gained"]))
-    moved = "unknown" if row["moved"] is None else count(row["moved"])
-    cause = row["cause_kind"] or "unknown"
-    label = CAUSES[cause].label if cause in CAUSES else cause
-    return {
-        "generation": row["generation"], "time_ms": row["time_ms"],
-        "what": f"{row['cause'] or label}. Downtime {_downtime(row['low'], row['high'])}; "
-        f"partitions moved: {moved}.",
-        "members": columns_of(members[:_MAX_MEMBERS]),
-        "more": max(0, len(members) - _MAX_MEMBERS),
-        "cheapest": columns_of(_cheapest(simulated.get(tuple(row[c] for c in _KEY), {}))),
-    }  # fmt: skip
+def _changes(
+    rows: Sequence[Mapping[str, Any]], times: Sequence[int], owned: Owned, last_ms: int
+) -> Iterator[dict[str, int]]:
+    """Yield how many partitions each member had before and after each listed rebalance.
+
+    After means right before the next rebalance: members of a consumer group take over their
+    partitions one after the other. Members without a change are left out, and so are those with
+    the smallest changes if there are many.
+
+    Args:
+        rows: the listed rebalances.
+        times: times of all rebalances of the group.
+        owned: ownership intervals.
+        last_ms: end of the history; intervals that reach it last.
+    """
+    begins = np.array([row["time_ms"] for row in rows], np.int64)
+    known = np.unique(np.array(times, np.int64))
+    place = np.searchsorted(known, begins, "right")
+    until = np.append(known, np.iinfo(np.int64).max)[place]
+    counts = []
+    for start, end in _intervals_by_owner(owned, last_ms):
+        before = np.searchsorted(start, begins) - np.searchsorted(end, begins)
+        lost = np.searchsorted(end, until) - np.searchsorted(end, begins)
+        gained = np.searchsorted(start, until) - np.searchsorted(start, begins)
+        counts.append(np.stack([before, before - lost + gained, lost, gained]))
+    if not counts:
+        return
+    by_owner = np.stack(counts)
+    for step in range(len(rows)):
+        change = by_owner[:, 2, step] + by_owner[:, 3, step]
+        for owner in np.argsort(-change, kind="stable")[:_MAX_MEMBERS].tolist():
+            if change[owner]:
+                before, after, lost, gained = by_owner[owner, :, step].tolist()
+                yield {"step": step, "owner": owner, "before": before, "after": after,
+                       "lost": lost, "gained": gained}  # fmt: skip
+
+
+def _intervals_by_owner(owned: Owned, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
+    """Yield the sorted starts and ends of each owner's intervals.
+
+    Successive intervals of one partition are one. One that lasts has the largest int64 as its end.
+    """
+    order = np.lexsort((owned.start, owned.row, owned.owner))
+    row, owner, start, end = (a[order] for a in (owned.row, owned.owner, owned.start, owned.end))
+    if not len(row):
+        return
+    new = (row[1:] != row[:-1]) | (owner[1:] != owner[:-1]) | (start[1:] != end[:-1])
+    begins, ends = np.append([True], new), np.append(new, [True])
+    end = np.where(end >= last_ms, np.iinfo(np.int64).max, end)
+    for number in range(len(owned.owners)):
+        of = owner == number
+        yield np.sort(start[begins & of]), np.sort(end[ends & of])
 
 
 def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the policies with the least downtime in one rebalance, as texts for the page."""
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
-    done.sort(key=lambda p: (p[1]["stopped_at_most_ps"] is None, p[1]["stopped_at_most_ps"] or 0,
-                             p[1]["moved"] or 0))  # fmt: skip
+    known = all(r["stopped_ps"] is not None for _, r in done)
+    size = "stopped_ps" if known else "stopped_at_most_ps"
+    done.sort(key=lambda p: (p[1][size] is None, p[1][size] or 0, p[1]["moved"] or 0))
     found = []
     for name, row in done[:_MAX_CHEAPEST]:
-        known = _range_of(row["stopped_at_least_ps"], row["stopped_at_most_ps"])
-        text = f"{row['moved'] or 0} moved" if known is None else format_range(known, short=True)
+        bounds = _range_of(row["stopped_at_least_ps"], row["stopped_at_most_ps"])
+        if known:
+            text = format_estimate(None, short=True, single=row["stopped_ps"])
+        elif bounds is None:
+            text = f"{row['moved'] or 0} moved"
+        else:
+            text = downtime_text(bounds, None, short=True)
         found.append({"policy": name, "downtime": text})
     return found
 
@@ -405,153 +421,25 @@ def _storms(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             found.setdefault(row["storm"], []).append(row)
     storms = []
     for number, of in sorted(found.items()):
-        highs = [r["high"] for r in of if r["high"] is not None]
-        lows = [r["low"] for r in of if r["low"] is not None]
-        low, high = (sum(lows), sum(highs)) if lows and highs else (None, None)
+        total = _total_costs(of)
         storms.append({
             "number": number, "rebalances": len(of), "first": of[0]["time_ms"],
             "last": of[-1]["time_ms"], "trigger": of[0]["cause_kind"] or "unknown",
-            "what": of[0]["cause"] or "", "downtime": _downtime(low, high),
-            "downtime_sort": _rounded(high),
+            "what": of[0]["cause"] or "", "downtime": _downtime(total),
+            "downtime_sort": _rounded(_size(total)),
             "causes": dict(Counter(r["cause_kind"] or "unknown" for r in of).most_common()),
         })  # fmt: skip
     return storms
 
 
-#: Columns of the boxes of a timeline.
-_BOX = ("row", "start", "end", "owner", "share")
-
-
-class _Spans(NamedTuple):
-    """Ownership intervals as arrays with their timeline row.
-
-    Times are in ms since the timeline's start.
-    """
-
-    row: _Ints
-    owner: _Ints
-    start: _Ints
-    end: _Ints
-
-
-class _Cells(NamedTuple):
-    """Time bins of a timeline that have an owner, with the main owner and its share of the bin.
-
-    They are sorted by row and column.
-    """
-
-    row: _Ints
-    column: _Ints
-    owner: _Ints
-    share: NDArray[np.float64]
-
-
-def draw_timeline(owned: Owned, first_ms: int, last_ms: int, budget: int) -> dict[str, Any]:
-    """Return a timeline of partition ownership as plain numbers, in named columns.
-
-    Args:
-        owned: ownership intervals; times outside the timeline are cut off.
-        first_ms: start of the timeline.
-        last_ms: end of the timeline.
-        budget: approximate maximum number of boxes.
-
-    Returns:
-        ``rows``: first and last topic and partition of each row; ``boxes``: row, start and end (ms
-        since ``first_ms``), owner and its share in percent; ``exact``: whether each box is one
-        partition and one interval.
-    """
-    span = max(last_ms - first_ms, 1)
-    start = np.clip(owned.start - first_ms, 0, span)
-    end = np.clip(owned.end - first_ms, 0, span)
-    seen = end > start
-    row, owner, start, end = (a[seen] for a in (owned.row, owned.owner, start, end))
-    size = len(owned.partitions)
-    exact = size <= MAX_ROWS and len(row) <= budget and not _overlapping(row, start, end)
-    if exact:
-        rows = size
-        boxes = np.column_stack([row, start, end, owner, np.full(len(row), 100)])
-    else:
-        rows = min(size, MAX_ROWS, max(budget // 8, 4))
-        boxes = _binned(_Spans(row * rows // max(size, 1), owner, start, end), span, budget)
-    names = owned.partitions
-    edges = [(r * size + rows - 1) // rows for r in range(rows + 1)] if rows else [0]
-    return {
-        "rows": columns_of(
-            {
-                "first_topic": names[a][0],
-                "first_partition": names[a][1],
-                "last_topic": names[b - 1][0],
-                "last_partition": names[b - 1][1],
-            }
-            for a, b in pairwise(edges)
-        ),
-        "boxes": dict(zip(_BOX, boxes.astype(np.int64).T.tolist(), strict=True)),
-        "exact": bool(exact),
-    }
-
-
-def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
-    """Return whether some partition has two owners at once, as share groups allow."""
-    order = np.lexsort((start, row))
-    row, start, end = row[order], start[order], end[order]
-    return bool(((row[1:] == row[:-1]) & (start[1:] < end[:-1])).any())
-
-
-def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
-    """Divide a timeline into the finest time bins that give at most ``budget`` boxes.
-
-    Return the boxes.
-    """
-    found = np.zeros((0, 5), np.int64)
-    for columns in _BINS:
-        found = _joined(_bins(spans, span, columns), span, columns)
-        if len(found) <= budget:
-            break
-    return found
-
-
-def _bins(spans: _Spans, span: int, columns: int) -> _Cells:
-    """Return the main owner of each time bin of a timeline with ``columns`` bins per row."""
-    row, owner, start, end = spans
-    width = span / columns
-    first = np.minimum((start / width).astype(np.int64), columns - 1)
-    last = np.minimum(np.ceil(end / width).astype(np.int64), columns)
-    last = np.maximum(last, first + 1)
-    times = last - first
-    place = np.repeat(np.arange(len(row)), times)
-    column = np.arange(len(place)) - np.repeat(np.cumsum(times) - times, times) + first[place]
-    weight = np.minimum(end[place], (column + 1) * width) - np.maximum(start[place], column * width)
-    owners = int(owner.max(initial=0)) + 1
-    key = (row[place] * columns + column) * owners + owner[place]
-    keys, which = np.unique(key, return_inverse=True)
-    weights = np.bincount(which, np.maximum(weight, 0), len(keys))
-    cell, member = keys // owners, keys % owners
-    order = np.lexsort((weights, cell))
-    newest = np.append(cell[order][1:] != cell[order][:-1], [True] * (len(order) > 0))
-    best = order[newest.astype(bool)]
-    whole = np.bincount(np.unique(cell, return_inverse=True)[1], weights)
-    share = weights[best] / np.maximum(whole, 1e-9)
-    return _Cells(cell[best] // columns, cell[best] % columns, member[best], share)
-
-
-def _joined(cells: _Cells, span: int, columns: int) -> NDArray[np.int64]:
-    """Merge neighbouring time bins that have one owner and a similar share into drawn boxes."""
-    row, column, owner, share = cells
-    if not len(row):
-        return np.zeros((0, 5), np.int64)
-    coarse = np.ceil(share * 4)
-    new = np.append(
-        [True],
-        (row[1:] != row[:-1])
-        | (column[1:] != column[:-1] + 1)
-        | (owner[1:] != owner[:-1])
-        | (coarse[1:] != coarse[:-1]),
-    )
-    begins = np.flatnonzero(new)
-    ends = np.append(begins[1:], len(row)) - 1
-    mean = np.add.reduceat(share, begins) / (ends - begins + 1)
-    width = span / columns
-    return np.column_stack([
-        row[begins], np.rint(column[begins] * width), np.rint((column[ends] + 1) * width),
-        owner[begins], np.maximum(np.rint(100 * mean), 1),
-    ]).astype(np.int64)  # fmt: skip
+def _total_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Return the downtime of several rebalances together: estimate and bounds, None if unknown."""
+    total: dict[str, float | None] = dict.fromkeys(_COST_NAMES)
+    for name in ("low", "high"):
+        values = [r[name] for r in rows if r[name] is not None]
+        total[name] = sum(values) if values else None
+    known = [Estimate(r["best"], r["p10"], r["p90"]) for r in rows if r["best"] is not None]
+    found = sum_gains(known)
+    if found is not None:
+        total |= {"best": found.best, "p10": found.low, "p90": found.high}
+    return total

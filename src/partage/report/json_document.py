@@ -19,6 +19,7 @@ from partage.report.advice import (
 from partage.report.gains import error_of
 from partage.report.recommendations import Recommendation, recommendations_for
 from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, RunFigures
+from partage.report.view_model import group_row
 from partage.tables.sums import document as metrics_document
 
 __all__ = ["FORMAT", "VERSION", "json_document"]
@@ -139,8 +140,20 @@ def _group(group: GroupFigures) -> dict[str, Any]:
         "savable_partition_seconds": _estimate(best.saved) if best else None,
         "simulation_error_partition_seconds": error_of(group),
         "causes": [_cause(c) for c in group.causes],
+        "verdict": _verdict(group),
         "advice": [_recommendation(one) for one in recommendations_for(group)],
         "traits": asdict(group.traits),
         "policies": {n: _figures(f) for n, f in group.figures.items()},
         "policies_per_rebalance": {n: _figures(f) for n, f in group.per_rebalance.items()},
     }
+
+
+def _verdict(group: GroupFigures) -> dict[str, str]:
+    """Return a group's row of the table of worst groups, with the texts of page and terminal."""
+    row = group_row(group)
+    return {
+        "downtime": row.downtime.text, "unread": row.share.text,
+        "rebalances_per_hour": row.per_hour.text, "main_cause": row.cause,
+        "main_cause_share": row.cause_share, "change": row.action, "now": row.now,
+        "expected_gain": row.gain.text, "confidence": row.first.confidence if row.first else "",
+    }  # fmt: skip

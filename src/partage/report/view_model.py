@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from partage.report.advice import best_policy
 from partage.report.gains import gains_by_policy
-from partage.report.group_details import columns_of
 from partage.report.messages import (
     CAUSES,
     cause_clause,
@@ -28,6 +27,7 @@ from partage.report.recommendations import (
     recommendations_for,
 )
 from partage.report.run import CauseShare, Estimate, FigureRange, Figures, GroupFigures, RunFigures
+from partage.report.timeline import columns_of
 from partage.tables.metrics import OWN, SHOWN, Aggregation, Metric, Shown
 from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 

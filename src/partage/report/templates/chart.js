@@ -10,9 +10,14 @@
     dark: ["#2f5f8a", "#80561c", "#2a6f4b", "#8a3f63", "#5d4a94", "#6b651d", "#525a66", "#1b6d76", "#8f4630", "#536b22"],
   };
   const INK = {
-    light: { text: "#171c26", soft: "#566072", line: "#dfe3ea", card: "#ffffff" },
-    dark: { text: "#e7ebf2", soft: "#a0abbc", line: "#2a3240", card: "#161b24" },
+    light: { text: "#171c26", soft: "#566072", line: "#dfe3ea", card: "#ffffff", loss: "#c8102e" },
+    dark: { text: "#e7ebf2", soft: "#a0abbc", line: "#2a3240", card: "#161b24", loss: "#ff5a5f" },
   };
+  // The three parts of a drawing, from top to bottom: marks of rebalances, the share of partitions
+  // without a reader, and the rows.
+  const MARKS = 0;
+  const SHARE = 1;
+  const ROWS = 2;
   partage.letter = (kind) => LETTERS[kind] || "?";
   partage.short = (owner) => `M${owner + 1}`;
 
@@ -39,6 +44,7 @@
     ? `${row.first_topic} ${row.first_partition === row.last_partition ? row.first_partition : `${row.first_partition}–${row.last_partition}`}`
     : `${row.first_topic} ${row.first_partition} … ${row.last_topic} ${row.last_partition}`);
   const shorter = (text, most) => (text.length > most ? `…${text.slice(1 - most)}` : text);
+  const seconds = (ms) => `${(ms / 1000).toLocaleString("en", { maximumFractionDigits: ms < 10_000 ? 1 : 0 })} s`;
   // Tooltips are elements: names come from the log and must stay text.
   const tip = (...linesOf) => {
     const box = document.createElement("div");
@@ -54,56 +60,112 @@
   const marksOf = (data, width) => {
     const apart = (data.last - data.first) / Math.max(width / 13, 1);
     const out = [];
-    for (const step of partage.records(data.steps)) {
+    partage.records(data.steps).forEach((step, number) => {
       const before = out[out.length - 1];
       if (before && step.time_ms - before.from < apart) before.steps.push(step);
-      else out.push({ from: step.time_ms, steps: [step] });
-    }
+      else out.push({ from: step.time_ms, number, steps: [step] });
+    });
     return out;
   };
 
-  const draw = (box, data, scheme) => {
+  // Positions of the rows: by partition as given, or by the member that owned most of the row.
+  const placesOf = (data, rows, boxes, order) => {
+    const numbers = rows.map((_, i) => i);
+    if (order === "member") {
+      const times = rows.map(() => new Map());
+      for (const { row, start, end, owner, share } of boxes) {
+        times[row].set(owner, (times[row].get(owner) || 0) + (end - start) * share);
+      }
+      const main = times.map((of) => [...of].reduce((a, b) => (b[1] > a[1] ? b : a), [Infinity, 0])[0]);
+      numbers.sort((a, b) => (main[a] === main[b] ? a - b : main[a] - main[b]));
+    }
+    const places = [];
+    numbers.forEach((row, place) => { places[row] = place; });
+    return { numbers, places };
+  };
+
+  // A red hatch: unread time that is possible but not certain is visible without colour.
+  const hatch = (colour) => {
+    const canvas = document.createElement("canvas");
+    canvas.width = 6;
+    canvas.height = 6;
+    const pen = canvas.getContext("2d");
+    pen.strokeStyle = colour;
+    pen.lineWidth = 1.6;
+    for (const x of [-6, 0, 6]) {
+      pen.moveTo(x - 1, 7);
+      pen.lineTo(x + 7, -1);
+    }
+    pen.stroke();
+    return { image: canvas, repeat: "repeat" };
+  };
+
+  const picked = (time, ink) => ({
+    silent: true, symbol: "none", label: { show: false }, animation: false,
+    lineStyle: { color: ink.text, width: 2, type: "solid" },
+    data: time === undefined ? [] : [{ xAxis: time }],
+  });
+  const rowHeight = (rows) => (rows <= 30 ? 17 : rows <= 60 ? 12 : rows <= 150 ? 7 : 4);
+
+  const draw = (box, scheme) => {
     const echarts = library();
+    const data = box.chartData;
     const ink = INK[scheme];
     const fills = FILLS[scheme];
     const span = data.last - data.first;
     const narrow = box.clientWidth < 560;
     const left = narrow ? 78 : 150;
     const rows = partage.records(data.rows);
-    const high = Math.max(rows.length * (rows.length > 30 ? 12 : 17), 60);
-    box.style.height = `${high + 92}px`;
+    const boxes = partage.records(data.boxes);
+    const { numbers, places } = placesOf(data, rows, boxes, box.rowOrder);
+    const each = rowHeight(rows.length);
+    const high = Math.max(rows.length * each, 60);
+    const shares = partage.records(data.unread_share);
+    const known = shares.length > 0;
+    const top = known ? 86 : 30;
+    box.style.height = `${high + top + 62}px`;
     const old = echarts.getInstanceByDom(box);
     if (old) old.dispose();
     const chart = echarts.init(box, null, { renderer: "svg" });
     const marks = marksOf(data, box.clientWidth - left);
-    const marked = marks.map((mark) => [mark.from, 0]);
-    const boxes = partage.records(data.boxes);
     const owners = partage.records(data.owners);
-    const renderItem = (params, api) => {
-      const { row, start, end, owner, share } = boxes[params.dataIndex];
-      const a = api.coord([data.first + start, row]);
-      const b = api.coord([data.first + end, row]);
+    // A box of a row between two times, as large as a screen can show; undefined outside the view.
+    const shapeOf = (api, area, row, from, to, least) => {
+      const a = api.coord([data.first + from, places[row]]);
+      const b = api.coord([data.first + to, places[row]]);
       const height = api.size([0, 1])[1];
       const gap = height > 8 ? 1 : 0;
-      const area = params.coordSys;
-      const shape = echarts.graphic.clipRectByRect(
-        { x: a[0], y: a[1] - height / 2 + gap / 2, width: Math.max(b[0] - a[0], 1), height: height - gap },
+      return echarts.graphic.clipRectByRect(
+        { x: a[0], y: a[1] - height / 2 + gap / 2, width: Math.max(b[0] - a[0], least), height: height - gap },
         { x: area.x, y: area.y, width: area.width, height: area.height },
       );
+    };
+    const renderItem = (params, api) => {
+      const { row, start, end, owner, share } = boxes[params.dataIndex];
+      const shape = shapeOf(api, params.coordSys, row, start, end, 1);
       if (!shape) return undefined;
-      const label = shape.width > 24 && height > 9;
+      const label = shape.width > 24 && shape.height > 9;
       return {
         type: "rect",
         shape,
         style: {
           fill: fills[owner % fills.length], opacity: share < 60 ? 0.55 : 1,
-          stroke: ink.card, lineWidth: 0.6,
+          stroke: ink.card, lineWidth: each > 6 ? 0.6 : 0,
         },
         textContent: label ? {
-          style: { text: partage.short(owner) + (share < 60 ? " +" : ""), fill: ink.text, fontSize: Math.min(10, height - 2) },
+          style: { text: partage.short(owner) + (share < 60 ? " +" : ""), fill: ink.text, fontSize: Math.min(10, shape.height - 1) },
         } : undefined,
         textConfig: label ? { position: "inside" } : undefined,
       };
+    };
+    const unread = partage.records(data.unread);
+    const hatched = hatch(ink.loss);
+    const renderUnread = (params, api) => {
+      const { row, start, end, certain, share } = unread[params.dataIndex];
+      const shape = shapeOf(api, params.coordSys, row, start, end, certain ? 1.5 : 0.5);
+      if (!shape) return undefined;
+      const opacity = share >= 100 ? 1 : 0.25 + 0.75 * (share / 100);
+      return { type: "rect", shape, style: { fill: certain ? ink.loss : hatched, opacity } };
     };
     // Hatched, so that gaps are visible without colour and over any box.
     const gaps = partage.records(data.gaps);
@@ -124,56 +186,73 @@
         { type: "rect", shape: { x: x0, y: y0, width: x1 - x0, height: y1 - y0 }, style: { fill: ink.card, opacity: 0.55 } }, ...lines,
       ] };
     };
+    const largest = Math.max(0, ...shares.map((one) => one.percent));
+    const scale = [1, 2, 5, 10, 20, 50].find((one) => one >= largest) || 100;
+    const line = known ? [...shares, { at: span, percent: shares[shares.length - 1].percent }] : [];
+    const times = (from, to) => `${partage.clock(data.first + from, 0)} to ${partage.clock(data.first + to, 0)} UTC`;
+    const describe = {
+      marks: (i) => {
+        const { steps } = marks[i];
+        const lines = steps.slice(0, 6).map((s) => `${partage.clock(s.time_ms, 0)} generation ${s.generation}: ${s.what || s.cause}`);
+        if (steps.length > 6) lines.push(`and ${steps.length - 6} more`);
+        return tip(...lines, box.onPick ? "Select it for details below the timeline." : "");
+      },
+      gaps: (i) => tip(`${gaps[i].generations} generation${gaps[i].generations === 1 ? "" : "s"} missing from the log`,
+        `${times(gaps[i].from, gaps[i].to)}: owners unknown`),
+      unread: (i) => {
+        const { row, start, end, certain, share } = unread[i];
+        return tip(rowName(rows[row]),
+          `${certain ? "Unread" : "Possibly unread"}${data.unread_exact ? ` for ${seconds(end - start)}` : `: ${share} % of this time`}`,
+          times(start, end));
+      },
+      owners: (i) => {
+        const { row, start, end, owner, share } = boxes[i];
+        return tip(rowName(rows[row]), `${partage.short(owner)} ${owners[owner].label}`, times(start, end),
+          data.exact ? "" : `owns ${share} % of these partitions in this time, the most of all members`);
+      },
+    };
+    const labelled = Math.ceil(12 / each);
     chart.setOption({
       animation: false,
       textStyle: { color: ink.text, fontFamily: "inherit" },
       grid: [
         { left, right: 34, top: 8, height: 20 },
-        { left, right: 34, top: 30, height: high },
+        { left, right: 34, top: 36, height: known ? 40 : 0, show: false },
+        { left, right: 34, top, height: high },
       ],
       tooltip: {
         confine: true, backgroundColor: ink.card, borderColor: ink.line,
         textStyle: { color: ink.text, fontSize: 12 },
         extraCssText: "max-width:340px;white-space:normal;overflow-wrap:anywhere",
-        formatter: (at) => {
-          if (at.seriesIndex === 0) {
-            const { steps } = marks[at.dataIndex];
-            const lines = steps.slice(0, 6).map((s) => `${partage.clock(s.time_ms, 0)} generation ${s.generation}: ${s.what || s.cause}`);
-            if (steps.length > 6) lines.push(`and ${steps.length - 6} more`);
-            return tip(...lines);
-          }
-          if (at.seriesIndex === 2) {
-            const { from, to, generations } = gaps[at.dataIndex];
-            return tip(`${generations} generation${generations === 1 ? "" : "s"} missing from the log`,
-              `${partage.clock(data.first + from, 0)} to ${partage.clock(data.first + to, 0)} UTC: owners unknown`);
-          }
-          const { row, start, end, owner, share } = boxes[at.dataIndex];
-          return tip(rowName(rows[row]), `${partage.short(owner)} ${owners[owner].label}`,
-            `${partage.clock(data.first + start, 0)} to ${partage.clock(data.first + end, 0)} UTC`,
-            data.exact ? "" : `owns ${share} % of these partitions in this time, the most of all members`);
-        },
+        formatter: (at) => (describe[at.seriesName] ? describe[at.seriesName](at.dataIndex) : ""),
       },
-      xAxis: [0, 1].map((gridIndex) => ({
+      xAxis: [MARKS, SHARE, ROWS].map((gridIndex) => ({
         type: "value", gridIndex, min: data.first, max: data.last,
-        axisLabel: { show: gridIndex === 1, color: ink.soft, hideOverlap: true, formatter: (v) => partage.clock(v, span) },
-        axisLine: { show: gridIndex === 1, lineStyle: { color: ink.line } },
+        axisLabel: { show: gridIndex === ROWS, color: ink.soft, hideOverlap: true, formatter: (v) => partage.clock(v, span) },
+        axisLine: { show: gridIndex === ROWS || (gridIndex === SHARE && known), lineStyle: { color: ink.line } },
         axisTick: { show: false }, splitLine: { show: false }, splitNumber: narrow ? 2 : 6,
       })),
       yAxis: [
-        { type: "category", gridIndex: 0, data: [""], show: false },
+        { type: "category", gridIndex: MARKS, data: [""], show: false },
         {
-          type: "category", gridIndex: 1, inverse: true, data: rows.map(rowName),
-          axisLabel: { color: ink.soft, fontSize: 10, interval: rows.length > 30 ? 1 : 0, formatter: (v) => shorter(v, narrow ? 12 : 24) },
+          type: "value", gridIndex: SHARE, min: 0, max: scale, interval: scale, show: known,
+          axisLabel: { color: ink.soft, fontSize: 10, formatter: (v) => (v ? `${narrow ? "" : "unread "}${v} %` : "0") },
+          axisLine: { show: false }, axisTick: { show: false }, splitLine: { lineStyle: { color: ink.line } },
+        },
+        {
+          type: "category", gridIndex: ROWS, inverse: true, data: numbers.map((row) => rowName(rows[row])),
+          axisLabel: { color: ink.soft, fontSize: 10, interval: (i) => i % labelled === 0, formatter: (v) => shorter(v, narrow ? 12 : 24) },
           axisLine: { show: false }, axisTick: { show: false },
         },
       ],
       dataZoom: [
-        { type: "slider", xAxisIndex: [0, 1], bottom: 6, height: 18, showDetail: false, borderColor: ink.line, filterMode: "none", brushSelect: false },
-        { type: "inside", xAxisIndex: [0, 1], zoomOnMouseWheel: "ctrl", moveOnMouseMove: true, moveOnMouseWheel: false, filterMode: "none" },
+        { type: "slider", xAxisIndex: [MARKS, SHARE, ROWS], bottom: 6, height: 18, showDetail: false, borderColor: ink.line, filterMode: "none", brushSelect: false },
+        { type: "inside", xAxisIndex: [MARKS, SHARE, ROWS], zoomOnMouseWheel: "ctrl", moveOnMouseMove: true, moveOnMouseWheel: false, filterMode: "none" },
       ],
       series: [
         {
-          type: "scatter", xAxisIndex: 0, yAxisIndex: 0, data: marked, symbol: "roundRect", symbolSize: [14, 16],
+          type: "scatter", name: "marks", xAxisIndex: MARKS, yAxisIndex: MARKS, data: marks.map((mark) => [mark.from, 0]),
+          symbol: "roundRect", symbolSize: [14, 16], cursor: "pointer",
           itemStyle: { color: ink.card, borderColor: ink.soft, borderWidth: 1 },
           label: {
             show: true, color: ink.text, fontSize: 10, fontWeight: 600,
@@ -184,8 +263,13 @@
           },
         },
         {
-          type: "custom", xAxisIndex: 1, yAxisIndex: 1, renderItem, clip: true,
-          data: boxes.map((one) => [data.first + one.start, one.row]),
+          type: "line", name: "share", xAxisIndex: SHARE, yAxisIndex: SHARE, step: "end", showSymbol: false, silent: true,
+          lineStyle: { color: ink.loss, width: 1.4 }, areaStyle: { color: ink.loss, opacity: 0.22 },
+          data: line.map((one) => [data.first + one.at, one.percent]),
+        },
+        {
+          type: "custom", name: "owners", xAxisIndex: ROWS, yAxisIndex: ROWS, renderItem, clip: true,
+          data: boxes.map((one) => [data.first + one.start, places[one.row]]),
           markLine: {
             silent: true, symbol: "none", label: { show: false },
             lineStyle: { color: ink.text, width: 1, type: [2, 3], opacity: 0.55 },
@@ -193,20 +277,27 @@
           },
         },
         {
-          type: "custom", xAxisIndex: 1, yAxisIndex: 1, renderItem: renderGap, clip: true, z: 5,
+          type: "custom", name: "unread", xAxisIndex: ROWS, yAxisIndex: ROWS, renderItem: renderUnread, clip: true, z: 4,
+          data: unread.map((one) => [data.first + one.start, places[one.row]]),
+        },
+        {
+          type: "custom", name: "gaps", xAxisIndex: ROWS, yAxisIndex: ROWS, renderItem: renderGap, clip: true, z: 5,
           data: gaps.map((one) => [data.first + one.from, 0]),
         },
+        { type: "scatter", id: "picked", name: "picked", xAxisIndex: ROWS, yAxisIndex: ROWS, data: [], z: 6, markLine: picked(box.pickedTime, ink) },
       ],
     });
+    chart.on("click", { seriesName: "marks" }, (at) => {
+      if (box.onPick) box.onPick(marks[at.dataIndex].number);
+    });
     box.dataset.drawn = scheme;
-    return chart;
   };
 
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const shown = new Map();
+  const shown = new Set();
   const again = (scheme) => {
-    for (const [box, data] of shown) {
-      if (box.isConnected) draw(box, data, scheme);
+    for (const box of shown) {
+      if (box.isConnected) draw(box, scheme);
       else shown.delete(box);
     }
   };
@@ -228,12 +319,22 @@
     for (const one of seen) {
       if (!one.isIntersecting || !one.target.chartData) continue;
       watch.unobserve(one.target);
-      shown.set(one.target, one.target.chartData);
-      draw(one.target, one.target.chartData, now());
+      shown.add(one.target);
+      draw(one.target, now());
     }
   }, { rootMargin: "200px" });
-  partage.chart = (box, data) => {
-    box.chartData = data;
+  partage.chart = (box, data, onPick) => {
+    Object.assign(box, { chartData: data, onPick });
     watch.observe(box);
+  };
+  partage.sortRows = (box, order) => {
+    box.rowOrder = order;
+    if (shown.has(box)) draw(box, now());
+  };
+  // Shows the time of the rebalance that is open below the timeline.
+  partage.pick = (box, time) => {
+    box.pickedTime = time;
+    const chart = shown.has(box) && library().getInstanceByDom(box);
+    if (chart) chart.setOption({ series: [{ id: "picked", markLine: picked(time, INK[now()]) }] });
   };
 })();

@@ -13,7 +13,7 @@
     for (const [name, value] of Object.entries(attributes || {})) {
       if (value !== undefined && value !== null && value !== false) made.setAttribute(name, value);
     }
-    made.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== ""));
+    made.append(...children.flat(2).filter((c) => c !== null && c !== undefined && c !== ""));
     return made;
   };
   const shown = (v) => (v === null || v === undefined ? "?" : v.toLocaleString("en"));
@@ -22,7 +22,7 @@
   const cell = (text, value) => h("td", value === undefined ? {} : { class: "n", "data-v": value ?? "" }, text);
   // A heading: {text, number: sorted as numbers, help: definition}.
   const text = (label, term) => ({ text: label, help: term && TERMS[term].meaning });
-  const number = (label, term) => ({ text: label, number: true, help: term && TERMS[term].meaning });
+  const figure = (label, term) => ({ text: label, number: true, help: term && TERMS[term].meaning });
   const heads = (headings) => h("thead", {}, h("tr", {}, headings.map((one) => h("th", {
     scope: "col", class: one.number ? "n" : null, "data-tip": one.help,
   }, one.text))));
@@ -58,40 +58,83 @@
     return h("span", { class: "track", "aria-hidden": "true" },
       h("i", { class: "solid", style: wide(had - lost) }), h("i", { class: "hatch", style: wide(lost + gained) }));
   };
-  const worst = (data) => data.worst.map((one) => {
-    const members = records(one.members);
-    const cheapest = records(one.cheapest);
+  const named = (s) => (s.incarnation ? `${s.generation} (incarnation ${s.incarnation + 1})` : String(s.generation));
+  // What each member owned before and after a rebalance.
+  const compared = (data, number) => {
+    const step = records(data.steps)[number];
+    const members = records(data.changes).filter((m) => m.step === number);
     const owners = records(data.owners);
     const most = Math.max(1, ...members.map((m) => m.before + m.gained));
+    if (!members.length) return h("p", { class: "soft" }, "Each member owns the same partitions before and after.");
+    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Members before and after generation ${step.generation}` },
+      h("table", {}, heads([text("Member"), figure("before"), figure("after"), figure("lost"), figure("gained"), text("")]),
+        h("tbody", {}, members.map((m) => h("tr", {},
+          h("th", { scope: "row" }, h("b", {}, partage.short(m.owner)), " ", h("bdi", {}, owners[m.owner].label)),
+          cell(shown(m.before), m.before), cell(shown(m.after), m.after),
+          cell(m.lost ? `−${m.lost}` : "", m.lost), cell(m.gained ? `+${m.gained}` : "", m.gained),
+          h("td", { class: "barcell" }, partsOf(m.before, m.gained, m.lost, most)))))));
+  };
+  const why = (s) => h("p", {}, h("b", { class: "letter" }, partage.letter(s.cause)), ` ${cause(s.cause)}${s.recorded ? "" : " (inferred)"}: ${s.what || "no details"}. `,
+    `Downtime ${s.downtime}; partitions moved: ${s.moved === null ? "unknown" : shown(s.moved)}.`);
+  const worst = (data) => data.worst.map((one) => {
+    const s = records(data.steps)[one.step];
+    const cheapest = records(one.cheapest);
     return h("article", { class: "card change" },
-      h("h4", {}, `Generation ${one.generation}, ${partage.clock(one.time_ms, 0)} UTC`),
-      h("p", {}, one.what),
-      members.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Members before and after generation ${one.generation}` },
-        h("table", {}, heads([text("Member"), number("before"), number("after"), number("lost"), number("gained"), text("")]),
-          h("tbody", {}, members.map((m) => h("tr", {},
-            h("th", { scope: "row" }, h("b", {}, partage.short(m.owner)), " ", h("bdi", {}, owners[m.owner].label)),
-            cell(shown(m.before), m.before), cell(shown(m.after), m.after),
-            cell(m.lost ? `−${m.lost}` : "", m.lost), cell(m.gained ? `+${m.gained}` : "", m.gained),
-            h("td", { class: "barcell" }, partsOf(m.before, m.gained, m.lost, most))))))) : null,
-      one.more ? h("p", { class: "soft" }, `and ${one.more} more members`) : null,
+      h("h4", {}, `Generation ${named(s)}, ${partage.clock(s.time_ms, 0)} UTC`), why(s), compared(data, one.step),
       cheapest.length ? h("p", { class: "soft" }, "Least downtime here: ", cheapest.map((p) => `${p.policy} ${p.downtime}`).join("; "), ".") : null);
   });
+
+  // One rebalance below the timeline: chosen in the list, by the buttons, or by a mark of the timeline.
+  const picker = (data, chart) => {
+    const all = records(data.steps);
+    const list = h("select", { id: "picked-step" }, all.map((s, i) => h("option", { value: i },
+      `${partage.clock(s.time_ms, 0)} generation ${named(s)}: ${cause(s.cause)}`)));
+    const place = h("div", { "aria-live": "polite" });
+    const step = (by, label) => {
+      const made = h("button", { type: "button", "aria-label": label }, by < 0 ? "‹" : "›");
+      made.addEventListener("click", () => show(Number(list.value) + by));
+      return made;
+    };
+    const [back, next] = [step(-1, "Previous rebalance"), step(1, "Next rebalance")];
+    const show = (number) => {
+      const s = all[number];
+      list.value = String(number);
+      back.disabled = number === 0;
+      next.disabled = number === all.length - 1;
+      partage.pick(chart, s.time_ms);
+      place.replaceChildren(why(s), s.note ? h("p", { class: "soft" }, s.note) : "", compared(data, number));
+    };
+    list.addEventListener("change", () => show(Number(list.value)));
+    show(data.worst.length ? data.worst[0].step : all.length - 1);
+    return { show, box: h("div", { class: "picked" }, h("div", { class: "tools" }, h("label", { for: "picked-step" }, "Rebalance"), back, list, next), place) };
+  };
+  const sorter = (chart) => {
+    const buttons = ["partition", "member"].map((order) => {
+      const made = h("button", { type: "button", "aria-pressed": String(order === "partition") }, order);
+      made.addEventListener("click", () => {
+        for (const one of buttons) one.setAttribute("aria-pressed", String(one === made));
+        partage.sortRows(chart, order);
+      });
+      return made;
+    });
+    return h("div", { class: "tools", role: "group", "aria-label": "Order of the rows" }, h("span", { class: "soft" }, "Rows by"), buttons);
+  };
 
   const storms = (data) => {
     const found = records(data.storms);
     if (!data.storms_known) return h("p", { class: "soft" }, "Unknown: an older Partage wrote the run, or it has no storm.");
     if (!found.length) return h("p", {}, "None.");
-    return table("Rebalance storms", [number("Storm"), text("From"), text("To"), number("Rebalances"), number("Downtime", "stopped"), text("Trigger", "cause"), text("Causes")],
+    return table("Rebalance storms", [figure("Storm"), text("From"), text("To"), figure("Rebalances"), figure("Downtime", "stopped"), text("Trigger", "cause"), text("Causes")],
       found.map((s) => h("tr", {}, cell(String(s.number + 1), s.number), cell(partage.clock(s.first, 0)), cell(partage.clock(s.last, 0)),
         cell(shown(s.rebalances), s.rebalances), cell(s.downtime, s.downtime_sort), cell(`${cause(s.trigger)}: ${s.what}`),
         cell(Object.entries(s.causes).map(([kind, times]) => `${times} ${cause(kind)}`).join(", ")))));
   };
 
   const steps = (data) => table("Rebalances", [
-    number("Generation"), text("Time, UTC"), text("Cause", "cause"), text("Change"), number("Members"),
-    number("Moved", "moved"), number("Downtime", "stopped"), number("Storm", "storm"), text("Note"),
+    figure("Generation"), text("Time, UTC"), text("Cause", "cause"), text("Change"), figure("Members"),
+    figure("Moved", "moved"), figure("Downtime", "stopped"), figure("Storm", "storm"), text("Note"),
   ], records(data.steps).map((s) => h("tr", {},
-    cell(s.incarnation ? `${s.generation} (incarnation ${s.incarnation + 1})` : String(s.generation), s.generation), cell(partage.clock(s.time_ms, 0)),
+    cell(named(s), s.generation), cell(partage.clock(s.time_ms, 0)),
     h("td", {}, h("b", { class: "letter" }, partage.letter(s.cause)), ` ${cause(s.cause)}`, s.recorded ? "" : h("small", {}, " inferred")),
     cell(s.what + (s.missing_before ? ` (${s.missing_before} generations missing before)` : "")), cell(shown(s.members), s.members), cell(shown(s.moved), s.moved),
     cell(s.downtime, s.downtime_sort), cell(s.storm === null ? "" : String(s.storm + 1), s.storm ?? ""), cell(s.note))));
@@ -104,7 +147,8 @@
       : h("details", {}, h("summary", {}, h("b", {}, partage.short(i)), " ", h("bdi", {}, label)), h("bdi", {}, name))));
     return [
       h("p", { class: "key soft" }, kinds.map((k) => h("span", {}, h("b", { class: "letter" }, partage.letter(k)), ` ${cause(k)}`)),
-        h("span", {}, "number: several rebalances"), data.exact ? null : h("span", {}, "+ and paler: other members own parts of it"),
+        h("span", {}, "number: several rebalances"),
+        records(data.unread).length ? [h("span", {}, h("i", { class: "loss" }), "unread, certain (9 of 10)"), h("span", {}, h("i", { class: "maybe" }), "unread, possible")] : null, data.exact ? null : h("span", {}, "+ and paler: other members own parts of it"),
         records(data.gaps).length ? h("span", {}, "hatched: generations missing from the log, owners unknown") : null),
       h("details", { class: "more", open: owners.length <= 8 ? "" : null }, h("summary", {}, `${owners.length} members`),
         h("ul", { class: "members" }, owners)),
@@ -118,24 +162,29 @@
     const data = JSON.parse(source.textContent);
     const bad = records(data.bad);
     const chart = h("div", { class: "chart", role: "img", "aria-label": `Timeline of partition owners in ${data.name}; the tables below have the same as text` });
-    const drawn = records(data.rows).length > 0;
+    const rows = records(data.rows);
+    const drawn = rows.length > 0;
+    const each = rows.length === data.partitions;
     const boxes = data.exact ? "Each box is one partition owned by one member." : `${data.partitions.toLocaleString("en")} partitions in bins: each box shows the member that owned most of it.`;
+    const line = records(data.unread_share).length ? " The red line is the share of partitions that no member read." : "";
+    const picked = drawn && records(data.steps).length ? picker(data, chart) : null;
     place.replaceChildren(h("article", { class: "card group", id: anchor },
       h("h2", {}, h("bdi", {}, data.name)),
       h("p", { class: "soft" }, term("stopped"), `: ${data.downtime}${data.share ? `, ${data.share} of its partition-time` : ""}.`),
-      drawn ? part("Owners over time", h("p", { class: "soft" }, `${boxes} Letters on top are rebalances. Drag the slider to zoom.`), chart, legend(data)) : null,
+      drawn ? part("Owners over time", h("p", { class: "soft" }, `${boxes}${line} Letters on top are rebalances; select one for its cause, and its members before and after. Drag the slider to zoom.`),
+        each && rows.length > 1 ? sorter(chart) : null, chart, legend(data), picked ? picked.box : null) : null,
       data.advice.length ? part("What to change here", h("div", { class: "cards" }, advice(data))) : null,
       part("Policies compared", policies(data.policies, "Policies of this group"),
         records(data.per_rebalance).length ? h("details", { class: "more" }, h("summary", {}, "The same, each rebalance simulated by itself"), policies(data.per_rebalance, "Each rebalance simulated by itself")) : null),
       data.worst.length ? part("Worst rebalances, before and after", h("div", { class: "cards" }, worst(data))) : null,
       part("Rebalance storms", storms(data)),
       part("All rebalances", h("details", { class: "more" }, h("summary", {}, `${records(data.steps).length} rebalances`), steps(data))),
-      bad.length ? part("Damaged records of this group", table("Damaged records", [number("Partition"), number("Offset"), text("Part"), text("Defect")],
+      bad.length ? part("Damaged records of this group", table("Damaged records", [figure("Partition"), figure("Offset"), text("Part"), text("Defect")],
         bad.map((b) => h("tr", {}, cell(shown(b.partition), b.partition), cell(shown(b.offset), b.offset), cell(b.part), cell(b.why))))) : null));
     for (const row of document.querySelectorAll("#group-table tr[aria-current]")) row.removeAttribute("aria-current");
     const link = document.querySelector(`#group-table a[href="#${anchor}"]`);
     if (link) link.closest("tr").setAttribute("aria-current", "true");
-    if (drawn) partage.chart(chart, data);
+    if (drawn) partage.chart(chart, data, picked ? picked.show : null);
     if (focus) {
       place.scrollIntoView();
       place.focus({ preventScroll: true });

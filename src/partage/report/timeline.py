@@ -1,0 +1,331 @@
+"""Timelines of single groups for the page: owners of partitions, and times without a reader.
+
+A timeline has partitions down and time across. A group of up to 500 partitions has one row for
+each; a larger one has several partitions per row. If there are too many changes to draw, time is
+divided into bins: each bin shows the member that owned most of it, and the share that it owned.
+
+Times without a reader (table ``unread``) are drawn over the owners. The time up to the 10th
+percentile of their length is certain, the rest up to the 90th percentile is possible.
+
+The page's script reads columns with names (`columns_of`), which keep the page small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MAX_BINNED_ROWS", "MAX_ROWS", "Owned", "UnreadTimes", "columns_of", "draw_timeline"]
+
+#: Partitions that have a row each.
+MAX_ROWS = 500
+#: Rows of a group with more partitions, or with too few boxes for a row each.
+MAX_BINNED_ROWS = 48
+#: Boxes that a row needs at least: fewer say nothing about its changes.
+_LEAST_BOXES = 8
+#: Numbers of columns that are tried in turn, until the boxes are few enough.
+_BINS = (240, 160, 96, 64, 40, 24, 12)
+#: Time bins of the line with the share of partitions without a reader.
+_SHARE_BINS = 240
+#: Columns of the boxes of a timeline, and of its times without a reader.
+_BOX = ("row", "start", "end", "owner", "share")
+_UNREAD = ("row", "start", "end", "certain", "share")
+_Ints = NDArray[np.int64]
+
+
+def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Convert dicts with equal keys to one dict of lists (rows to columns).
+
+    >>> columns_of([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+    {'a': [1, 3], 'b': [2, 4]}
+    """
+    found: dict[str, list[Any]] = {}
+    for record in records:
+        for name, value in record.items():
+            found.setdefault(name, []).append(value)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The ownership intervals of one group's partitions, as arrays of length N (int64).
+
+    Attributes:
+        row: index of the partition in ``partitions``.
+        owner: index of the owner in ``owners``.
+        start, end: times in ms; ``end`` is the end of the history if it lasts.
+        partitions: (topic, partition number), sorted.
+        owners: instance ids or member ids, in order of appearance.
+    """
+
+    row: _Ints
+    owner: _Ints
+    start: _Ints
+    end: _Ints
+    partitions: Sequence[tuple[str, int]]
+    owners: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadTimes:
+    """The times in which partitions of one group had no reader, as arrays of length N (int64).
+
+    Attributes:
+        row: index of the partition in the group's partitions.
+        until: when the next owner was assigned it (ms).
+        best: estimated length (ms).
+        least, most: 10th and 90th percentile of this length (ms).
+    """
+
+    row: _Ints
+    until: _Ints
+    best: _Ints
+    least: _Ints
+    most: _Ints
+
+
+class _Spans(NamedTuple):
+    """Ownership intervals as arrays with their timeline row.
+
+    Times are in ms since the timeline's start.
+    """
+
+    row: _Ints
+    owner: _Ints
+    start: _Ints
+    end: _Ints
+
+
+class _Cells(NamedTuple):
+    """Time bins of a timeline that have an owner, with the main owner and its share of the bin.
+
+    They are sorted by row and column.
+    """
+
+    row: _Ints
+    column: _Ints
+    owner: _Ints
+    share: NDArray[np.float64]
+
+
+def draw_timeline(
+    owned: Owned, first_ms: int, last_ms: int, budget: int, unread: UnreadTimes | None = None
+) -> dict[str, Any]:
+    """Return a timeline of partition ownership as plain numbers, in named columns.
+
+    Args:
+        owned: ownership intervals; times outside the timeline are cut off.
+        first_ms: start of the timeline.
+        last_ms: end of the timeline.
+        budget: approximate maximum number of boxes, and of times without a reader.
+        unread: times without a reader; None if they are unknown.
+
+    Returns:
+        ``rows``: first and last topic and partition of each row; ``boxes``: row, start and end (ms
+        since ``first_ms``), owner and its share in percent; ``exact``: whether each box is one
+        partition and one interval; ``unread``: row, start, end, whether it is certain, and the
+        share of the row's partitions in percent; ``unread_exact``: whether each of them is one
+        interval; ``unread_share``: the share of all partitions without a reader in percent, from
+        each time on.
+    """
+    span = max(last_ms - first_ms, 1)
+    start = np.clip(owned.start - first_ms, 0, span)
+    end = np.clip(owned.end - first_ms, 0, span)
+    seen = end > start
+    row, owner, start, end = (a[seen] for a in (owned.row, owned.owner, start, end))
+    size = len(owned.partitions)
+    rows = _row_count(size, budget)
+    exact = rows == size and len(row) <= budget and not _overlapping(row, start, end)
+    if exact:
+        boxes = np.column_stack([row, start, end, owner, np.full(len(row), 100)])
+    else:
+        boxes = _binned(_Spans(row * rows // max(size, 1), owner, start, end), span, budget)
+    names = owned.partitions
+    edges = [(r * size + rows - 1) // rows for r in range(rows + 1)] if rows else [0]
+    return {
+        "rows": columns_of(
+            {
+                "first_topic": names[a][0],
+                "first_partition": names[a][1],
+                "last_topic": names[b - 1][0],
+                "last_partition": names[b - 1][1],
+            }
+            for a, b in pairwise(edges)
+        ),
+        "boxes": dict(zip(_BOX, boxes.astype(np.int64).T.tolist(), strict=True)),
+        "exact": bool(exact),
+        **_draw_unread(unread, first_ms, span, np.diff(edges), budget),
+    }
+
+
+def _row_count(partitions: int, budget: int) -> int:
+    """Return the number of rows of a timeline: one per partition if they are few enough."""
+    most = max(budget // _LEAST_BOXES, 4)
+    return partitions if partitions <= min(MAX_ROWS, most) else min(MAX_BINNED_ROWS, most)
+
+
+def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
+    """Return whether some partition has two owners at once, as share groups allow."""
+    order = np.lexsort((start, row))
+    row, start, end = row[order], start[order], end[order]
+    return bool(((row[1:] == row[:-1]) & (start[1:] < end[:-1])).any())
+
+
+# --- times without a reader --------------------------------------------------------------------
+
+
+def _draw_unread(
+    unread: UnreadTimes | None, first_ms: int, span: int, partitions: _Ints, budget: int
+) -> dict[str, Any]:
+    """Return the columns of a timeline about times without a reader.
+
+    Args:
+        unread: these times; None if they are unknown.
+        first_ms: start of the timeline.
+        span: its length (ms).
+        partitions: number of partitions of each row.
+        budget: approximate maximum number of drawn times.
+    """
+    if unread is None or not len(partitions):
+        return {"unread": {}, "unread_exact": True, "unread_share": {}}
+    size, rows = int(partitions.sum()), len(partitions)
+    until = unread.until - first_ms
+    certain, possible = until - unread.least, until - unread.most
+    row = unread.row * rows // size
+    parts = [(1, *_within(row, certain, until, span)), (0, *_within(row, possible, certain, span))]
+    exact = rows == size and sum(len(part[1]) for part in parts) <= budget
+    drawn = [
+        _exact_unread(*part) if exact else _binned_unread(*part, span, partitions, budget // 2)
+        for part in parts
+    ]
+    columns = np.concatenate(drawn).T.tolist()
+    found: dict[str, list[Any]] = dict(zip(_UNREAD, columns, strict=True))
+    found["certain"] = [bool(one) for one in found["certain"]]
+    return {
+        "unread": found,
+        "unread_exact": exact,
+        "unread_share": _unread_share(until - unread.best, until, span, size),
+    }
+
+
+def _within(row: _Ints, start: _Ints, end: _Ints, span: int) -> tuple[_Ints, _Ints, _Ints]:
+    """Cut intervals at the ends of a timeline; drop those outside."""
+    start, end = np.clip(start, 0, span), np.clip(end, 0, span)
+    seen = end > start
+    return row[seen], start[seen], end[seen]
+
+
+def _exact_unread(certain: int, row: _Ints, start: _Ints, end: _Ints) -> _Ints:
+    full = np.full(len(row), 100)
+    return np.column_stack([row, start, end, np.full(len(row), certain), full])
+
+
+def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
+    certain: int, row: _Ints, start: _Ints, end: _Ints, span: int, partitions: _Ints, budget: int
+) -> _Ints:
+    """Return the share of each row's partitions without a reader in the finest possible bins."""
+    found = np.zeros((0, 5), np.int64)
+    for columns in _BINS:
+        width = span / columns
+        place, column, weight = _by_bin(start, end, span, columns)
+        key, which = np.unique(row[place] * columns + column, return_inverse=True)
+        share = np.bincount(which, weight, len(key)) / (width * partitions[key // columns])
+        cells = _Cells(key // columns, key % columns, np.zeros_like(key), np.minimum(share, 1))
+        found = _joined(cells, span, columns)
+        if len(found) <= budget:
+            break
+    found[:, 3] = certain
+    return found
+
+
+def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, list[Any]]:
+    """Return the share of ``size`` partitions without a reader over time, where it changes.
+
+    ``at`` has times since the timeline's start (ms), ``percent`` the mean share from then on.
+    """
+    start, end = np.clip(start, 0, span), np.clip(end, 0, span)
+    _, column, weight = _by_bin(start, end, span, _SHARE_BINS)
+    sums = np.bincount(column, weight, _SHARE_BINS)
+    percent = np.round(100 * sums / (span / _SHARE_BINS * size), 1)
+    changes = np.flatnonzero(np.append([True], percent[1:] != percent[:-1]))
+    at = np.rint(changes * span / _SHARE_BINS).astype(np.int64)
+    return {"at": at.tolist(), "percent": percent[changes].tolist()}
+
+
+# --- bins --------------------------------------------------------------------------------------
+
+
+def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
+    """Divide a timeline into the finest time bins that give at most ``budget`` boxes.
+
+    Return the boxes.
+    """
+    found = np.zeros((0, 5), np.int64)
+    for columns in _BINS:
+        found = _joined(_bins(spans, span, columns), span, columns)
+        if len(found) <= budget:
+            break
+    return found
+
+
+def _by_bin(
+    start: _Ints, end: _Ints, span: int, columns: int
+) -> tuple[_Ints, _Ints, NDArray[np.float64]]:
+    """Divide intervals among time bins.
+
+    Return the index of the interval, the bin, and the milliseconds of the interval in it.
+    """
+    width = span / columns
+    first = np.minimum((start / width).astype(np.int64), columns - 1)
+    last = np.minimum(np.ceil(end / width).astype(np.int64), columns)
+    last = np.maximum(last, first + 1)
+    times = last - first
+    place = np.repeat(np.arange(len(start)), times)
+    column = np.arange(len(place)) - np.repeat(np.cumsum(times) - times, times) + first[place]
+    weight = np.minimum(end[place], (column + 1) * width) - np.maximum(start[place], column * width)
+    return place, column, np.maximum(weight, 0)
+
+
+def _bins(spans: _Spans, span: int, columns: int) -> _Cells:
+    """Return the main owner of each time bin of a timeline with ``columns`` bins per row."""
+    row, owner, start, end = spans
+    place, column, weight = _by_bin(start, end, span, columns)
+    owners = int(owner.max(initial=0)) + 1
+    key = (row[place] * columns + column) * owners + owner[place]
+    keys, which = np.unique(key, return_inverse=True)
+    weights = np.bincount(which, weight, len(keys))
+    cell, member = keys // owners, keys % owners
+    order = np.lexsort((weights, cell))
+    newest = np.append(cell[order][1:] != cell[order][:-1], [True] * (len(order) > 0))
+    best = order[newest.astype(bool)]
+    whole = np.bincount(np.unique(cell, return_inverse=True)[1], weights)
+    share = weights[best] / np.maximum(whole, 1e-9)
+    return _Cells(cell[best] // columns, cell[best] % columns, member[best], share)
+
+
+def _joined(cells: _Cells, span: int, columns: int) -> NDArray[np.int64]:
+    """Merge neighbouring time bins that have one owner and a similar share into drawn boxes."""
+    row, column, owner, share = cells
+    if not len(row):
+        return np.zeros((0, 5), np.int64)
+    coarse = np.ceil(share * 4)
+    new = np.append(
+        [True],
+        (row[1:] != row[:-1])
+        | (column[1:] != column[:-1] + 1)
+        | (owner[1:] != owner[:-1])
+        | (coarse[1:] != coarse[:-1]),
+    )
+    begins = np.flatnonzero(new)
+    ends = np.append(begins[1:], len(row)) - 1
+    mean = np.add.reduceat(share, begins) / (ends - begins + 1)
+    width = span / columns
+    return np.column_stack([
+        row[begins], np.rint(column[begins] * width), np.rint((column[ends] + 1) * width),
+        owner[begins], np.maximum(np.rint(100 * mean), 1),
+    ]).astype(np.int64)  # fmt: skip
