@@ -182,7 +182,7 @@ def standing_by(_: str) -> list[Panel]:
     cluster = pg.Cluster.from_topics({"A": 3, "B": 2})
     out, before = [], {}
     for title, living in (
-        ("1. all are there", members),
+        ("1. All members are present", members),
         ("2. C2 fails", [*members[:1], members[2]]),
     ):
         plan = pg.assign(found, pg.Group(living), cluster)
@@ -199,7 +199,7 @@ def sharing(strategy: str) -> list[Panel]:
     left = pg.Group([m.replaced(owned=first[m.id]) for m in members if m.id != "C2"])
     second = pg.assign(strategy, left, cluster).to_pairs()
     return [
-        Panel("1. three members, two partitions", first),
+        Panel("1. Three members, two partitions", first),
         Panel("2. C2 leaves", second),
     ]
 
