@@ -155,9 +155,9 @@ def test_what_ends_a_process_is_no_failure_of_a_strategy(plugged_in, error) -> N
 
 @pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 def test_a_refusal_is_reported(reading) -> None:
-    """roundrobin:0.8 refuses unequal subscriptions: a row that says so, and a past without it."""
+    """roundrobin:0.8 needs equal subscriptions: a row that says so, and a past without it."""
     unequal = [member("a", (0, 1)), member("b", (2, 3), wants=("t", "u"))]
     made = history((1_000, unequal, cause("first")))
     rows = getattr(SimulatedHistory(made, topics(t=4)), reading)("roundrobin:0.8")
     assert [r.status for r in rows] == [REFUSED]
-    assert "unequal subscriptions" in rows[0].detail
+    assert "needs equal subscriptions" in rows[0].detail

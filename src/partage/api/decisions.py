@@ -176,7 +176,7 @@ class Compared:
         """Return the strategy's table row: values of `Comparison.COLUMNS`, a dash for missing."""
         m = self.measures
         if m is None:
-            return ("refused", *("-" for _ in Comparison.COLUMNS[1:]))
+            return ("not applicable", *("-" for _ in Comparison.COLUMNS[1:]))
         together = "-" if m.colocation is None else f"{m.colocation:.0%}"
         values = (m.spread, m.idle, m.moved, m.avoidable, m.rack_mismatches)
         shown = ("-" if v is None else str(v) for v in values)
@@ -236,7 +236,9 @@ class Comparison(Sequence[Compared]):
         return html_table(title, columns, rows, self._refusals())
 
     def _refusals(self) -> list[str]:
-        return [f"{row.strategy} refused: {row.refused}" for row in self.rows if row.refused]
+        return [
+            f"{row.strategy} is not applicable: {row.refused}" for row in self.rows if row.refused
+        ]
 
 
 def compare(

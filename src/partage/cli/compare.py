@@ -126,10 +126,9 @@ def shown_comparison(found: Comparison, known: Sequence[str] = ()) -> None:
         show(name(f"optimum not computed: {best.refused}", "yellow"))
     for row in found:
         if row.refused:
-            # Some refusals begin with the name, for those who see nothing else.
+            # Some reasons already begin with the strategy's name.
             why = (row.refused or "").removeprefix(row.strategy).removeprefix(":").strip()
-            why = why.removeprefix("refuses ")
-            text = shortened(f"{row.strategy} refuses: {why}")
+            text = shortened(f"{row.strategy} is not applicable: {why}")
             show(name(text, "yellow"))
         for warning in first_of([one for one in row.warnings if one not in shown]):
             show(name(f"{row.strategy}: {warning}", "yellow"))
@@ -151,7 +150,9 @@ def _table(found: Comparison) -> Table:
         table.add_column("standbys", justify="right", no_wrap=True)
     for row in found:
         if row.measures is None:
-            table.add_row(name(row.strategy), Text("refuses", "yellow"), *(Text("- ", "dim"),) * 6)
+            table.add_row(
+                name(row.strategy), Text("not applicable", "yellow"), *(Text("- ", "dim"),) * 6
+            )
             continue
         valid = Text("yes", "green") if row.valid else Text("no", "red")
         cells = [_cell(found, row, *column) for column in _COLUMNS]

@@ -65,7 +65,7 @@ def _check_equal_subscriptions(problem: Problem) -> None:
     for member in problem.group:
         if set(member.topics) != set(first.topics):
             what = (
-                f"roundrobin:0.8 refuses unequal subscriptions: {member.id!r} has "
+                f"roundrobin:0.8 needs equal subscriptions: {member.id!r} has "
                 f"{sorted(set(member.topics))}, {first.id!r} has {sorted(set(first.topics))}; "
                 "use roundrobin or fair"
             )

@@ -121,12 +121,12 @@ def test_user_data_that_nobody_knows_reach_the_strategy() -> None:
 
 
 def test_a_refused_round_is_an_outage() -> None:
-    """roundrobin:0.8 refuses unequal subscriptions: nobody owns anything until the next round."""
+    """roundrobin:0.8 needs equal subscriptions: nobody owns anything until the next round."""
     cluster = pg.Cluster.from_topics({"A": 2, "B": 1})
     changes = [pg.Join(pg.Member("a", ["A"])), pg.Join(pg.Member("b", ["A", "B"])), pg.Leave("a")]
     one, two, three = pg.play("roundrobin:0.8", cluster, changes)
     assert (one.refused, one.unowned) == (None, ())
-    assert "unequal subscriptions" in two.refused
+    assert "needs equal subscriptions" in two.refused
     assert two.plan.to_dict() == {"a": {}, "b": {}}
     assert two.unowned == (("A", 0), ("A", 1), ("B", 0))
     assert two.moved == (("A", 0), ("A", 1))
