@@ -15,7 +15,7 @@ OUT ?= demo-out
 # The version that `make same` compares with, a tag or a commit: the last one before the renames (tag before-house).
 BASE ?= f79072d13ec0e1c9661bf2b89ad649ff3132cc34
 
-.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak same jvm wheel release lock clean java demo-env test-env unit-env coverage-env docs-env release-env
+.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak same jvm jar wheel release lock clean java demo-env test-env unit-env coverage-env docs-env release-env
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ same: test-env ## heavy: compare this checkout with another version on equal inp
 jvm: java ## fetch Kafka's jars and compile the parity programs into jvm/target
 	@tools/jvm.sh && echo "jvm/target/classes jvm/target/lib"
 
+jar: java ## build the assignors for Kafka brokers: jvm/partage-assignors/target
+	@tools/jar.sh
+
 wheel: test-env ## build the wheel into dist/
 	@$(BIN)/uv build --quiet --wheel --out-dir dist && ls dist/*.whl
 
@@ -73,7 +76,7 @@ lock: test-env ## lock the dependencies anew (ARGS=--upgrade for newer ones)
 	@$(BIN)/python tools/lock.py $(ARGS)
 
 clean: ## remove what the verbs made, the environment too
-	rm -rf .venv dist build site docs/api docs/tables.md docs/metrics.md demo-out jvm/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist build site docs/api docs/tables.md docs/metrics.md demo-out jvm/target jvm/partage-assignors/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Java first: one sentence now is better than one after half a gigabyte.
 java:

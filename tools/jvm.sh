@@ -9,7 +9,7 @@ missing() { echo "$1" >&2; exit 3; }
 
 fresh() {
     [ -f target/.stamp ] && [ -d target/lib ] \
-        && [ -z "$(find pom.xml src -newer target/.stamp -print -quit 2>/dev/null)" ]
+        && [ -z "$(find pom.xml src partage-assignors/src -newer target/.stamp -print -quit 2>/dev/null)" ]
 }
 
 fresh && exit 0

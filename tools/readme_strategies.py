@@ -24,6 +24,7 @@ def table() -> str:
         name, _, release = (row.exact_to or "").partition(" ")
         package, _, short = name.rpartition(".")
         where = " (coordinator)" if package.startswith("org.apache.kafka.coordinator") else ""
+        where = " (jar for brokers)" if package.startswith("io.partage") else where
         exact = f"`{short}` {release}{where}" if short else row.exact_to or "no class of 4.3.1"
         lines.append(f"| `{row.name}` | {row.summary} | {exact} |")
     return "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, topi
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
-__all__ = ["Fair"]
+__all__ = ["Fair", "assign_fairly"]
 
 
 class Fair(PlainStrategy):
@@ -48,19 +48,28 @@ class Fair(PlainStrategy):
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Return the fair assignor's plan; it is empty for a group without members or topics."""
-        rows, subscribers = _constrained_first(problem)
-        owner = np.zeros(len(rows.partition), np.int32)
-        load = np.zeros(len(problem.group), np.int64)
-        for first, last, subscriber_set in _runs_of_topics(rows, subscribers):
-            positions = subscribers.positions(subscriber_set)
-            owner[first:last] = positions[_least_loaded(load[positions], last - first)]
-            load += np.bincount(owner[first:last], minlength=len(load))
-        return plan_in_order(problem, rows.partition, subscribers.order[owner])
+        rows, member = assign_fairly(problem, topics_by_name(problem))
+        return plan_in_order(problem, rows.partition, member)
 
 
-def _constrained_first(problem: Problem) -> tuple[TopicRows, SubscriberSets]:
-    """Sort the topics: fewest subscribers first, then most partitions, then by name."""
-    topics = topics_by_name(problem)
+def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int32Array]:
+    """Assign partitions by KIP-49's rule; return them in order, and the member of each.
+
+    ``topics`` are the existing topics with subscribers. Topics with as many subscribers and
+    partitions are assigned in this order.
+    """
+    rows, subscribers = _constrained_first(problem, topics)
+    owner = np.zeros(len(rows.partition), np.int32)
+    load = np.zeros(len(problem.group), np.int64)
+    for first, last, subscriber_set in _runs_of_topics(rows, subscribers):
+        positions = subscribers.positions(subscriber_set)
+        owner[first:last] = positions[_least_loaded(load[positions], last - first)]
+        load += np.bincount(owner[first:last], minlength=len(load))
+    return rows, subscribers.order[owner]
+
+
+def _constrained_first(problem: Problem, topics: Int32Array) -> tuple[TopicRows, SubscriberSets]:
+    """Sort the topics: fewest subscribers first, then most partitions, then as given."""
     subscribers = SubscriberSets.of(problem, topics)
     counts = TopicRows.of(problem, topics).counts
     order = np.lexsort((-counts, subscribers.sizes[subscribers.set_of_topic]))

@@ -47,6 +47,8 @@ __all__ = [
 ENTRY_POINTS = "partage.strategies"
 
 _DIALECTS = "partage.groups.dialects"
+#: Strategies of the jar for brokers, whose plans are those of strategies without the prefix.
+_JAR = "partage.groups.server.partage"
 
 # Name and class of each built-in strategy, in the order of tables. A strategy's module is
 # imported on first use.
@@ -59,6 +61,9 @@ _OURS = {
     "server:range": "partage.groups.server.range:ServerRange",
     "server:uniform": "partage.groups.server.uniform:ServerUniform",
     "server:simple": "partage.groups.server.simple:ServerSimple",
+    "server:partage-optimal": f"{_JAR}:PartageOptimal",
+    "server:partage-fair": f"{_JAR}:PartageFair",
+    "server:partage-failover": f"{_JAR}:PartageFailover",
     "fair": "partage.groups.fair:Fair",
     "failover": "partage.groups.failover:Failover",
     "optimal": "partage.groups.optimal:Optimal",
@@ -118,12 +123,19 @@ def is_dialect(name: str) -> bool:
 
 
 def contestants() -> tuple[str, ...]:
-    """Return the names of the strategies that a group can use: all except dialects.
+    """Return the names of the strategies that `compare` lists: one of each kind.
 
-    >>> "kafka-python:sticky" in contestants()
-    False
+    Dialects are left out, and the jar's strategies for brokers, because `server:partage-optimal`
+    balances as `optimal` does.
+
+    >>> "kafka-python:sticky" in contestants(), "server:partage-fair" in contestants()
+    (False, False)
     """
-    return tuple(name for name in strategies() if not is_dialect(name))
+    return tuple(n for n in strategies() if not is_dialect(n) and not _is_of_the_jar(n))
+
+
+def _is_of_the_jar(name: str) -> bool:
+    return _OURS.get(name, "").startswith(_JAR)
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:

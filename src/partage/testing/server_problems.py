@@ -5,7 +5,7 @@ Topics and previous targets are named by topic id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
 from partage.groups.server.spec import GroupSpec, Targets, TopicIds, canonical
-from partage.model import Cluster, Group, Index, Member, Problem
+from partage.model import Broker, Cluster, Group, Index, Member, Problem
 from partage.model.index import MOST_PARTITIONS
 from partage.model.validation import expect_list, expect_text, parse_problem, required_field
 
@@ -27,7 +27,8 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
     """Read an input of the group coordinator's assignor from JSON text, parsed JSON, or a file.
 
     ``topics`` is a list of ``{name, id, n}``, n = -1 for an unknown count, with ``noname``
-    for an id that only previous targets mention. ``members`` have ``id``, ``topics`` and
+    for an id that only previous targets mention. ``racks`` lists the racks of each
+    partition's replicas. ``members`` have ``id``, ``topics`` and
     optionally ``instance``, ``rack`` and ``target``, a list of ``[topic id, [partitions]]``;
     ``assignable`` has the same form.
 
@@ -60,8 +61,11 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
 class _Topic:
     """A validated row of ``topics``: name, id and partition count."""
 
-    def __init__(self, name: str, topic_id: str, count: int, *, named: bool) -> None:
+    def __init__(
+        self, name: str, topic_id: str, count: int, racks: Sequence[Sequence[str]], *, named: bool
+    ) -> None:
         self.name, self.id, self.count, self.named = name, topic_id, count, named
+        self.racks = racks
 
     @classmethod
     def of(cls, row: object, path: str) -> _Topic:
@@ -70,7 +74,11 @@ class _Topic:
         name = expect_text(row.get("name"), f"{path}.name")
         topic_id = _id(row.get("id"), f"{path}.id")
         count = _number(row.get("n"), f"{path}.n", least=-1)
-        return cls(name, topic_id, count, named=not row.get("noname"))
+        racks = expect_list(row.get("racks", []), f"{path}.racks", "a list of lists of racks")
+        for p, one in enumerate(racks):
+            for rack in expect_list(one, f"{path}.racks[{p}]", "a list of racks"):
+                expect_text(rack, f"{path}.racks[{p}]")
+        return cls(name, topic_id, count, racks, named=not row.get("noname"))
 
 
 def _number(value: object, path: str, least: int = 0) -> int:
@@ -127,15 +135,24 @@ def _cluster(topics: list[_Topic], targets: list[Pairs]) -> Cluster:
     width = dict(known)
     for topic_id, numbers in (pair for target in targets for pair in target):
         width[topic_id] = max(width.get(topic_id, 0), max(numbers, default=-1) + 1)
-    names = {one.id: one.name for one in topics}
-    index = Index.of([(names.get(i, i), i, n) for i, n in width.items()])
+    name_of = {one.id: one.name for one in topics}
+    index = Index.of([(name_of.get(i, i), i, n) for i, n in width.items()])
     named = {one.id for one in topics if one.named}
     exists = np.array([i in named for i in index.ids], bool)
     count = np.array([known.get(str(i), 0) for i in index.ids], np.int32)
     alive = (index.number_of < count[index.topic_of]) & exists[index.topic_of]
     nowhere = np.full(index.partitions, -1, np.int32)
+    by_id = {one.id: one.racks for one in topics}
+    placed = [
+        racks[number] if number < len(racks := by_id.get(str(index.ids[topic]), [])) else []
+        for topic, number in zip(index.topic_of.tolist(), index.number_of.tolist(), strict=True)
+    ]
+    rack_names = sorted({rack for racks in placed for rack in racks})
     start = np.zeros(index.partitions + 1, np.int32)
-    return Cluster(index, exists, alive, nowhere, start, np.zeros(0, np.int32), ())
+    np.cumsum([len(racks) for racks in placed], out=start[1:])
+    replica = np.array([rack_names.index(rack) for racks in placed for rack in racks], np.int32)
+    brokers = tuple(Broker(i, rack) for i, rack in enumerate(rack_names))
+    return Cluster(index, exists, alive, nowhere, start, replica, brokers)
 
 
 def _targets(index: Index, targets: list[Pairs]) -> Targets:

@@ -37,6 +37,17 @@ def test_every_line_comes_out_as_printed(name) -> None:
             assert got == problem["out"], f"line {number}"
 
 
+@pytest.mark.parametrize(("name", "count"), [("optimal", 60), ("fair", 20), ("failover", 20)])
+def test_every_plan_of_the_jar_comes_out_as_printed(name, count) -> None:
+    """The classes of jvm/partage-assignors printed these plans of random groups."""
+    problems = lines(f"server-partage-{name}")
+    assert len(problems) == count
+    for number, problem in enumerate(problems, 1):
+        strategy = find(f"server:partage-{name}").configure(problem.get("config", {}))
+        spec = spec_from_json(problem)
+        assert assignment_to_json(strategy.decide(spec), spec) == problem["out"], f"line {number}"
+
+
 def test_the_vectors_reach_what_is_hard() -> None:
     """Both subscription types, old targets, unknown topics: all occur, so passing means something."""
     problems = lines("server-range") + lines("server-uniform") + lines("server-simple")

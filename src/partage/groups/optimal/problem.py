@@ -61,10 +61,14 @@ class CanonicalProblem:
         topics_of: for each subscription the positions of its topics, ascending.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, topics: Int32Array | None = None) -> None:
+        """Order the members of a problem, and its topics by name.
+
+        ``topics`` are the existing topics with subscribers in another order.
+        """
         self.problem = problem
         self.order = _member_order(problem)
-        self.rows = TopicRows.of(problem, topics_by_name(problem))
+        self.rows = TopicRows.of(problem, topics_by_name(problem) if topics is None else topics)
         position = np.full(len(problem.index.topics), -1, np.int64)
         position[self.rows.topics] = np.arange(len(self.rows.topics))
         asked = problem.group.subscription_of[self.order].astype(np.int64)

@@ -23,6 +23,8 @@ __all__ = ["spread_exactly", "spread_topics", "topic_excess"]
 #: Limits that keep this step at milliseconds: pairs (topic, member) counted, and rows swapped.
 _MOST_PAIRS, _MOST_ROWS = 1 << 20, 5_000
 _MOST_EXCHANGES = 2_000
+#: Pairs of members that the search for exchanges compares, at most: seconds.
+_MOST_COMPARED = 1 << 20
 _MOST_PASSES = 3
 
 
@@ -202,7 +204,10 @@ def _swap_owners(
     Better means a smaller sum of squared counts by topic and member.
     """
     topic = canonical.topic[rows]
+    compared = 0
     for _ in range(_MOST_EXCHANGES):
+        if compared > _MOST_COMPARED:
+            return
         mine = owner[rows]
         who = np.unique(mine)
         best: tuple[int, int, int] | None = None
@@ -213,9 +218,10 @@ def _swap_owners(
                 x = of_a[np.argmax(more[topic[of_a]])]
                 y = of_b[np.argmin(more[topic[of_b]])]
                 gain = int(more[topic[x]] - more[topic[y]])
+                compared += 1
                 if topic[x] != topic[y] and gain > 2 and (best is None or gain > best[0]):
                     best = gain, int(x), int(y)
-            if best is not None:
+            if best is not None or compared > _MOST_COMPARED:
                 break
         if best is None:
             return

@@ -1,8 +1,12 @@
 package io.partage.parity;
 
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.partage.assignors.broker.FailoverAssignor;
+import io.partage.assignors.broker.FairAssignor;
+import io.partage.assignors.broker.OptimalAssignor;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -14,6 +18,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import org.apache.kafka.common.Configurable;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
 import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
@@ -30,10 +35,11 @@ import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignment
 import org.apache.kafka.coordinator.group.modern.TopicIds;
 
 /**
- * The group coordinator's assignors on the problems of tests/data/vectors (server-*.jsonl), with the
+ * The group coordinator's assignors, Kafka's and Partage's, on problems of vectors (server-*.jsonl), with the
  * containers that the coordinator itself passes.
  *
- * <p>A request has {@code strategy}, {@code topics}, {@code members} and perhaps {@code assignable}.
+ * <p>A request has {@code strategy}, {@code topics}, {@code members} and perhaps {@code assignable} and
+ * {@code config} (settings of the broker).
  * The answer is {@code {"type": ..., "assignment": ...}} or {@code {"error": class}}.
  */
 public final class ServerAssignors {
@@ -48,8 +54,12 @@ public final class ServerAssignors {
         Topics topics = new Topics(request.get("topics"));
         SubscriptionType type = type(request.get("members"));
         GroupSpec group = group(request, topics, type);
-        Map<String, MemberAssignment> assigned =
-            assignor(request.get("strategy").asText()).assign(group, topics).members();
+        PartitionAssignor assignor = assignor(request.get("strategy").asText());
+        if (request.has("config") && assignor instanceof Configurable configurable) {
+            configurable.configure(JsonLines.JSON.convertValue(
+                request.get("config"), new TypeReference<Map<String, Object>>() { }));
+        }
+        Map<String, MemberAssignment> assigned = assignor.assign(group, topics).members();
         ObjectNode answer = JsonLines.JSON.createObjectNode();
         answer.put("type", type.name());
         ObjectNode assignment = answer.putObject("assignment");
@@ -62,6 +72,9 @@ public final class ServerAssignors {
             case "server:range" -> new RangeAssignor();
             case "server:uniform" -> new UniformAssignor();
             case "server:simple" -> new SimpleAssignor();
+            case "server:partage-optimal" -> new OptimalAssignor();
+            case "server:partage-fair" -> new FairAssignor();
+            case "server:partage-failover" -> new FailoverAssignor();
             default -> throw new IllegalArgumentException(strategy);
         };
     }
@@ -71,11 +84,13 @@ public final class ServerAssignors {
         private final Map<String, Uuid> ids = new HashMap<>();
         private final Map<Uuid, String> names = new HashMap<>();
         private final Map<Uuid, Integer> counts = new HashMap<>();
+        private final Map<Uuid, JsonNode> racks = new HashMap<>();
 
         Topics(JsonNode topics) {
             for (JsonNode topic : topics) {
                 Uuid id = Uuid.fromString(topic.get("id").asText());
                 counts.put(id, topic.get("n").asInt());
+                racks.put(id, topic.path("racks"));
                 if (!topic.path("noname").asBoolean(false)) {
                     ids.put(topic.get("name").asText(), id);
                     names.put(id, topic.get("name").asText());
@@ -109,7 +124,9 @@ public final class ServerAssignors {
 
         @Override
         public Set<String> racksForPartition(Uuid id, int partition) {
-            return Set.of();
+            Set<String> names = new TreeSet<>();
+            racks.get(id).path(partition).forEach(rack -> names.add(rack.asText()));
+            return names;
         }
     }
 

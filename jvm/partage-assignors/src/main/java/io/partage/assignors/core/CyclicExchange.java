@@ -1,0 +1,297 @@
+package io.partage.assignors.core;
+
+import io.partage.assignors.core.Ints.IntList;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The most even spread of topics that keeps each member's load: convex-cost flow by cycle canceling.
+ *
+ * <p>The flow sends each item (partitions of one topic with the same rack costs and claimants) to
+ * members, over a node for each pair of topic and member. A cycle of negative cost in the residual
+ * network is a cyclic exchange of partitions. Source: M. Klein, "A Primal Method for Minimal Cost
+ * Flows", Management Science 14 (1967); cycles are found by the method of Bellman and Ford.
+ */
+final class CyclicExchange {
+    /** Arcs of the largest network, and arcs that all searches visit, at most. */
+    private static final int MOST_ARCS = 100_000;
+    private static final long MOST_WORK = 5_000_000;
+    /** Costs of a path from here on would overflow a long. */
+    private static final long MOST_COST = 1L << 61;
+
+    private final GroupProblem problem;
+    private final int members;
+    private final int[] owner;
+    private int[] itemOf;
+    private int items;
+    /** Topic of each item. */
+    private int[] topic;
+    private boolean[][] may;
+    private long[][] cost;
+    private int[][] placed;
+    private int[][] counts;
+    private boolean[][] wants;
+    private int nodes;
+    private long visited;
+
+    private CyclicExchange(GroupProblem problem, int[] owner) {
+        this.problem = problem;
+        this.members = problem.members;
+        this.owner = owner;
+    }
+
+    /** Returns the owners of the most even spread; beyond the limits they are no worse than given. */
+    static int[] spread(GroupProblem problem, int[] owner, PartitionClasses classes, long excess) {
+        CyclicExchange search = new CyclicExchange(problem, owner.clone());
+        int[] firstRow = search.findItems(classes);
+        long arcs = 2L * (search.items + problem.topics) * problem.members;
+        if (arcs > MOST_ARCS || !search.build(classes, firstRow, excess)) {
+            return search.owner;
+        }
+        while (search.visited <= MOST_WORK) {
+            List<int[]> cycles = search.negativeCycles();
+            if (cycles.isEmpty()) {
+                break;
+            }
+            for (int[] cycle : cycles) {
+                search.cancel(cycle);
+            }
+        }
+        return search.owner;
+    }
+
+    /** Groups the rows into items, sorted by topic, class and claimants; returns each item's first row. */
+    private int[] findItems(PartitionClasses classes) {
+        int[] claimants = new int[problem.rows];
+        for (int row = 0; row < claimants.length; row++) {
+            claimants[row] = problem.keeper[row] + 1;
+        }
+        Map<List<Integer>, Integer> sets = new HashMap<>();
+        for (int i = 0; i < problem.contested.length; i++) {
+            List<Integer> several = new ArrayList<>();
+            for (int k = problem.keeperStart[i]; k < problem.keeperStart[i + 1]; k++) {
+                several.add(problem.keepers[k]);
+            }
+            Integer before = sets.putIfAbsent(several, sets.size());
+            claimants[problem.contested[i]] = members + 1 + (before == null ? sets.size() - 1 : before);
+        }
+        long wide = classes.topicClass.length;
+        long[] key = new long[problem.rows];
+        for (int row = 0; row < key.length; row++) {
+            key[row] = (problem.topicOf[row] * wide + classes.ofRow[row]) * (members + 1L + sets.size())
+                + claimants[row];
+        }
+        long[] distinct = Ints.distinct(key);
+        itemOf = Ints.ranks(key, distinct);
+        items = distinct.length;
+        int[] first = new int[items];
+        Arrays.fill(first, -1);
+        for (int row = 0; row < itemOf.length; row++) {
+            if (first[itemOf[row]] < 0) {
+                first[itemOf[row]] = row;
+            }
+        }
+        return first;
+    }
+
+    private boolean build(PartitionClasses classes, int[] firstRow, long excess) {
+        int topics = problem.topics;
+        topic = new int[items];
+        may = new boolean[items][members];
+        cost = new long[items][members];
+        placed = new int[items][members];
+        counts = new int[topics][members];
+        wants = new boolean[topics][members];
+        for (int t = 0; t < topics; t++) {
+            for (int m = 0; m < members; m++) {
+                wants[t][m] = problem.subscribes(m, t);
+            }
+        }
+        for (int row = 0; row < owner.length; row++) {
+            placed[itemOf[row]][owner[row]]++;
+            counts[problem.topicOf[row]][owner[row]]++;
+        }
+        // Rack cost outweighs all moves, and a move all squares.
+        long fewerSquares = 2 * excess + 1;
+        int highest = 0;
+        for (int i = 0; i < items; i++) {
+            int row = firstRow[i];
+            topic[i] = problem.topicOf[row];
+            boolean[] keeps = keepers(row);
+            for (int m = 0; m < members; m++) {
+                may[i][m] = wants[topic[i]][m];
+                int column = classes.group[m] >= 0 ? classes.column[classes.group[m]] : 0;
+                int rack = classes.cost[classes.profile[classes.ofRow[row]]][column];
+                highest = Math.max(highest, rack);
+                long move = problem.owned[row] && !keeps[m] ? 1 : 0;
+                cost[i][m] = (rack * (problem.rows + 1L) + move) * fewerSquares;
+            }
+        }
+        nodes = items + topics * members + members;
+        double dearest = ((double) highest * (problem.rows + 1L) + 1) * fewerSquares;
+        return dearest * nodes < MOST_COST;
+    }
+
+    private boolean[] keepers(int row) {
+        boolean[] keeps = new boolean[members];
+        if (problem.keeper[row] >= 0) {
+            keeps[problem.keeper[row]] = true;
+        } else if (problem.keeper[row] == -2) {
+            int i = Arrays.binarySearch(problem.contested, row);
+            for (int k = problem.keeperStart[i]; k < problem.keeperStart[i + 1]; k++) {
+                keeps[problem.keepers[k]] = true;
+            }
+        }
+        return keeps;
+    }
+
+    private int pair(int topicNumber, int member) {
+        return items + topicNumber * members + member;
+    }
+
+    /** The arcs of the network that have residual capacity. */
+    private static final class Residual {
+        final IntList tail = new IntList();
+        final IntList head = new IntList();
+        long[] cost = new long[64];
+
+        void add(int from, int to, long price) {
+            if (tail.size == cost.length) {
+                cost = Arrays.copyOf(cost, 2 * cost.length);
+            }
+            cost[tail.size] = price;
+            tail.add(from);
+            head.add(to);
+        }
+    }
+
+    private Residual residual() {
+        Residual arcs = new Residual();
+        int sink = items + problem.topics * members;
+        for (int i = 0; i < items; i++) {
+            for (int m = 0; m < members; m++) {
+                if (may[i][m]) {
+                    arcs.add(i, pair(topic[i], m), cost[i][m]);
+                }
+            }
+        }
+        for (int i = 0; i < items; i++) {
+            for (int m = 0; m < members; m++) {
+                if (may[i][m] && placed[i][m] > 0) {
+                    arcs.add(pair(topic[i], m), i, -cost[i][m]);
+                }
+            }
+        }
+        for (int t = 0; t < problem.topics; t++) {
+            for (int m = 0; m < members; m++) {
+                if (wants[t][m]) {
+                    arcs.add(pair(t, m), sink + m, 2L * counts[t][m] + 1);
+                }
+            }
+        }
+        for (int t = 0; t < problem.topics; t++) {
+            for (int m = 0; m < members; m++) {
+                if (wants[t][m] && counts[t][m] > 0) {
+                    arcs.add(sink + m, pair(t, m), 1 - 2L * counts[t][m]);
+                }
+            }
+        }
+        return arcs;
+    }
+
+    /** Finds disjoint cycles of negative cost, each as nodes in order. */
+    private List<int[]> negativeCycles() {
+        Residual arcs = residual();
+        int count = arcs.tail.size;
+        int[] tail = arcs.tail.values;
+        int[] head = arcs.head.values;
+        long[] distance = new long[nodes];
+        int[] parent = new int[nodes];
+        Arrays.fill(parent, -1);
+        for (int round = 0; round < nodes; round++) {
+            visited += count;
+            long[] nearest = distance.clone();
+            for (int i = 0; i < count; i++) {
+                nearest[head[i]] = Math.min(nearest[head[i]], distance[tail[i]] + arcs.cost[i]);
+            }
+            boolean better = false;
+            for (int i = 0; i < count; i++) {
+                long reached = distance[tail[i]] + arcs.cost[i];
+                if (reached < distance[head[i]] && reached == nearest[head[i]]) {
+                    parent[head[i]] = tail[i];
+                    better = true;
+                }
+            }
+            if (!better) {
+                return List.of();
+            }
+            distance = nearest;
+            List<int[]> cycles = cycles(parent);
+            if (!cycles.isEmpty()) {
+                return cycles;
+            }
+        }
+        return List.of();
+    }
+
+    /** Returns the cycles of a graph in which each node has one parent, each along the arcs. */
+    private static List<int[]> cycles(int[] parent) {
+        // The walk in which a node was first met; a walk that meets itself has found a cycle.
+        int[] walk = new int[parent.length];
+        boolean[] onCycle = new boolean[parent.length];
+        for (int from = 0; from < parent.length; from++) {
+            int node = from;
+            while (node >= 0 && walk[node] == 0) {
+                walk[node] = from + 1;
+                node = parent[node];
+            }
+            if (node >= 0 && walk[node] == from + 1) {
+                for (int one = node; !onCycle[one]; one = parent[one]) {
+                    onCycle[one] = true;
+                }
+            }
+        }
+        List<int[]> cycles = new ArrayList<>();
+        for (int from = 0; from < parent.length; from++) {
+            if (!onCycle[from]) {
+                continue;
+            }
+            IntList back = new IntList();
+            for (int node = from; onCycle[node]; node = parent[node]) {
+                onCycle[node] = false;
+                back.add(node);
+            }
+            int[] cycle = new int[back.size];
+            cycle[0] = from;
+            for (int i = 1; i < cycle.length; i++) {
+                cycle[i] = back.values[cycle.length - i];
+            }
+            cycles.add(cycle);
+        }
+        return cycles;
+    }
+
+    /** Exchanges partitions along a cycle: one row of each item goes from one member to the next. */
+    private void cancel(int[] cycle) {
+        for (int i = 0; i < cycle.length; i++) {
+            int item = cycle[i];
+            if (item >= items) {
+                continue;
+            }
+            int source = (cycle[(i + cycle.length - 1) % cycle.length] - items) % members;
+            int target = (cycle[(i + 1) % cycle.length] - items) % members;
+            int row = owner.length - 1;
+            while (itemOf[row] != item || owner[row] != source) {
+                row--;
+            }
+            owner[row] = target;
+            placed[item][source]--;
+            placed[item][target]++;
+            counts[topic[item]][source]--;
+            counts[topic[item]][target]++;
+        }
+    }
+}

@@ -1,0 +1,336 @@
+package io.partage.assignors.core;
+
+import io.partage.assignors.core.Ints.IntList;
+import java.util.Arrays;
+
+/**
+ * The last criterion of {@code optimal}: each topic spread evenly over its subscribers.
+ *
+ * <p>Partitions of one class that do not stay with a claimant exchange their owners (2-exchange local
+ * search): loads, rack cost and moves do not change. {@link CyclicExchange} continues from there to
+ * the most even spread.
+ */
+final class TopicSpread {
+    /** Pairs of topic and member that are counted, and rows that are exchanged, at most. */
+    private static final int MOST_PAIRS = 1 << 20;
+    private static final int MOST_ROWS = 5_000;
+    private static final int MOST_EXCHANGES = 2_000;
+    /** Pairs of members that the search for exchanges compares, at most. */
+    private static final int MOST_COMPARED = 1 << 20;
+    private static final int MOST_PASSES = 3;
+
+    private final GroupProblem problem;
+    private final int[] alike;
+    private final int members;
+    /** Rows of each topic that each place owns: topic * members + place. */
+    private int[] counts;
+
+    private TopicSpread(GroupProblem problem, int[] alike) {
+        this.problem = problem;
+        this.alike = alike;
+        this.members = problem.members;
+    }
+
+    /** Returns the owners after topics are spread as evenly as their loads, racks and moves allow. */
+    static int[] spread(GroupProblem problem, int[] owner, PartitionClasses classes) {
+        TopicSpread search = new TopicSpread(problem, classes.ofRow);
+        if (problem.formerRow.length > 0) {
+            return search.exchanged(search.returnedToFormer(owner));
+        }
+        long before = excess(problem, owner);
+        if (before <= 0 || Arrays.equals(problem.keeper, owner)) {
+            return owner;
+        }
+        int[] out = search.exchanged(owner);
+        long after = Math.max(excess(problem, out), 0);
+        int[] best = after < before ? out : owner;
+        if (Math.min(before, after) == 0) {
+            return best;
+        }
+        return CyclicExchange.spread(problem, best, classes, Math.min(before, after));
+    }
+
+    /**
+     * Returns how far a plan is from the most even spread; -1 if the problem is too large.
+     *
+     * <p>It is half of the sum of squared counts by topic and member, minus that of even counts.
+     */
+    private static long excess(GroupProblem problem, int[] owner) {
+        if ((long) problem.topics * problem.members > MOST_PAIRS) {
+            return -1;
+        }
+        long sum = 0;
+        for (int count : counted(problem, owner)) {
+            sum += (long) count * count;
+        }
+        int[] sizes = new int[problem.topics];
+        for (int m = 0; m < problem.members; m++) {
+            for (int t : problem.topicsOf[problem.subscription[m]]) {
+                sizes[t]++;
+            }
+        }
+        for (int t = 0; t < problem.topics; t++) {
+            if (sizes[t] > 0) {
+                long base = problem.counts[t] / sizes[t];
+                long extra = problem.counts[t] % sizes[t];
+                sum -= base * base * (sizes[t] - extra) + (base + 1) * (base + 1) * extra;
+            }
+        }
+        return Math.floorDiv(sum, 2);
+    }
+
+    private static int[] counted(GroupProblem problem, int[] owner) {
+        int[] counts = new int[problem.topics * problem.members];
+        for (int row = 0; row < owner.length; row++) {
+            if (owner[row] >= 0) {
+                counts[problem.topicOf[row] * problem.members + owner[row]]++;
+            }
+        }
+        return counts;
+    }
+
+    /** Exchanges partitions between members, so that topics are spread more evenly. */
+    private int[] exchanged(int[] owner) {
+        if ((long) problem.topics * members > MOST_PAIRS) {
+            return owner;
+        }
+        boolean[] stays = new boolean[owner.length];
+        for (int row = 0; row < owner.length; row++) {
+            stays[row] = problem.keeper[row] == owner[row];
+        }
+        for (int i = 0; i < problem.contested.length; i++) {
+            for (int k = problem.keeperStart[i]; k < problem.keeperStart[i + 1]; k++) {
+                stays[problem.contested[i]] |= problem.keepers[k] == owner[problem.contested[i]];
+            }
+        }
+        int loose = 0;
+        for (int row = 0; row < owner.length; row++) {
+            loose += !stays[row] && owner[row] >= 0 ? 1 : 0;
+        }
+        if (loose <= 1 || loose > MOST_ROWS) {
+            return owner;
+        }
+        long before = excess(problem, owner);
+        counts = counted(problem, owner);
+        int[] out = owner.clone();
+        for (int pass = 0; pass < MOST_PASSES; pass++) {
+            if (before <= 0 || !tradeTopics(out)) {
+                break;
+            }
+        }
+        IntList rows = new IntList();
+        IntList keys = new IntList();
+        int high = 0;
+        for (int row = 0; row < out.length; row++) {
+            if (problem.keeper[row] != out[row] && !stays[row] && out[row] >= 0) {
+                rows.add(row);
+                keys.add(alike[row]);
+                high = Math.max(high, alike[row]);
+            }
+        }
+        int[] key = keys.toArray();
+        int[] order = Ints.stableOrder(key, high + 1);
+        for (int first = 0; first < order.length;) {
+            int end = first;
+            while (end < order.length && key[order[end]] == key[order[first]]) {
+                end++;
+            }
+            if (end - first > 1) {
+                int[] same = new int[end - first];
+                for (int i = first; i < end; i++) {
+                    same[i - first] = rows.values[order[i]];
+                }
+                reassign(out, same);
+            }
+            first = end;
+        }
+        return out;
+    }
+
+    /** Swaps equivalent partitions, so that members get those back that they owned before. */
+    private int[] returnedToFormer(int[] owner) {
+        int[] out = owner.clone();
+        for (int i = 0; i < problem.formerRow.length; i++) {
+            int row = problem.formerRow[i];
+            int place = problem.formerPlace[i];
+            int newest = out[row];
+            if (newest < 0 || newest == place || problem.keeper[row] != newest) {
+                continue;
+            }
+            for (int given = out.length - 1; given >= 0; given--) {
+                if (problem.keeper[given] == newest && out[given] == place && alike[given] == alike[row]) {
+                    out[given] = newest;
+                    out[row] = place;
+                    break;
+                }
+            }
+        }
+        return out;
+    }
+
+    /** Swaps partitions that stay for moved ones of other topics, where that spreads topics better. */
+    private boolean tradeTopics(int[] owner) {
+        int[] keeper = problem.keeper;
+        int[] topic = problem.topicOf;
+        IntList moved = new IntList();
+        IntList rows = new IntList();
+        IntList keys = new IntList();
+        for (int row = 0; row < owner.length; row++) {
+            if (keeper[row] == owner[row] && owner[row] >= 0) {
+                rows.add(row);
+                keys.add(keeper[row]);
+            } else if (keeper[row] >= 0 && owner[row] >= 0) {
+                moved.add(row);
+            }
+        }
+        int[] key = keys.toArray();
+        int[] first = Ints.offsets(key, members);
+        int[] order = Ints.stableOrder(key, members);
+        boolean changed = false;
+        for (int i = 0; i < moved.size; i++) {
+            int q = moved.values[i];
+            int n = keeper[q];
+            int m = owner[q];
+            int r = -1;
+            int most = 0;
+            for (int k = first[n]; k < first[n + 1]; k++) {
+                int row = rows.values[order[k]];
+                if (alike[row] == alike[q] && owner[row] == n) {
+                    int more = more(topic[row], n, m);
+                    if (r < 0 || more > most) {
+                        r = row;
+                        most = more;
+                    }
+                }
+            }
+            if (r >= 0 && most - more(topic[q], n, m) > 2) {
+                changed = true;
+                swap(owner, q, r);
+            }
+        }
+        return changed;
+    }
+
+    /** Returns how many more rows of a topic one member has than another. */
+    private int more(int topic, int one, int other) {
+        return counts[topic * members + one] - counts[topic * members + other];
+    }
+
+    /** Exchanges the owners of two rows. */
+    private void swap(int[] owner, int x, int y) {
+        int a = owner[x];
+        int b = owner[y];
+        counts[problem.topicOf[x] * members + a]--;
+        counts[problem.topicOf[x] * members + b]++;
+        counts[problem.topicOf[y] * members + b]--;
+        counts[problem.topicOf[y] * members + a]++;
+        owner[x] = b;
+        owner[y] = a;
+    }
+
+    /** Permutes the owners of interchangeable partitions, so that topics are spread more evenly. */
+    private void reassign(int[] owner, int[] rows) {
+        int[] quota = new int[members];
+        for (int row : rows) {
+            quota[owner[row]]++;
+        }
+        IntList present = new IntList();
+        for (int m = 0; m < members; m++) {
+            if (quota[m] > 0) {
+                present.add(m);
+            }
+        }
+        int[] who = present.toArray();
+        if (who.length < 2) {
+            return;
+        }
+        for (int row : rows) {
+            counts[problem.topicOf[row] * members + owner[row]]--;
+        }
+        boolean[] fixed = new boolean[rows.length];
+        for (int i = 0; i < problem.formerRow.length; i++) {
+            int place = problem.formerPlace[i];
+            int at = Arrays.binarySearch(rows, problem.formerRow[i]);
+            if (quota[place] > 0 && at >= 0 && !fixed[at]) {
+                fixed[at] = true;
+                owner[rows[at]] = place;
+                quota[place]--;
+                counts[problem.topicOf[rows[at]] * members + place]++;
+            }
+        }
+        IntList free = new IntList();
+        boolean severalTopics = false;
+        for (int i = 0; i < rows.length; i++) {
+            if (!fixed[i]) {
+                free.add(rows[i]);
+                severalTopics |= problem.topicOf[rows[i]] != problem.topicOf[free.values[0]];
+            }
+        }
+        for (int i = 0; i < free.size; i++) {
+            int row = free.values[i];
+            int[] of = counts;
+            int topic = problem.topicOf[row] * members;
+            int best = -1;
+            for (int m : who) {
+                if (quota[m] > 0 && (best < 0 || of[topic + m] < of[topic + best]
+                        || of[topic + m] == of[topic + best] && quota[m] > quota[best])) {
+                    best = m;
+                }
+            }
+            owner[row] = best;
+            quota[best]--;
+            counts[topic + best]++;
+        }
+        if (severalTopics) {
+            swapOwners(owner, free.toArray());
+        }
+    }
+
+    /** Swaps owners of two partitions of different topics, as long as that spreads topics better. */
+    private void swapOwners(int[] owner, int[] rows) {
+        int[] topic = problem.topicOf;
+        int compared = 0;
+        for (int exchange = 0; exchange < MOST_EXCHANGES && compared <= MOST_COMPARED; exchange++) {
+            int[] key = new int[rows.length];
+            for (int i = 0; i < rows.length; i++) {
+                key[i] = owner[rows[i]];
+            }
+            int[] first = Ints.offsets(key, members);
+            int[] order = Ints.stableOrder(key, members);
+            int gain = 2;
+            int bestX = -1;
+            int bestY = -1;
+            for (int a = 0; a < members && bestX < 0 && compared <= MOST_COMPARED; a++) {
+                if (first[a] == first[a + 1]) {
+                    continue;
+                }
+                for (int b = a + 1; b < members; b++) {
+                    if (first[b] == first[b + 1]) {
+                        continue;
+                    }
+                    compared++;
+                    int x = rows[order[first[a]]];
+                    for (int k = first[a] + 1; k < first[a + 1]; k++) {
+                        int row = rows[order[k]];
+                        x = more(topic[row], a, b) > more(topic[x], a, b) ? row : x;
+                    }
+                    int y = rows[order[first[b]]];
+                    for (int k = first[b] + 1; k < first[b + 1]; k++) {
+                        int row = rows[order[k]];
+                        y = more(topic[row], a, b) < more(topic[y], a, b) ? row : y;
+                    }
+                    int found = more(topic[x], a, b) - more(topic[y], a, b);
+                    if (topic[x] != topic[y] && found > gain) {
+                        gain = found;
+                        bestX = x;
+                        bestY = y;
+                    }
+                }
+            }
+            if (bestX < 0) {
+                return;
+            }
+            swap(owner, bestX, bestY);
+        }
+    }
+}

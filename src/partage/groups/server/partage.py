@@ -1,0 +1,239 @@
+"""Partage's own assignors in the group coordinator: the plans of the jar ``partage-assignors``.
+
+A broker since Kafka 4.0 loads assignors by class name (``group.consumer.assignors``). The jar's
+classes make the same plans as the strategies here. Both see what a coordinator knows:
+subscriptions, racks, topic ids and previous targets, but no topic names and no join order. Topics
+are therefore sorted by topic id. The sources are in `jvm/partage-assignors`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from partage.errors import InvalidConfigError, ProblemTooLargeError
+from partage.groups.api import PlainStrategy, Setting
+from partage.groups.fair import assign_fairly
+from partage.groups.layout import TopicRows
+from partage.groups.optimal.count_balance import balance_counts
+from partage.groups.optimal.problem import CanonicalProblem, Int64Array
+from partage.groups.optimal.settings import OptimalSettings, rack_costs
+from partage.groups.server.group_assignment import GroupAssignment
+from partage.groups.server.spec import GroupSpec
+from partage.groups.server.uniform import ServerUniform
+from partage.model import Plan, Problem, RackTable
+from partage.model.index import Int32Array
+
+__all__ = ["PartageFailover", "PartageFair", "PartageOptimal"]
+
+_RACKS = "assignment.optimal.racks"
+_PRIORITIES = "assignment.failover.priorities"
+_PACKAGE = "io.partage.assignors.broker"
+
+
+@dataclass(frozen=True, repr=False)
+class PartageOptimal(PlainStrategy):
+    """Partage's optimal assignor in the broker: even counts, fewest rack mismatches, fewest moves.
+
+    The objective is that of `optimal` without weights. The plan has no second phase, because the
+    coordinator lets members reconcile one by one.
+
+    Setting: ``assignment.optimal.racks`` (true), whether racks matter.
+
+    Where the exact plan needs too much work, `server:uniform` decides.
+
+    Exact to ``io.partage.assignors.broker.OptimalAssignor`` of ``partage-assignors`` 0.1.0.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> group = Group([Member("A", ["T"], owned={"T": [0, 1, 2]}), Member("B", ["T"])])
+    >>> PartageOptimal().assign(Problem(group, Cluster.from_topics({"T": 3}))).to_dict()
+    {'A': {'T': [0, 1]}, 'B': {'T': [2]}}
+    """
+
+    racks: bool = True
+
+    name = "server:partage-optimal"
+    exact_to = f"{_PACKAGE}.OptimalAssignor 0.1.0"
+    aliases = (f"{_PACKAGE}.OptimalAssignor",)
+    options = (Setting(_RACKS, "true", "whether rack mismatches matter"),)
+    in_broker = True
+
+    def configure(self, config: Mapping[str, object]) -> PartageOptimal:
+        """Check the values of a configuration and return the strategy with these settings.
+
+        Raises:
+            InvalidConfigError: the setting is neither true nor false.
+        """
+        settings = OptimalSettings().configured({k: v for k, v in config.items() if k == _RACKS})
+        return replace(self, racks=settings.racks)
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        """Return the plan; the previous targets are the members' owned partitions."""
+        spec = GroupSpec(problem)
+        return self.decide(spec).plan(spec)
+
+    def decide(self, spec: GroupSpec) -> GroupAssignment:
+        """Return the assignment for a `GroupSpec`, the input that a group coordinator has."""
+        if not spec.members:
+            return GroupAssignment.empty(spec)
+        canonical = _CoordinatorProblem(spec)
+        costs = rack_costs(spec.problem, OptimalSettings(racks=self.racks))
+        table = None if costs is None else _of_rows(costs.table(spec.problem), canonical)
+        try:
+            found = balance_counts(canonical, table, None)
+        except ProblemTooLargeError:
+            return ServerUniform().decide(spec)
+        return _by_member(spec, canonical.rows.partition, canonical.order[found.owner])
+
+
+class PartageFair(PlainStrategy):
+    """KIP-49's fair assignor in the broker: each partition to the least loaded subscriber.
+
+    It is `fair`, except that topics which tie in subscribers and partitions are sorted by topic id
+    instead of by name. Previous targets and racks have no effect.
+
+    Exact to ``io.partage.assignors.broker.FairAssignor`` of ``partage-assignors`` 0.1.0.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> group = Group([Member("C1", ["T1", "T2"]), Member("C2", ["T1"])])
+    >>> PartageFair().assign(Problem(group, Cluster.from_topics({"T1": 3, "T2": 1}))).to_dict()
+    {'C1': {'T2': [0], 'T1': [1]}, 'C2': {'T1': [0, 2]}}
+    """
+
+    name = "server:partage-fair"
+    exact_to = f"{_PACKAGE}.FairAssignor 0.1.0"
+    aliases = (f"{_PACKAGE}.FairAssignor",)
+    in_broker = True
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        """Return the plan for the group's members and topics."""
+        spec = GroupSpec(problem)
+        return self.decide(spec).plan(spec)
+
+    def decide(self, spec: GroupSpec) -> GroupAssignment:
+        """Return the assignment for a `GroupSpec`, the input that a group coordinator has."""
+        if not spec.members:
+            return GroupAssignment.empty(spec)
+        rows, member = assign_fairly(spec.problem, _topics_by_id(spec))
+        return _by_member(spec, rows.partition, member)
+
+
+@dataclass(frozen=True, repr=False)
+class PartageFailover(PlainStrategy):
+    """Priority failover assignor in the broker: each topic to the subscriber with top priority.
+
+    A coordinator knows no user data, so priorities stand in the broker's configuration, by instance
+    id. Members that have none there rank below all others. Equal priorities: the lowest member id
+    (Java's string order) is ranked higher.
+
+    Setting: ``assignment.failover.priorities``, such as ``payments-1:10,payments-2:5``.
+
+    Exact to ``io.partage.assignors.broker.FailoverAssignor`` of ``partage-assignors`` 0.1.0.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> members = [Member(c, ["T"], instance_id=i) for c, i in (("a", "i-1"), ("b", "i-2"))]
+    >>> strategy = PartageFailover().configure({"assignment.failover.priorities": "i-1:5,i-2:10"})
+    >>> strategy.assign(Problem(Group(members), Cluster.from_topics({"T": 2}))).to_dict()
+    {'a': {}, 'b': {'T': [0, 1]}}
+    """
+
+    priorities: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    name = "server:partage-failover"
+    exact_to = f"{_PACKAGE}.FailoverAssignor 0.1.0"
+    aliases = (f"{_PACKAGE}.FailoverAssignor",)
+    options = (Setting(_PRIORITIES, "none", "priorities by instance id: ID:INT32,ID:INT32"),)
+    in_broker = True
+
+    def configure(self, config: Mapping[str, object]) -> PartageFailover:
+        """Check the values of a configuration and return the strategy with these settings.
+
+        Raises:
+            InvalidConfigError: the setting is no list of ``INSTANCE_ID:INT32``.
+        """
+        if _PRIORITIES not in config:
+            return self
+        value = config[_PRIORITIES]
+        entries = value.split(",") if isinstance(value, str) and value.strip() else []
+        found = [re.fullmatch(r"\s*(\S+?)\s*:\s*([+-]?[0-9]{1,10})\s*", one) for one in entries]
+        priorities = {match[1]: int(match[2]) for match in found if match is not None}
+        is_text = isinstance(value, str) and all(match is not None for match in found)
+        if not is_text or not all(-(2**31) <= one < 2**31 for one in priorities.values()):
+            raise InvalidConfigError(_PRIORITIES, "must be a list of INSTANCE_ID:INT32", value)
+        return replace(self, priorities=priorities)
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        """Return the plan for the group's members and topics."""
+        spec = GroupSpec(problem)
+        return self.decide(spec).plan(spec)
+
+    def decide(self, spec: GroupSpec) -> GroupAssignment:
+        """Return the assignment for a `GroupSpec`, the input that a group coordinator has."""
+        if not spec.members:
+            return GroupAssignment.empty(spec)
+        problem = spec.problem
+        unnamed = -(2**31) - 1
+        priority = np.array(
+            [self.priorities.get(m.instance_id or "", unnamed) for m in problem.group], np.int64
+        )
+        rank = np.empty(spec.members, np.int64)
+        rank[np.lexsort((problem.group.member_rank, -priority))] = np.arange(spec.members)
+        rows = TopicRows.of(problem, _topics_by_id(spec))
+        members = [problem.members_of(topic) for topic in rows.topics.tolist()]
+        best = np.array([one[np.argmin(rank[one])] for one in members], np.int32)
+        return _by_member(spec, rows.partition, rows.spread(best))
+
+
+class _CoordinatorProblem(CanonicalProblem):
+    """A coordinator's problem in canonical order: topics by id, claims from previous targets."""
+
+    def __init__(self, spec: GroupSpec) -> None:
+        super().__init__(spec.problem, _topics_by_id(spec))
+        self._previous = spec.previous
+
+    @cached_property
+    def claimed(self) -> tuple[Int64Array, Int64Array]:
+        """Pairs of member and existing partition of the member's previous target.
+
+        They are places and rows of this problem.
+        """
+        previous = self._previous
+        place = np.empty(self.members, np.int64)
+        place[self.order] = np.arange(self.members)
+        row_of = np.full(self.problem.index.partitions, -1, np.int64)
+        row_of[self.rows.partition] = np.arange(self.size)
+        of = place[np.repeat(previous.member, previous.size)]
+        row = row_of[previous.partition]
+        exists = row >= 0
+        return of[exists], row[exists]
+
+
+def _of_rows(table: RackTable, canonical: CanonicalProblem) -> RackTable:
+    """Return the rack costs without those of topics to which nobody subscribes.
+
+    A coordinator's assignor learns nothing of such topics.
+    """
+    rows = canonical.rows.partition
+    used, number = np.unique(table.profile[rows], return_inverse=True)
+    profile = np.zeros_like(table.profile)
+    profile[rows] = number.reshape(-1)
+    return RackTable(profile, table.row, table.cost[used])
+
+
+def _topics_by_id(spec: GroupSpec) -> Int32Array:
+    """Return the existing topics with a subscriber, in Java's order of topic ids (int32)."""
+    topics = spec.problem.subscribed_topics
+    high, low = spec.ids.signed
+    ordered: Int32Array = topics[np.lexsort((low[topics], high[topics]))]
+    return ordered
+
+
+def _by_member(spec: GroupSpec, partition: Int32Array, member: Int32Array) -> GroupAssignment:
+    """Group partitions by their owners, members in join order."""
+    start = np.zeros(spec.members + 1, np.int32)
+    np.cumsum(np.bincount(member, minlength=spec.members), out=start[1:])
+    return GroupAssignment(start, partition[np.argsort(member, kind="stable")])
