@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from partage.model import Plan as Plan
     from partage.replicas import place as place
     from partage.results import Run as Run
+    from partage.results import forecast as forecast
+    from partage.results import migrate as migrate
     from partage.results import open_run as open_run
     from partage.results import replay as replay
+    from partage.results import size as size
 
 __version__ = "0.1.0"
 
@@ -64,6 +67,9 @@ _HOME = {
     "play": "partage.groups.rounds",
     "replay": "partage.results",
     "open_run": "partage.results",
+    "forecast": "partage.results",
+    "migrate": "partage.results",
+    "size": "partage.results",
     "Run": "partage.results",
     "Join": "partage.groups.rounds",
     "Leave": "partage.groups.rounds",

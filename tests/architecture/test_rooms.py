@@ -45,6 +45,7 @@ PURE = {
     "wire",
     "history",
     "simulation",
+    "forecasts",
     "weights",
 }
 EVERYTHING = {
@@ -77,6 +78,8 @@ MAY_IMPORT = {
     "history": PURE - MEETING,
     "simulation": PURE,
     "weights": PURE - MEETING,
+    # Strategies run, the judge measures, the past of a group is the record of its history.
+    "forecasts": PURE - MEETING,
     **dict.fromkeys(MEETING, PURE),
     "capture": PURE,
     "clients": PURE,
@@ -85,7 +88,7 @@ MAY_IMPORT = {
     # Plain data in: no Spark, no strategies.
     "report": {"errors", "runs", "tables"},
     # Replays in Python: a job's run, with the report's figures as typed rows.
-    "results": {"errors", "tables", "runs", "report", "jobs", "simulation", "groups"},
+    "results": {"errors", "tables", "runs", "report", "jobs", "simulation", "groups", "forecasts"},
     # The manifest of a run: jobs write it, readers start here.
     "runs": {"errors"},
     "tables": set(),

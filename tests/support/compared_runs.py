@@ -45,8 +45,8 @@ def made_run(
             at = (generation - 1) * end // (2 * len(steps))
             rows["rebalances"].append(rebalance(name, generation, time_ms=at, **columns))
             rows["replays"].append(_recorded(name, generation, unread, moved))
-            rows["members"] += [_member(name, generation, i, session_ms) for i in range(2)]
-        rows["ownership"] += [_owned(name, partition) for partition in range(2)]
+            rows["members"] += [member_row(name, generation, i, session_ms) for i in range(2)]
+        rows["ownership"] += [owned_row(name, partition) for partition in range(2)]
     cover = summary()["coverage"] | {"first_ms": 0, "last_ms": end, "missing_before": 0,
                                      "rebalances": len(rows["rebalances"])}  # fmt: skip
     return published(out, rows, coverage=cover, **({"run_id": out.name} | more))
@@ -62,7 +62,7 @@ def _recorded(name: str, generation: int, unread: float | None, moved: int) -> d
     return replayed(name, generation, RECORDED, moved=moved, **costs)
 
 
-def _member(name: str, generation: int, position: int, session_ms: int) -> dict:
+def member_row(name: str, generation: int, position: int, session_ms: int) -> dict:
     return {"group": name, "incarnation": 0, "generation": generation, "position": position,
             "member": f"m{position}", "instance": None, "client_id": "c",
             "client_host": "/10.0.0.1", "client": "java", "certainty": "certain",
@@ -72,7 +72,7 @@ def _member(name: str, generation: int, position: int, session_ms: int) -> dict:
             "assignment_version": 1, "assignment": []}  # fmt: skip
 
 
-def _owned(name: str, partition: int) -> dict:
+def owned_row(name: str, partition: int) -> dict:
     return {"group": name, "incarnation": 0, "topic_id": None, "topic": "orders",
             "partition": partition, "member": f"m{partition}", "instance": None, "role": "owner",
             "from_ms": 0, "to_ms": None, "from_generation": 1, "to_generation": None}  # fmt: skip

@@ -33,6 +33,18 @@ COMMANDS = {
         "Compare two replays: unread time, rebalances and moves per hour, with a verdict.",
     ),
     "check": ("check", "Check each group of a replayed run against limits."),
+    "forecast": (
+        "forecast",
+        "Show what a rolling deployment will cost, and under which settings it costs less.",
+    ),
+    "migrate": (
+        "migrate",
+        "Show which groups are ready for another rebalance protocol, and the steps of a migration.",
+    ),
+    "size": (
+        "size",
+        "Show how many consumers a group needs, their load and lag, and settings of scalers.",
+    ),
     "owner": ("owner", "Show the owners of partitions at an instant, from table `ownership`."),
     "assign": ("assign", "Assign partitions to members: the plan of a strategy."),
     "compare": ("compare", "Compare strategies on the same problem, side by side."),

@@ -42,8 +42,8 @@ def check(
     max_unread: Annotated[
         str | None,
         typer.Option("--max-unread", metavar="SHARE", show_default=False,
-                     help="Largest share of its consuming time that a group may be unread, such as "
-                     "1%."),
+                     help="Largest unread time that is accepted. As a share of the group's "
+                     "consuming time, such as 1%."),
     ] = None,
     max_rebalances: Annotated[
         str | None,

@@ -25,8 +25,9 @@ from partage.errors import InvalidConfigError
 __all__ = [
     "AsJson", "ClusterOptions", "Engine", "GroupPatterns", "OpenPage", "OptionGroup",
     "OutputOptions", "Quiet", "RunId", "SparkMaster", "SparkOptions", "StrategyConfig",
-    "matching_names", "no_such", "output_option", "partitions_option", "replication_option",
-    "spark_settings", "strategy_option", "topic_option", "with_options",
+    "matching_names", "no_such", "output_option", "parse_seconds", "partitions_option",
+    "replication_option", "session_timeout_option", "spark_settings", "strategy_option",
+    "topic_option", "with_options",
 ]  # fmt: skip
 
 _SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
@@ -108,6 +109,12 @@ def strategy_option(more: str) -> Any:
     """Return the option ``--strategy``; ``more`` is appended to its help."""
     return typer.Option("--strategy", "-s", metavar="NAME", help=f"Strategy name. {more}",
                         show_default=False)  # fmt: skip
+
+
+def session_timeout_option(more: str = "") -> Any:
+    """Return the option ``--session-timeout``; ``more`` is appended to its help."""
+    what = f"Session timeout of the members, such as 45s. {more}".rstrip()
+    return typer.Option("--session-timeout", metavar="TIME", help=what, show_default=False)
 
 
 def topic_option(more: str = "") -> Any:
@@ -290,3 +297,23 @@ def no_such(what: str, name: str, known: Sequence[str]) -> str:
     """
     near = get_close_matches(name, known, 3)
     return f"no such {what} in this run" + (f"; did you mean {', '.join(near)}?" if near else "")
+
+
+#: Seconds in each unit of a duration.
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0}
+
+
+def parse_seconds(text: str, option: str) -> float:
+    """Parse a duration such as ``30s``, ``500ms``, ``2m`` or ``1h`` and return it in seconds.
+
+    Raises:
+        BadParameter: the text is not a duration.
+
+    >>> parse_seconds("30s", "max-lag"), parse_seconds("500ms", "max-lag"), parse_seconds("2m", "")
+    (30.0, 0.5, 120.0)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)\s*", text)
+    if found is None:
+        what = f"must be a duration such as 30s, 500ms, 2m or 1h, got {text!r}"
+        raise typer.BadParameter(what, param_hint=f"--{option}")
+    return float(found[1]) * _SECONDS[found[2]]

@@ -62,7 +62,7 @@ def replay(
         list[str] | None,
         typer.Option(
             "--policy", metavar="POLICY", show_default=False,
-            help="Only these, e.g. cooperative/cooperative-sticky+static; repeatable.",
+            help="Policy: protocol/strategy with options. Only these are simulated; repeatable.",
         ),
     ] = None,
     strategy: Annotated[

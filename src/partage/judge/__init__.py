@@ -21,7 +21,7 @@ from partage.judge.certificates import (
     verify_moves_certificate,
 )
 from partage.judge.facts import Facts
-from partage.judge.measures import Measures, measure
+from partage.judge.measures import Measures, measure, member_loads
 from partage.judge.optimality import verify_certificate
 from partage.judge.ownership import AssignmentEntries, PreviousOwners, entries_of, previous_owners
 from partage.judge.rules import Breach, BreachKind, check
@@ -38,6 +38,7 @@ __all__ = [
     "check",
     "entries_of",
     "measure",
+    "member_loads",
     "previous_owners",
     "verify_certificate",
     "verify_load_certificate",

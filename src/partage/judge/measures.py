@@ -23,7 +23,16 @@ from partage.judge.facts import Facts
 from partage.judge.ownership import NOBODY, SEVERAL, PreviousOwners, entries_of, previous_owners
 from partage.model import Assignment, Cluster, Group, Problem
 
-__all__ = ["AssignmentCounts", "Measures", "add_optimum", "extremes", "figures", "measure", "tally"]
+__all__ = [
+    "AssignmentCounts",
+    "Measures",
+    "add_optimum",
+    "extremes",
+    "figures",
+    "measure",
+    "member_loads",
+    "tally",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +263,40 @@ def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, No
     return low, high, high - low
 
 
+def member_loads(
+    assignment: Assignment, group: Group, cluster: Cluster, partition_weight: ArrayLike
+) -> NDArray[np.float64]:
+    """Return the load of each member: the sum of the weights of its partitions.
+
+    Args:
+        assignment: a plan, or a recorded assignment.
+        group: the members.
+        cluster: the partitions.
+        partition_weight: float[P], the load of each partition; or float[T, P], one row for each of
+            several times.
+
+    Returns:
+        float64[M], or float64[T, M], in the order of the group.
+
+    Raises:
+        InvalidProblemError: the weights are malformed.
+
+    >>> from partage.model import Member
+    >>> cluster = Cluster.from_topics({"t": 3})
+    >>> group = Group([Member("x", ["t"]), Member("y", ["t"])])
+    >>> plan = Assignment.of(cluster.index, {"x": {"t": [0, 2]}, "y": {"t": [1]}})
+    >>> member_loads(plan, group, cluster, [5, 1, 2]).tolist()
+    [7.0, 1.0]
+    """
+    facts = Facts(Problem(group, cluster))
+    counted = tally(assignment, facts)
+    weight = np.asarray(partition_weight, float)
+    if weight.ndim not in (1, 2):
+        raise InvalidProblemError("must be float[P] or float[T, P]", path="partition_weight")
+    found = [_loads(facts, counted, row) for row in np.atleast_2d(weight)]
+    return found[0] if weight.ndim == 1 else np.array(found).reshape(-1, facts.members)
+
+
 def _load_spread(
     facts: Facts, counted: AssignmentCounts, partition_weight: ArrayLike | None
 ) -> float | None:
@@ -267,15 +310,29 @@ def _load_spread(
     weight = np.ones(len(facts.is_open))
     if partition_weight is not None:
         weight = np.asarray(partition_weight, float)
-        if weight.shape != facts.is_open.shape or not (np.isfinite(weight) & (weight >= 0)).all():
-            what = f"must be {len(facts.is_open)} finite numbers, none negative"
-            raise InvalidProblemError(what, path="partition_weight", value=partition_weight)
-    load = np.bincount(counted.member, weight[counted.partition], minlength=facts.members)
+    load = _loads(facts, counted, weight)
     taking = facts.takes_part & (share > 0)
     if not taking.any():
         return None
     relative = load[taking] / share[taking]
     return float(relative.max() - relative.min())
+
+
+def _loads(
+    facts: Facts, counted: AssignmentCounts, weight: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the sum of partition weights of each member; check the weights.
+
+    Raises:
+        InvalidProblemError: the weights are malformed.
+    """
+    if weight.shape != facts.is_open.shape or not (np.isfinite(weight) & (weight >= 0)).all():
+        what = f"must be {len(facts.is_open)} finite numbers, none negative"
+        raise InvalidProblemError(what, path="partition_weight", value=weight)
+    load: NDArray[np.float64] = np.bincount(
+        counted.member, weight[counted.partition], minlength=facts.members
+    ).astype(float)
+    return load
 
 
 def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:

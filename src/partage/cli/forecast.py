@@ -1,0 +1,257 @@
+"""`partage forecast`: the cost of a rolling deployment, and the settings that lower it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partage.cli.command_errors import FAILED_CHECK
+from partage.cli.console import name, short_name, show, write_json
+from partage.cli.options import (
+    AsJson,
+    GroupPatterns,
+    RunId,
+    parse_seconds,
+    partitions_option,
+    session_timeout_option,
+    with_options,
+)
+from partage.cli.size import chosen_groups, opened
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from partage.forecasts.rolling import Deployment, RolloutForecast
+    from partage.tables.sums import Estimate
+
+__all__ = ["forecast"]
+
+
+@with_options
+def forecast(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", show_default=False,
+                       help="Output folder of partage replay; without it, numbers alone."),
+    ] = None,
+    *,
+    rolling_restart: Annotated[
+        bool, typer.Option("--rolling-restart", help="Forecast a rolling deployment.")
+    ] = False,
+    group: GroupPatterns = None,
+    members: Annotated[
+        int | None,
+        typer.Option("--members", metavar="N", show_default=False,
+                     help="Number of members. Without it, that of the run."),
+    ] = None,
+    partitions: Annotated[
+        int | None, partitions_option("Without a run, or other than in the run.")
+    ] = None,
+    restart_time: Annotated[
+        str | None,
+        typer.Option("--restart-time", metavar="TIME", show_default=False,
+                     help="Time from a member's shutdown to its rejoin, or its 80% range, such as "
+                     "15s..30s. Without it, learnt from the restarts in the run."),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", metavar="POLICY", show_default=False,
+                     help="Policy: protocol/strategy with options. For example eager/range+static; "
+                     "without it, the group's own, or eager/range."),
+    ] = None,
+    max_unavailable: Annotated[
+        int, typer.Option("--max-unavailable", metavar="N", help="Pods that may be missing.")
+    ] = 1,
+    max_surge: Annotated[
+        int, typer.Option("--max-surge", metavar="N", help="Additional pods at a time.")
+    ] = 0,
+    pause: Annotated[
+        str,
+        typer.Option("--pause", metavar="TIME",
+                     help="Time from a member's rejoin until its pod is ready."),
+    ] = "5s",
+    replaced: Annotated[
+        int | None,
+        typer.Option("--replaced", metavar="N", show_default=False,
+                     help="Number of members that are replaced. Without it, all."),
+    ] = None,
+    leave: Annotated[
+        bool | None,
+        typer.Option("--leave/--no-leave", show_default=False,
+                     help="Whether a member that shuts down sends LeaveGroup."),
+    ] = None,
+    session_timeout: Annotated[str | None, session_timeout_option()] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", metavar="RATE", show_default=False,
+                     help="Records per second of the group, evenly spread. Without a run, or "
+                     "other than in the run."),
+    ] = None,
+    max_unread: Annotated[
+        float | None,
+        typer.Option("--max-unread", metavar="PARTITION-SECONDS", show_default=False,
+                     help="Largest unread time that is accepted. Exit with 3 if the forecast for "
+                     "the present settings exceeds it."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of Java's Random.")] = 0,
+    as_json: AsJson = False,
+    run: RunId = None,
+) -> None:  # fmt: skip
+    """Show what a rolling deployment will cost, and under which settings it costs less.
+
+        partage forecast run --group billing --rolling-restart
+
+        partage forecast --rolling-restart --partitions 12 --members 4 --restart-time 20s
+
+        partage forecast run --group billing --rolling-restart --max-unread 300
+
+    The deployment is simulated many times. Restart times, LeaveGroup, instance ids, session
+    timeout and commits are those of the run. Values are means with 80% intervals.
+    """
+    from partage.results.forecasts import forecast as forecast_rollouts
+
+    if not rolling_restart:
+        raise typer.BadParameter("say what to forecast: --rolling-restart")
+    settings: dict[str, Any] = {
+        "members": members, "rate": rate, "policy": policy, "replaced": replaced,
+        "unavailable": max_unavailable, "surge": max_surge, "leaves": leave, "seed": seed,
+        "pause": parse_seconds(pause, "pause"),
+        "topics": None if partitions is None else {"topic": partitions},
+        "restart_time": None if restart_time is None else _parse_range(restart_time),
+        "session_timeout": None if session_timeout is None
+        else parse_seconds(session_timeout, "session-timeout"),
+    }  # fmt: skip
+    found: dict[str, tuple[RolloutForecast, ...]] = {}
+    if folder is None:
+        if None in (partitions, members, restart_time):
+            what = "give DIR, or --partitions, --members and --restart-time"
+            raise typer.BadParameter(what)
+        found["group"] = forecast_rollouts(**settings)
+    else:
+        for one in chosen_groups(folder, run, group):
+            found[one] = forecast_rollouts(opened(folder, run), one, **settings)
+    if as_json:
+        write_json([_document(one, rows, max_unread) for one, rows in found.items()])
+    else:
+        for one, rows in found.items():
+            _print(one, rows, max_unread)
+    if any(_exceeds(rows[0], max_unread) for rows in found.values()):
+        raise typer.Exit(FAILED_CHECK)
+
+
+def _parse_range(text: str) -> float | tuple[float, float]:
+    """Parse a time such as ``20s``, or a range such as ``15s..30s``; return seconds."""
+    low, dots, high = text.partition("..")
+    if not dots:
+        return parse_seconds(low, "restart-time")
+    return parse_seconds(low, "restart-time"), parse_seconds(high, "restart-time")
+
+
+def _exceeds(found: RolloutForecast, max_unread: float | None) -> bool:
+    return max_unread is not None and found.unread.best > max_unread
+
+
+def _document(
+    group: str, rows: tuple[RolloutForecast, ...], max_unread: float | None
+) -> dict[str, Any]:
+    from partage.forecasts.rolling import kubernetes_lines
+
+    def one(found: RolloutForecast) -> dict[str, Any]:
+        deployment = found.deployment
+        return {
+            "settings": deployment.text, "policy": deployment.policy.name,
+            "members": deployment.members, "replaced": deployment.pods,
+            "unavailable": deployment.unavailable, "surge": deployment.surge,
+            "session_timeout_seconds": deployment.session_s, "leaves": deployment.leaves,
+            "restart_seconds": asdict(deployment.restart),
+            "unread_partition_seconds": asdict(found.unread),
+            "duration_seconds": asdict(found.duration), "rebalances": asdict(found.rebalances),
+            "reread_records": asdict(found.reread), "samples": found.samples,
+            "client_lines": list(_client_lines(deployment, rows[0].deployment)),
+            "kubernetes_lines": list(kubernetes_lines(deployment)),
+        }  # fmt: skip
+
+    return {
+        "format": "partage-forecast", "version": 1, "group": group,
+        "passed": not _exceeds(rows[0], max_unread), "max_unread": max_unread,
+        "present": one(rows[0]), "alternatives": [one(row) for row in rows[1:]],
+    }  # fmt: skip
+
+
+def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | None) -> None:
+    from partage.forecasts.rolling import kubernetes_lines
+
+    now = rows[0]
+    deployment, restart = now.deployment, now.deployment.restart
+    pods = "all" if deployment.pods == deployment.members else f"{deployment.pods} of"
+    source = f"learnt from {restart.count}" if restart.count else "given"
+    verdict = ""
+    if max_unread is not None:
+        verdict = f"; {'over' if _exceeds(now, max_unread) else 'within'} {max_unread:g}"
+    show(
+        name(
+            f"{short_name(group)}: a rolling deployment of {pods} {deployment.members} members "
+            f"costs {_text(now.unread)} partition-seconds without a reader{verdict}",
+            "bold red" if _exceeds(now, max_unread) else "bold",
+        ),
+        name(
+            f"{deployment.load.cluster.index.partitions} partitions; restart "
+            f"{restart.median:.1f} s ({restart.low:.1f} to {restart.high:.1f}, {source}); session "
+            f"timeout {deployment.session_s:g} s; LeaveGroup at shutdown: "
+            f"{'yes' if deployment.leaves and not deployment.policy.static else 'no'}"
+        ),
+        _table(rows),
+    )
+    best = min(rows, key=lambda row: row.unread.best)
+    if best is now:
+        show(name("The present settings are the best of these."))
+        return
+    saved = 1 - best.unread.best / now.unread.best
+    show(name(f"{best.deployment.text}: {saved:.0%} less unread time. Set", "bold"))
+    for line in (*_client_lines(best.deployment, deployment), *kubernetes_lines(best.deployment)):
+        show(name(f"  {line}", "dim" if line.startswith("#") else ""))
+
+
+def _client_lines(chosen: Deployment, now: Deployment) -> tuple[str, ...]:
+    """Return the client settings that lead from the present settings to the chosen ones."""
+    from partage.report.client_settings import lines_of
+
+    if chosen.policy == now.policy and chosen.session_s == now.session_s:
+        return ()
+    strategy = now.policy.short
+    lines = list(lines_of(chosen.policy.name, strategy) or ())
+    is_server = chosen.policy.protocol == "consumer"
+    if chosen.session_s > now.session_s and not is_server:
+        lines.append(f"session.timeout.ms={int(1_000 * chosen.session_s)}")
+    return tuple(lines)
+
+
+def _table(rows: tuple[RolloutForecast, ...]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("settings", overflow="fold")
+    for column in ("unread (partition-s)", "duration (s)", "rebalances", "read twice"):
+        table.add_column(column, justify="right")
+    best = min(rows, key=lambda row: row.unread.best)
+    for i, row in enumerate(rows):
+        text = f"{row.deployment.text}{' (present)' if i == 0 else ''}"
+        table.add_row(
+            name(text), _text(row.unread), _text(row.duration), _text(row.rebalances),
+            _text(row.reread), style="bold green" if row is best else "",
+        )  # fmt: skip
+    return table
+
+
+def _text(found: Estimate) -> str:
+    """Return an estimate as ``best (low to high)``."""
+    if found.high - found.low < 0.05:
+        return _number(found.best)
+    return f"{_number(found.best)} ({_number(found.low)} to {_number(found.high)})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 20 or value == int(value) else f"{value:.1f}"

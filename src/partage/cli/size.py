@@ -1,0 +1,244 @@
+"""`partage size`: how many consumers a group needs, from a replayed run or from numbers alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partage.cli.console import name, short_name, show, write_json
+from partage.cli.options import (
+    AsJson,
+    GroupPatterns,
+    RunId,
+    matching_names,
+    parse_seconds,
+    partitions_option,
+    session_timeout_option,
+    strategy_option,
+    with_options,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from partage.forecasts.sizing import SizeRow, Sizing
+
+__all__ = ["size"]
+
+#: Characters of a full bar, which stands for 100 % of a consumer's capacity.
+_BAR = 20
+
+
+@with_options
+def size(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", show_default=False,
+                       help="Output folder of partage replay; without it, numbers alone."),
+    ] = None,
+    *,
+    group: GroupPatterns = None,
+    capacity: Annotated[
+        float | None,
+        typer.Option("--capacity", metavar="RATE", show_default=False,
+                     help="Records per second that one consumer can process. Without it, learnt "
+                     "from the catch-up phases of the run."),
+    ] = None,
+    max_lag: Annotated[
+        str, typer.Option("--max-lag", metavar="TIME", help="Longest lag that is accepted.")
+    ] = "30s",
+    strategy: Annotated[
+        str | None, strategy_option("Without it the group's own; range without a run.")
+    ] = None,
+    partitions: Annotated[
+        int | None, partitions_option("Without a run, or other than in the run.")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", metavar="RATE", show_default=False,
+                     help="Records per second of the group, evenly spread. Without a run, or "
+                     "other than in the run."),
+    ] = None,
+    session_timeout: Annotated[str | None, session_timeout_option()] = None,
+    as_json: AsJson = False,
+    run: RunId = None,
+) -> None:  # fmt: skip
+    """Show how many consumers a group needs, their load and lag, and settings of scalers.
+
+        partage size run --group billing --max-lag 30s
+
+        partage size run --group billing --capacity 800 --json
+
+        partage size --partitions 12 --rate 600 --capacity 200
+
+    For each number of consumers, the group's own strategy assigns the partitions: with all
+    consumers, and while the busiest one is down. A number fits if the lag stays within the limit
+    in both cases. Rates are those of the run's commits, minute by minute.
+    """
+    from partage.results.forecasts import size as forecast_size
+
+    timeout = None if session_timeout is None else parse_seconds(session_timeout, "session-timeout")
+    settings: dict[str, Any] = {
+        "capacity": capacity, "max_lag": parse_seconds(max_lag, "max-lag"), "strategy": strategy,
+        "rate": rate, "session_timeout": timeout,
+    }  # fmt: skip
+    found: dict[str, Sizing] = {}
+    if folder is None:
+        if partitions is None or rate is None or capacity is None:
+            raise typer.BadParameter("give DIR, or --partitions, --rate and --capacity")
+        found["group"] = forecast_size(topics={"topic": partitions}, **settings)
+    else:
+        for one in chosen_groups(folder, run, group):
+            topics = None if partitions is None else {"topic": partitions}
+            found[one] = forecast_size(opened(folder, run), one, topics=topics, **settings)
+    if as_json:
+        write_json([_document(one, sizing) for one, sizing in found.items()])
+        return
+    for one, sizing in found.items():
+        _print(one, sizing, is_learnt=capacity is None)
+
+
+def opened(folder: Path, run: str | None) -> Any:
+    """Return the run of a folder."""
+    from partage.results import open_run
+
+    return open_run(folder, run)
+
+
+def chosen_groups(folder: Path, run: str | None, patterns: list[str] | None) -> list[str]:
+    """Return the groups of a run that match; without patterns the only group.
+
+    Raises:
+        BadParameter: no pattern is given and the run has several groups.
+    """
+    known = [str(one) for one in opened(folder, run).table("groups")["group"].to_pylist()]
+    if patterns:
+        return matching_names(patterns, sorted(known))
+    if len(known) != 1:
+        raise typer.BadParameter(f"name one of the {len(known)} groups", param_hint="--group")
+    return known
+
+
+def _document(group: str, found: Sizing) -> dict[str, Any]:
+    """Return a sizing as a JSON object; an infinite lag is null."""
+    from partage.forecasts.sizing import scaler_lines
+
+    document: dict[str, Any] = {"group": group, **asdict(found)}
+    for row in (*document["rows"], document["hottest"]):
+        row.update({
+            key: None for key, value in row.items()
+            if isinstance(value, float) and not isfinite(value)
+        })  # fmt: skip
+    lines = scaler_lines(found, group, [found.hottest.topic])
+    return {"format": "partage-size", "version": 1, **document, "scaler_lines": list(lines)}
+
+
+def _print(group: str, found: Sizing, *, is_learnt: bool) -> None:
+    from partage.forecasts.sizing import scaler_lines
+
+    processes = f"{_rate(found.capacity)} records/s ({'learnt' if is_learnt else 'given'})"
+    least = "at least " if is_learnt else ""
+    hottest = found.hottest
+    show(
+        name(f"{short_name(group)}: {_verdict(found)}", "bold"),
+        name(
+            f"{_rate(found.rate)} records/s on {found.partitions} partitions; one consumer "
+            f"processes {least}{processes}; strategy {found.strategy}"
+        ),
+        name(
+            f"hottest partition {short_name(hottest.topic)}-{hottest.partition}: "
+            f"{_rate(hottest.rate)} records/s, {hottest.share:.0%} of the load, "
+            f"{hottest.rate / found.capacity:.0%} of one consumer"
+        ),
+        _table(found),
+    )
+    for line in _notes(found):
+        show(name(line, "yellow"))
+    lines = scaler_lines(found, group, [hottest.topic])
+    if lines:
+        show(name(""))
+        for line in lines:
+            show(name(line, "dim" if line.startswith("#") else ""))
+
+
+def _verdict(found: Sizing) -> str:
+    limit = f"{found.max_lag_s:g} s"
+    if found.needed is not None:
+        many = f"{found.needed} consumer{'' if found.needed == 1 else 's'}"
+        return f"{many} keep the lag within {limit}, also while one is down"
+    from partage.forecasts.sizing import HOT_PARTITION
+
+    if found.limit == HOT_PARTITION:
+        return f"no number of consumers keeps the lag within {limit}: one partition is too hot"
+    return f"no number of consumers keeps the lag within {limit}: there are too few partitions"
+
+
+def _notes(found: Sizing) -> list[str]:
+    """Return what limits the group, and what the table does not show."""
+    from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS
+
+    notes = []
+    if found.limit == HOT_PARTITION:
+        notes.append(
+            "limit: a partition has one consumer only. Spread its keys (partage keys shows the "
+            "hottest ones), or make a consumer faster."
+        )
+    if found.limit == PARTITIONS:
+        notes.append(
+            "limit: consumers without a partition do nothing. Add partitions (partage keys --grow "
+            "shows the safe order of steps), or make a consumer faster."
+        )
+    if found.outage_s > found.max_lag_s:
+        notes.append(
+            f"a dead consumer is noticed after {found.outage_s:g} s: its partitions lag that long, "
+            "whatever the number of consumers. Lower session.timeout.ms for a shorter time."
+        )
+    return notes
+
+
+def _table(found: Sizing) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("consumers", "busiest/s", "use"):
+        table.add_column(column, justify="right")
+    table.add_column(f"{'0':<{_BAR - 4}}100%", no_wrap=True)
+    for column in ("idle", "lag", "one down", "its lag"):
+        table.add_column(column, justify="right")
+    table.add_column("fits")
+    for row in _shown(found):
+        style = "bold green" if row.consumers == found.needed else "" if row.fits else "dim"
+        table.add_row(
+            str(row.consumers), _rate(row.busiest), f"{row.use:.0%}", _bar(row), str(row.idle),
+            _lag(row.lag_s), "-" if row.use_down is None else f"{row.use_down:.0%}",
+            "-" if row.lag_down_s is None else _lag(row.lag_down_s), "yes" if row.fits else "no",
+            style=style,
+        )  # fmt: skip
+    return table
+
+
+def _shown(found: Sizing) -> list[SizeRow]:
+    """Return the rows up to the number from which on more consumers change nothing."""
+    last = max(found.useful, found.needed or 0)
+    return [row for row in found.rows if row.consumers <= last + 1]
+
+
+def _bar(row: SizeRow) -> str:
+    """Return the load of the busiest consumer as a bar; `+` marks a load above the capacity."""
+    used = min(row.use, 1.0)
+    down = min(row.use if row.use_down is None else row.use_down, 1.0)
+    full = round(used * _BAR)
+    bar = "█" * full + "░" * max(0, round(down * _BAR) - full)
+    return f"{bar:<{_BAR}}{'+' if row.use > 1 else ''}"
+
+
+def _lag(seconds: float) -> str:
+    return f"{seconds:,.1f} s" if isfinite(seconds) else "grows"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"

@@ -1,0 +1,13 @@
+"""Forecasts for a consumer group: how many consumers it needs, and what a change of it will cost.
+
+Pure: no files, no wall clock; chance comes from a seed. Equal input gives equal results.
+
+    loads    records per second of each partition, and the capacity of a consumer, from commit rates
+    sizing   the load of the busiest consumer for each number of consumers, and scaler settings
+    rolling  the cost of a rolling deployment, by simulation
+    migration  readiness of a group for another rebalance protocol
+    restarts what the record of a group shows about its restarts
+    group_protocols  groups whose members stop and start in simulated time
+"""
+
+from __future__ import annotations

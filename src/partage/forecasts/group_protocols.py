@@ -1,0 +1,419 @@
+"""Group protocols in simulated time: which partitions are unread while members stop and start.
+
+`SimulatedClassicGroup` is a group of the classic protocol, eager or cooperative (KIP-429), with
+static membership (KIP-345). `SimulatedConsumerGroup` is one of the consumer protocol (KIP-848).
+Both use the rounds of `partage.simulation` for assignments, and its clock. Heartbeat intervals and
+latencies are those of the stop model (`partage.history.stop_model`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from math import cos, log, pi, sqrt
+from typing import Any, Protocol, TypeAlias
+
+from partage.errors import UnsupportedProblemError
+from partage.history.records import MemberState, Subscription
+from partage.history.stop_model import after_heartbeat, after_record, heartbeat_interval
+from partage.java.random import JavaRandom
+from partage.model import Cluster
+from partage.simulation.clock import Clock
+from partage.simulation.members import SimulatedMember
+from partage.simulation.policies import CONSUMER, Policy
+from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy
+from partage.tables.statuses import DONE
+
+__all__ = [
+    "GroupSettings",
+    "Plans",
+    "RandomDraws",
+    "SimulatedClassicGroup",
+    "SimulatedConsumerGroup",
+    "SimulatedGroup",
+    "Unread",
+]
+
+#: group.initial.rebalance.delay.ms: an empty classic group waits for more members.
+_INITIAL_DELAY_MS = 3_000
+#: Time until a member handles a heartbeat's answer: it must call ``poll``.
+_POLL_MS = 100
+
+
+#: Assignments by generation and state of the members: follow-up, then what each member has.
+Plans: TypeAlias = dict[tuple[int, Any], tuple[bool, tuple[tuple[Any, Any, Any], ...]]]
+
+
+class RandomDraws:
+    """Random numbers from a seed; equal seeds give equal numbers on any machine.
+
+    >>> draws = RandomDraws(7)
+    >>> round(draws.uniform(0, 10), 3), 1 < draws.lognormal(2.0, 0.1) < 3
+    (7.307, True)
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = JavaRandom.of(seed)
+
+    def uniform(self, low: float, high: float) -> float:
+        """Return a number that is uniformly distributed from ``low`` to ``high``."""
+        number, self._random = self._random.next_int()
+        return low + (high - low) * ((number & 0xFFFFFFFF) / 2**32)
+
+    def normal(self) -> float:
+        """Return a number of the standard normal distribution (Box and Muller)."""
+        radius = sqrt(-2 * log(1 - self.uniform(0, 1)))
+        return radius * cos(2 * pi * self.uniform(0, 1))
+
+    def lognormal(self, median: float, sigma: float) -> float:
+        """Return a number of the log-normal distribution with this median."""
+        from math import exp
+
+        return median * exp(sigma * self.normal())
+
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """Settings of a group that decide what a restart of a member costs.
+
+    Attributes:
+        cluster: the group's topics and partitions.
+        policy: protocol, strategy and static membership.
+        rates: records per second of each partition (tuple, by dense partition index).
+        session_ms: session timeout.
+        leaves: whether a member that shuts down sends LeaveGroup. Static members never do.
+        commit_ms: interval of its offset commits.
+        commits_on_stop: whether a member commits when it stops or revokes partitions.
+    """
+
+    cluster: Cluster
+    policy: Policy
+    rates: tuple[float, ...]
+    session_ms: float
+    leaves: bool
+    commit_ms: float
+    commits_on_stop: bool
+
+
+class Unread:
+    """Sums of the unread time and of the records read twice, over all partitions of a group."""
+
+    def __init__(self, clock: Clock, settings: GroupSettings, draws: RandomDraws) -> None:
+        self._clock, self._settings, self._draws = clock, settings, draws
+        self._since: dict[int, int] = {}
+        self.unread_ms = 0.0
+        self.reread = 0.0
+        self.last_ms = 0
+
+    def stop(self, partitions: Iterable[int], *, commits: bool) -> None:
+        """Record that no member reads these partitions from now on."""
+        interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
+        for p in partitions:
+            self._since.setdefault(p, self._clock.now_ms)
+            if not commits:
+                self.reread += interval_s * self._settings.rates[p]
+
+    def resume(self, partitions: Iterable[int], latency_ms: float) -> None:
+        """Record that members read these partitions again after a latency."""
+        for p in partitions:
+            since = self._since.pop(p, None)
+            if since is not None:
+                self.unread_ms += self._clock.now_ms - since + latency_ms
+                self.last_ms = self._clock.now_ms
+
+
+class SimulatedGroup(Protocol):
+    """A group whose members stop and start in simulated time.
+
+    Attributes:
+        rebalances: rebalances so far.
+        unread: sums of unread time and of records read twice.
+    """
+
+    rebalances: int
+    unread: Unread
+
+    def fill(self, keys: Iterable[str]) -> None:
+        """Let the first members join and settle; costs nothing."""
+
+    def start(self, key: str) -> None:
+        """Let a new member join, or a static member that was away return."""
+
+    def stop(self, key: str) -> None:
+        """Shut a member down."""
+
+
+@dataclass
+class _GroupState:
+    """The state that both protocols share.
+
+    Attributes:
+        plans: assignments that were computed before, by generation and state of the members.
+        members: dict from key (instance id or pod) to member, in join order.
+        consumed: dict from key to the partitions that the member reads.
+        away: dict from key of a member that stopped without LeaveGroup to the number of its stop.
+        held: dict from the same keys to the partitions that the member read when it stopped.
+    """
+
+    settings: GroupSettings
+    clock: Clock
+    draws: RandomDraws
+    plans: Plans
+    unread: Unread = field(init=False)
+    members: dict[str, SimulatedMember] = field(default_factory=dict)
+    consumed: dict[str, set[int]] = field(default_factory=dict)
+    away: dict[str, int] = field(default_factory=dict)
+    held: dict[str, set[int]] = field(default_factory=dict)
+    rebalances: int = 0
+    _stops: int = 0
+    _named: int = 0
+
+    def __post_init__(self) -> None:
+        self.unread = Unread(self.clock, self.settings, self.draws)
+        policy = self.settings.policy
+        if policy.strategy is None:
+            raise UnsupportedProblemError("the policy names no strategy")
+        self.resolved = ResolvedPolicy(policy, policy.strategy)
+
+    @property
+    def heartbeat_ms(self) -> float:
+        """The members' heartbeat interval."""
+        classic = self.settings.policy.protocol != CONSUMER
+        return heartbeat_interval(self.settings.session_ms, classic=classic)
+
+    def fill(self, keys: Iterable[str]) -> None:
+        """Let the first members join and settle; costs nothing."""
+        for key in keys:
+            self.members[key] = self._member(key)
+        for _ in range(1 + MOST_FOLLOW_UPS):
+            if not self._assign():
+                break
+        self.consumed = {key: _owned(one) for key, one in self.members.items()}
+        self.rebalances = 0
+
+    def _member(self, key: str) -> SimulatedMember:
+        """Return a new member; its id is without order, as Kafka's, and the same in each run."""
+        self._named += 1
+        number, _ = JavaRandom.of(self._named).next_int()
+        member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
+        counts: dict[str, None] = {}
+        index = self.settings.cluster.index
+        for p in range(index.partitions):
+            counts.setdefault(index.name(p)[0])
+        subscription = Subscription(3, tuple(counts))
+        session = int(self.settings.session_ms)
+        state = MemberState(
+            member_id, None, "", "", session, session, subscription, (), 3, None, None
+        )
+        return SimulatedMember(key, state)
+
+    def _assign(self) -> bool:
+        """Compute the next assignment; return whether a cooperative follow-up is needed.
+
+        Simulated deployments repeat the same rebalances, so that results are remembered.
+
+        Raises:
+            UnsupportedProblemError: the strategy is not applicable.
+        """
+        self.rebalances += 1
+        members = list(self.members.values())
+        state = tuple(
+            (one.key, one.state.id, one.generation, one.owned.tobytes()) for one in members
+        )
+        found = self.plans.get((self.rebalances, state))
+        if found is None:
+            result = self.resolved.rebalance(
+                members, self.settings.cluster, self.rebalances, leader=members[0].state.id
+            )
+            if result.status != DONE:
+                raise UnsupportedProblemError(result.detail or "the strategy has no plan")
+            after = tuple((one.owned, one.last_owned, one.memory) for one in members)
+            self.plans[self.rebalances, state] = result.needs_follow_up, after
+            return result.needs_follow_up
+        needs_follow_up, after = found
+        for one, (owned, last, memory) in zip(members, after, strict=True):
+            one.owned, one.last_owned, one.memory = owned, last, memory
+            one.generation = self.rebalances
+        return needs_follow_up
+
+    def stop(self, key: str) -> None:
+        """Shut a member down."""
+        is_static, leaves = self.settings.policy.static, self.settings.leaves
+        held = self._halt(key, crashes=not (is_static or leaves))
+        if is_static or not leaves:
+            self._go_away(key, held, self._remove)
+        else:
+            self._remove(key)
+
+    def _remove(self, key: str) -> None:
+        """Remove a member that left or was evicted, and rebalance."""
+        raise NotImplementedError
+
+    def _go_away(self, key: str, held: set[int], expire: Callable[[str], None]) -> None:
+        """Let a member stop without LeaveGroup; its session times out after its last heartbeat."""
+        self._stops += 1
+        self.away[key] = number = self._stops
+        self.held[key] = held
+
+        def due() -> None:
+            if self.away.get(key) == number:
+                del self.away[key]
+                expire(key)
+
+        wait = self.settings.session_ms - self.draws.uniform(0, self.heartbeat_ms)
+        self.clock.after(int(max(0.0, wait)), due)
+
+    def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
+        """Let a member stop reading; return the partitions that it read."""
+        held = self.consumed.pop(key, set())
+        commits = self.settings.commits_on_stop and not crashes
+        self.unread.stop(sorted(held), commits=commits)
+        return held
+
+
+def _owned(member: SimulatedMember) -> set[int]:
+    return set(member.owned.tolist())
+
+
+class SimulatedClassicGroup(_GroupState):
+    """A group of the classic protocol: members join, the leader assigns, all get their part.
+
+    A rebalance ends when all known members have rejoined. A member that stopped without LeaveGroup
+    delays it until its session times out.
+    """
+
+    def __init__(
+        self, settings: GroupSettings, clock: Clock, draws: RandomDraws, plans: Plans
+    ) -> None:
+        super().__init__(settings, clock, draws, plans)
+        self._joined: set[str] | None = None
+        self._round = 0
+        self._not_before_ms = 0
+
+    def start(self, key: str) -> None:
+        """Let a new member join, or a static member that was away return."""
+        if self.away.pop(key, None) is not None and self._joined is None:
+            # KIP-345: the coordinator answers with the present assignment.
+            self._take(key, _owned(self.members[key]))
+            return
+        if key not in self.members:
+            if not self.members:
+                self._not_before_ms = self.clock.now_ms + _INITIAL_DELAY_MS
+            self.members[key] = self._member(key)
+        self._prepare()
+        self._rejoin(key, self._round)
+
+    def _remove(self, key: str) -> None:
+        del self.members[key]
+        if not self.members:
+            self._joined = None
+            self._round += 1
+            return
+        self._prepare()
+        (self._joined or set()).discard(key)
+        self._complete_if_all_joined()
+
+    def _prepare(self, revoked: Iterable[str] = ()) -> None:
+        """Begin a rebalance: members learn of it with their heartbeats, some have it already."""
+        if self._joined is not None:
+            return
+        self._joined = set()
+        self._round += 1
+        at_once = set(revoked)
+        for key in self.members:
+            if key not in self.away:
+                wait = 0.0 if key in at_once else self.draws.uniform(0, self.heartbeat_ms)
+                self.clock.after(int(wait) + _POLL_MS, partial(self._rejoin, key, self._round))
+
+    def _rejoin(self, key: str, number: int) -> None:
+        """Let a member rejoin; an eager one revokes its partitions first."""
+        if number != self._round or self._joined is None or key not in self.members:
+            return
+        if key in self.away or key in self._joined:
+            return
+        if self.settings.policy.eager:
+            self._halt(key)
+        self._joined.add(key)
+        self._complete_if_all_joined()
+
+    def _complete_if_all_joined(self) -> None:
+        if self._joined is None or not self._joined >= self.members.keys():
+            return
+        if self.clock.now_ms < self._not_before_ms:
+            self.clock.at(self._not_before_ms, self._complete_if_all_joined)
+            return
+        self._joined = None
+        needs_follow_up = self._assign()
+        revoked = []
+        for key, member in self.members.items():
+            target = _owned(member)
+            if lost := self.consumed.get(key, set()) - target:
+                self.unread.stop(sorted(lost), commits=self.settings.commits_on_stop)
+                revoked.append(key)
+            self._take(key, target)
+        if needs_follow_up:
+            self._prepare(revoked)
+
+    def _take(self, key: str, target: set[int]) -> None:
+        self.consumed[key] = target
+        self.unread.resume(sorted(target), after_record(0.0).mean)
+
+
+class SimulatedConsumerGroup(_GroupState):
+    """A group of the consumer protocol: the coordinator assigns, members reconcile one by one.
+
+    A member learns of its target with its next heartbeat. It revokes first, and takes partitions
+    that no other member reads.
+    """
+
+    def __init__(
+        self, settings: GroupSettings, clock: Clock, draws: RandomDraws, plans: Plans
+    ) -> None:
+        super().__init__(settings, clock, draws, plans)
+        self._waiting: set[str] = set()
+
+    def start(self, key: str) -> None:
+        """Let a new member join, or a static member that was away return."""
+        if self.away.pop(key, None) is None:
+            self.members[key] = self._member(key)
+            self._change()
+        self._reconcile(key)
+
+    def _remove(self, key: str) -> None:
+        del self.members[key]
+        if self.members:
+            self._change()
+
+    def _change(self) -> None:
+        """Compute a new target; each member learns of it with its next heartbeat."""
+        self._assign()
+        for key in self.members:
+            self._await_heartbeat(key, self.draws.uniform(0, self.heartbeat_ms))
+
+    def _await_heartbeat(self, key: str, wait_ms: float) -> None:
+        if key not in self._waiting and key not in self.away:
+            self._waiting.add(key)
+            self.clock.after(int(wait_ms), partial(self._heartbeat, key))
+
+    def _heartbeat(self, key: str) -> None:
+        self._waiting.discard(key)
+        if key in self.members and key not in self.away:
+            self._reconcile(key)
+
+    def _reconcile(self, key: str) -> None:
+        """Let a member revoke what is outside of its target, and take what is free in it."""
+        target, mine = _owned(self.members[key]), self.consumed.get(key, set())
+        if lost := mine - target:
+            self.unread.stop(sorted(lost), commits=self.settings.commits_on_stop)
+        others: set[int] = set()
+        for other, partitions in self.consumed.items():
+            if other != key:
+                others |= partitions
+        for other in self.away:  # a member that is away still owns its partitions
+            others |= self.held[other]
+        taken = target - others
+        self.consumed[key] = taken
+        self.unread.resume(sorted(taken - mine), after_heartbeat(0.0).mean)
+        if taken != target:
+            self._await_heartbeat(key, self.heartbeat_ms)

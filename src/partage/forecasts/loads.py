@@ -1,0 +1,223 @@
+"""Loads of a group: records per second of each partition by minute, and a consumer's capacity.
+
+Rates are differences of committed offsets (table ``commit_rates``). They are rates of consumption.
+Over a recording in which the group keeps up, they equal the rates at which records arrive. After a
+stop, the backlog of the stop counts in the minute in which it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidConfigError
+from partage.model import Cluster
+
+__all__ = [
+    "CommitMinute",
+    "GroupLoad",
+    "LearntCapacity",
+    "OwnedSpan",
+    "constant_load",
+    "learn_capacity",
+    "load_by_minute",
+]
+
+FloatArray = NDArray[np.float64]
+_Pair = tuple[str, int]
+MINUTE_MS = 60_000
+#: A minute belongs to a catch-up phase if a member consumes this many times its usual rate.
+_CATCH_UP = 1.5
+#: Partitions that a group may have; Kafka's own limit for a cluster is of this order.
+_MOST_PARTITIONS = 200_000
+
+
+class CommitMinute(NamedTuple):
+    """The last committed offset of one partition in one minute (a row of ``commit_rates``)."""
+
+    topic: str
+    partition: int
+    minute_ms: int
+    last_offset: int
+
+
+class OwnedSpan(NamedTuple):
+    """A time in which one member owned a partition (a row of table ``ownership``)."""
+
+    topic: str
+    partition: int
+    member: str
+    from_ms: int
+    to_ms: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class GroupLoad:
+    """Records per second of each partition of a group, by minute.
+
+    Attributes:
+        cluster: the group's topics and partitions.
+        by_minute: records per second, one row for each minute (float64[minutes, partitions]).
+        first_ms: begin of the first minute; None if the load is constant (numbers alone).
+    """
+
+    cluster: Cluster
+    by_minute: FloatArray
+    first_ms: int | None = None
+
+    @cached_property
+    def rate(self) -> FloatArray:
+        """Mean records per second of each partition (float64[partitions])."""
+        mean: FloatArray = self.by_minute.mean(axis=0)
+        return mean
+
+    @property
+    def total(self) -> float:
+        """Mean records per second of the whole group."""
+        return float(self.rate.sum())
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The group's topics with their partition counts."""
+        index = self.cluster.index
+        names = (index.name(p)[0] for p in range(index.partitions))
+        counts: dict[str, int] = {}
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
+
+def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
+    """Return the load of a group whose records arrive evenly, from numbers alone.
+
+    Args:
+        topics: partition count of each topic.
+        rate: records per second of the whole group, equal for all partitions.
+
+    Raises:
+        InvalidConfigError: a count is not positive, or the rate is negative.
+
+    >>> constant_load({"orders": 4}, 100.0).rate.tolist()
+    [25.0, 25.0, 25.0, 25.0]
+    """
+    partitions = sum(topics.values())
+    if min(topics.values(), default=0) < 1 or partitions > _MOST_PARTITIONS:
+        raise InvalidConfigError("partitions", f"must be 1 to {_MOST_PARTITIONS}", partitions)
+    if not 0 <= rate < float("inf"):
+        raise InvalidConfigError("rate", "must be a number of records per second", rate)
+    return GroupLoad(Cluster.from_topics(topics), np.full((1, partitions), rate / partitions))
+
+
+def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> GroupLoad:
+    """Return a group's load by minute, from the commits of a recording.
+
+    Records between two minutes with commits are spread evenly over the minutes between. The first
+    minute has no earlier offset; it and the last minute of the group, which the end of the
+    recording cuts, are left out.
+
+    Args:
+        topics: partition count of each topic of the group.
+        rows: the group's rows; rows of partitions that ``topics`` lacks are left out.
+
+    Raises:
+        InvalidConfigError: fewer than three minutes have commits.
+
+    >>> rows = [CommitMinute("t", 0, m * 60_000, 600 * m) for m in range(4)]
+    >>> load_by_minute({"t": 2}, rows).by_minute.tolist()
+    [[10.0, 0.0], [10.0, 0.0]]
+    """
+    known = [row for row in rows if row.partition < topics.get(row.topic, 0)]
+    minutes = [row.minute_ms // MINUTE_MS for row in known]
+    first, last = min(minutes, default=0) + 1, max(minutes, default=0)
+    if last - first < 1:
+        what = "the group has commits in fewer than three minutes; record it for longer"
+        raise InvalidConfigError("run", what, f"{len(set(minutes))} minutes")
+    cluster = Cluster.from_topics(topics)
+    advance = np.zeros((last - first, cluster.index.partitions))
+    by_partition: dict[int, dict[int, int]] = {}
+    for row, minute in zip(known, minutes, strict=True):
+        dense = cluster.index.locate(row.topic, row.partition)
+        by_partition.setdefault(dense, {})[minute] = row.last_offset
+    for dense, offsets in by_partition.items():
+        times = sorted(offsets)
+        for before, after in pairwise(times):
+            grown = max(0, offsets[after] - offsets[before])  # offsets that go back were reset
+            span = slice(before + 1 - first, min(after + 1, last) - first)
+            advance[span, dense] = grown / (60 * (after - before))
+    return GroupLoad(cluster, advance, first * MINUTE_MS)
+
+
+class LearntCapacity(NamedTuple):
+    """The capacity of one consumer as a recording shows it.
+
+    Attributes:
+        rate: the highest records per second that one member consumed over a whole minute. The
+            capacity is at least this.
+        usual: that member's mean rate for the same partitions.
+        minutes: number of catch-up minutes: a member consumed 1.5 times its usual rate or more.
+        member: that member's id.
+    """
+
+    rate: float
+    usual: float
+    minutes: int
+    member: str
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the recording has a catch-up phase, so that the rate is near the capacity."""
+        return self.minutes > 0
+
+
+def learn_capacity(load: GroupLoad, owned: Sequence[OwnedSpan]) -> LearntCapacity | None:
+    """Learn how many records per second one consumer can process, from catch-up phases.
+
+    Only minutes count in which a member owned a partition from the begin to the end.
+
+    Args:
+        load: the load by minute of a recording.
+        owned: the owners of the group's partitions over time.
+
+    Returns:
+        None if no member owned a partition for a whole minute.
+
+    >>> rows = [CommitMinute("t", 0, m * 60_000, at) for m, at in enumerate([0, 6, 12, 120, 126])]
+    >>> load = load_by_minute({"t": 1}, rows)
+    >>> found = learn_capacity(load, [OwnedSpan("t", 0, "m-1", 0, None)])
+    >>> found.rate, round(found.usual, 3), found.minutes, found.member
+    (1.8, 0.667, 1, 'm-1')
+    """
+    if load.first_ms is None:
+        return None
+    minutes, _ = load.by_minute.shape
+    consumed: dict[str, FloatArray] = {}
+    usual: dict[str, FloatArray] = {}
+    for span in owned:
+        dense = load.cluster.index.locate(span.topic, span.partition)
+        if dense < 0:
+            continue
+        begin = max(0, -((load.first_ms - span.from_ms) // MINUTE_MS))
+        end = minutes
+        if span.to_ms is not None:
+            end = min(minutes, (span.to_ms - load.first_ms) // MINUTE_MS)
+        if begin < end:
+            mine = consumed.setdefault(span.member, np.zeros(minutes))
+            mine[begin:end] += load.by_minute[begin:end, dense]
+            usual.setdefault(span.member, np.zeros(minutes))[begin:end] += load.rate[dense]
+    if not consumed:
+        return None
+    catching_up = sum(
+        int(np.count_nonzero((of >= _CATCH_UP * usual[member]) & (of > 0)))
+        for member, of in consumed.items()
+    )
+    member = max(consumed, key=lambda one: float(consumed[one].max()))
+    at = int(consumed[member].argmax())
+    return LearntCapacity(
+        float(consumed[member][at]), float(usual[member][at]), catching_up, member
+    )

@@ -1,0 +1,381 @@
+"""Readiness of a group for another rebalance protocol: `consumer` (KIP-848) or cooperative.
+
+The inputs are the members of the newest generation (client library by the bytes that it sent,
+timeouts, racks, instance ids), the group's strategy, and the simulated effect of the change. What
+no record shows, such as patterns of a subscription, is listed as a check to make in the code.
+
+Sources: Kafka's documentation "Consumer Rebalance Protocol" (4.3), KIP-848, KIP-429, KIP-345;
+librdkafka's migration guide (2.12).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "BLOCKED",
+    "CHANGES",
+    "CHECK",
+    "DONE",
+    "NOTE",
+    "READY",
+    "Effect",
+    "Finding",
+    "Migration",
+    "plan_migration",
+]
+
+_Row = Mapping[str, Any]
+#: Values of `Migration.status`.
+READY, CHANGES, BLOCKED, DONE = "ready", "ready after changes", "not possible", "done"
+#: Values of `Finding.kind`: what prevents the migration, what must be changed first, what to look
+#: for in the code, and what will be different.
+BLOCKER, CHANGE, CHECK, NOTE = "blocker", "change", "check", "note"
+
+#: Defaults of Kafka 4.3 for session timeouts of consumer groups: value, lowest and highest (ms).
+_SESSION_MS, _LEAST_SESSION_MS, _MOST_SESSION_MS = 45_000, 45_000, 60_000
+#: Strategies of Kafka's Java client; any other one has user data of its own.
+_KAFKA_STRATEGIES = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+_NO_MEMBERS = "the log has no members of the group: record it while it runs"
+_ROUNDS = "restart the members one by one"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding about a group.
+
+    Attributes:
+        kind: blocker, change, check or note.
+        text: the finding, with what to do.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The simulated effect of the migration on the recorded history.
+
+    Attributes:
+        policy: the simulated policy.
+        rebalances, rebalances_now: rebalances under it, and recorded ones.
+        saved_low, saved_high: partition-seconds without a reader that it saves; None if unknown.
+    """
+
+    policy: str
+    rebalances: int
+    rebalances_now: int
+    saved_low: float | None
+    saved_high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """The readiness of one group for another rebalance protocol.
+
+    Attributes:
+        group: the group.
+        target: ``consumer`` (KIP-848) or ``cooperative``.
+        status: `READY`, `CHANGES`, `BLOCKED` or `DONE`.
+        clients: dict from client library to its number of members.
+        findings: blockers first, then changes, checks and notes.
+        effect: the simulated effect; None if the run has no simulation of it.
+        steps: the order of steps.
+        back: how to go back.
+    """
+
+    group: str
+    target: str
+    status: str
+    clients: Mapping[str, int]
+    findings: tuple[Finding, ...]
+    effect: Effect | None
+    steps: tuple[str, ...]
+    back: tuple[str, ...]
+
+
+def plan_migration(
+    group: str,
+    target: str,
+    *,
+    kind: str,
+    strategy: str | None,
+    members: Sequence[_Row],
+    causes: Iterable[str] = (),
+    effect: Effect | None = None,
+) -> Migration:
+    """Judge the readiness of a group for another protocol, and list the steps.
+
+    Args:
+        group: name of the group.
+        target: ``consumer`` or ``cooperative``.
+        kind: the group's kind in table ``groups``.
+        strategy: the strategy that it chose last; None if unknown.
+        members: the members of its newest generation, as rows of table ``members``.
+        causes: kinds of causes of its rebalances.
+        effect: the simulated effect.
+
+    >>> member = {"client": "java", "certainty": "certain", "subscription_version": 3,
+    ...           "rack": None, "instance": None, "session_timeout_ms": 45_000, "topics": ["t"]}
+    >>> found = plan_migration("billing", "consumer", kind="classic", strategy="range",
+    ...                        members=[member])
+    >>> found.status, found.findings[0].kind
+    ('ready after changes', 'change')
+    """
+    clients = dict(Counter(str(row["client"]) for row in members))
+    done = _is_done(target, kind, strategy, members)
+    if done is not None:
+        return Migration(group, target, DONE, clients, (Finding(NOTE, done),), effect, (), ())
+    if target == "consumer":
+        findings = [
+            *_kind(kind), *_consumer_clients(members), *_strategy(strategy),
+            *_sessions(members), *_ignored(members), *_racks(members), *_statics(members),
+            *_consumer_code(set(causes), members),
+        ]  # fmt: skip
+        steps, back = _consumer_steps(members, strategy), _consumer_back(strategy)
+    else:
+        findings = [*_kind(kind), *_cooperative_clients(members), *_cooperative_code(strategy)]
+        steps, back = _cooperative_steps(clients, strategy), _cooperative_back(clients, strategy)
+    order = (BLOCKER, CHANGE, CHECK, NOTE)
+    findings.sort(key=lambda one: order.index(one.kind))
+    kinds = {one.kind for one in findings}
+    status = BLOCKED if BLOCKER in kinds else CHANGES if CHANGE in kinds else READY
+    if status == BLOCKED:
+        steps = back = ()
+    return Migration(group, target, status, clients, tuple(findings), effect, steps, back)
+
+
+def _is_done(target: str, kind: str, strategy: str | None, members: Sequence[_Row]) -> str | None:
+    """Return why nothing is left to do; None if the group can be migrated."""
+    classic = sum(row["subscription_version"] is not None for row in members)
+    if kind.rsplit("+", maxsplit=1)[-1] == "consumer":
+        if target == "consumer" and classic:
+            return None  # members of the classic protocol are still in the group
+        return "the group uses the consumer protocol: its rebalances are incremental"
+    if target == "cooperative" and strategy == "cooperative-sticky":
+        return "the group uses cooperative-sticky"
+    return None
+
+
+def _kind(kind: str) -> list[Finding]:
+    last = kind.rsplit("+", maxsplit=1)[-1]
+    if last in ("classic", "consumer"):
+        return []
+    if last == "streams":
+        return [Finding(BLOCKER, "a streams group has a protocol of its own (KIP-1071)")]
+    return [Finding(BLOCKER, f"kind {last}: the group has no consumers that rebalance")]
+
+
+# -- to the consumer protocol ------------------------------------------------------------------
+
+
+def _consumer_clients(members: Sequence[_Row]) -> list[Finding]:
+    """Return findings about client libraries, by the bytes that their members sent."""
+    found = []
+    if not members:
+        found.append(Finding(BLOCKER, _NO_MEMBERS))
+    count = Counter(str(row["client"]) for row in members)
+    old = sum(
+        row["client"] == "java" and row["subscription_version"] in (0, 1, 2) for row in members
+    )
+    if old:
+        found.append(Finding(
+            CHANGE, f"{old} Java members send a subscription older than 3.5: upgrade to 4.0 or "
+            "later first",
+        ))  # fmt: skip
+    if count["java"] > old:
+        text = "Java members need kafka-clients 4.0 or later; their bytes show 3.5 or later only"
+        found.append(Finding(CHECK, text))
+    if count["librdkafka"]:
+        text = "librdkafka members need 2.12 or later; their bytes do not show the version"
+        found.append(Finding(CHECK, text))
+    found += [
+        Finding(
+            BLOCKER, f"{count[name]} members use {name}: Partage knows no release that speaks "
+            "the protocol. They may stay in the group with the classic protocol",
+        )
+        for name in ("kafka-python", "aiokafka", "kafka-python or aiokafka") if count[name]
+    ]  # fmt: skip
+    if count["unknown"]:
+        text = f"{count['unknown']} members use an unknown client: look for group.protocol=consumer"
+        found.append(Finding(CHECK, text))
+    return found
+
+
+def _strategy(strategy: str | None) -> list[Finding]:
+    """Return findings about the assignor, which the broker replaces."""
+    if strategy is None or (
+        strategy.removeprefix("server:") in ("uniform", "range") and strategy != "range"
+    ):
+        return []
+    if strategy not in _KAFKA_STRATEGIES:
+        return [Finding(
+            BLOCKER, f"strategy {strategy} is no assignor of the broker. Brokers reject a group "
+            "with user data of a custom assignor: change to one of Kafka's first",
+        )]  # fmt: skip
+    if strategy == "range":
+        text = (
+            "the broker's default is uniform. Topics that are joined by partition number need "
+            "group.remote.assignor=range"
+        )
+        return [Finding(CHANGE, text)]
+    return [Finding(NOTE, f"the broker assigns with uniform in the place of {strategy}")]
+
+
+def _sessions(members: Sequence[_Row]) -> list[Finding]:
+    sent = sorted({int(row["session_timeout_ms"]) for row in members} - {-1, _SESSION_MS})
+    if not sent:
+        return []
+    shown = ", ".join(map(str, sent))
+    if all(_LEAST_SESSION_MS <= one <= _MOST_SESSION_MS for one in sent):
+        text = (
+            f"session.timeout.ms={shown} of the members no longer counts: set the group's "
+            f"consumer.session.timeout.ms={max(sent)} (kafka-configs.sh --entity-type groups)"
+        )
+        return [Finding(CHANGE, text)]
+    text = (
+        f"session.timeout.ms={shown} of the members no longer counts. Brokers accept "
+        f"{_LEAST_SESSION_MS} to {_MOST_SESSION_MS} by default: lower "
+        "group.consumer.min.session.timeout.ms (or raise group.consumer.max.session.timeout.ms), "
+        "then set the group's consumer.session.timeout.ms"
+    )
+    return [Finding(CHANGE, text)]
+
+
+def _ignored(members: Sequence[_Row]) -> list[Finding]:
+    if not members:
+        return []
+    text = (
+        "remove partition.assignment.strategy, session.timeout.ms and heartbeat.interval.ms from "
+        "the clients: with group.protocol=consumer the Java client refuses to start with them"
+    )
+    return [Finding(CHANGE, text)]
+
+
+def _racks(members: Sequence[_Row]) -> list[Finding]:
+    racks = {row["rack"] for row in members} - {None, ""}
+    if not racks:
+        return []
+    text = (
+        f"members name {len(racks)} racks. The broker's assignors ignore racks (KAFKA-17747): "
+        "reads across racks will rise. Fetching from the closest replica still works"
+    )
+    return [Finding(NOTE, text)]
+
+
+def _statics(members: Sequence[_Row]) -> list[Finding]:
+    static = sum(row["instance"] is not None for row in members)
+    if not static:
+        return []
+    text = (
+        f"{static} static members keep their ids. A new process with the id of a running member is "
+        "rejected (UNRELEASED_INSTANCE_ID) in the place of fencing it: stop the old one first"
+    )
+    return [Finding(NOTE, text)]
+
+
+def _consumer_code(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
+    """Return checks of the application's code."""
+    found = [
+        Finding(CHECK, "rebalance listeners get added and revoked partitions only, never the whole "
+                "assignment, also where the strategy was eager"),
+        Finding(CHECK, "subscriptions by pattern: no record shows them. A java.util.regex pattern "
+                "works as before; SubscriptionPattern lets the broker match (RE2 syntax)"),
+        Finding(NOTE, "heartbeats are every 5 s (group.consumer.heartbeat.interval.ms), not 3 s: "
+                "a member learns of a new assignment later"),
+    ]  # fmt: skip
+    if "request" in causes:
+        text = "the group requested rebalances: enforceRebalance does nothing in the protocol"
+        found.append(Finding(CHECK, text))
+    if len({tuple(sorted(row["topics"] or ())) for row in members}) > 1:
+        text = "members subscribe to different topics: uniform is less even and slower for those"
+        found.append(Finding(NOTE, text))
+    return found
+
+
+def _consumer_steps(members: Sequence[_Row], strategy: str | None) -> tuple[str, ...]:
+    assignor = "range" if strategy == "range" else "uniform"
+    sessions = {int(row["session_timeout_ms"]) for row in members} - {-1, _SESSION_MS}
+    limits = ["set the group's session timeout on the broker (see above)"] if sessions else []
+    return (
+        "brokers: 4.0 or later; kafka-features.sh describe shows group.version 1 or later, and "
+        "group.consumer.migration.policy is bidirectional (the default)",
+        "clients: upgrade all members, still with the classic protocol",
+        *limits,
+        f"one member: group.protocol=consumer, group.remote.assignor={assignor}, without the "
+        "removed settings; the group becomes a consumer group with classic members",
+        "check it for a day: partage groups shows kind consumer, all partitions have an owner",
+        f"{_ROUNDS} with the new settings",
+        "record the group again and compare: partage diff",
+    )
+
+
+def _consumer_back(strategy: str | None) -> tuple[str, ...]:
+    shared = strategy if strategy in _KAFKA_STRATEGIES else "cooperative-sticky"
+    return (
+        f"{_ROUNDS} with group.protocol=classic and partition.assignment.strategy={shared}, the "
+        "same in all members",
+        "the group becomes a classic group when its last member with the consumer protocol leaves; "
+        "offsets stay",
+    )
+
+
+# -- to cooperative rebalances -----------------------------------------------------------------
+
+
+def _cooperative_clients(members: Sequence[_Row]) -> list[Finding]:
+    found = []
+    if not members:
+        found.append(Finding(BLOCKER, _NO_MEMBERS))
+    count = Counter(str(row["client"]) for row in members)
+    old = sum(row["client"] == "java" and row["subscription_version"] == 0 for row in members)
+    if old:
+        text = f"{old} Java members send a subscription older than 2.4: upgrade them first"
+        found.append(Finding(CHANGE, text))
+    if count["aiokafka"] or count["kafka-python or aiokafka"]:
+        found.append(Finding(BLOCKER, "aiokafka has no cooperative protocol"))
+    if len(count) > 1:
+        text = "clients of several libraries: all need cooperative-sticky in their lists at once"
+        found.append(Finding(CHECK, text))
+    return found
+
+
+def _cooperative_code(strategy: str | None) -> list[Finding]:
+    found = [
+        Finding(CHECK, "rebalance listeners get added and revoked partitions only. Code that takes "
+                "the partitions of onPartitionsAssigned for the whole assignment breaks"),
+        Finding(NOTE, "a rebalance that moves partitions has two steps, so rebalances are counted "
+                "twice; partitions that stay are read without a break"),
+    ]  # fmt: skip
+    if strategy == "range":
+        text = "topics that are joined by partition number lose their common owner: range keeps it"
+        found.append(Finding(CHECK, text))
+    return found
+
+
+def _cooperative_steps(clients: Mapping[str, int], strategy: str | None) -> tuple[str, ...]:
+    old = strategy or "the present strategy"
+    if clients.get("librdkafka"):
+        return (
+            "librdkafka cannot list eager and cooperative assignors together: stop all members",
+            "start them with partition.assignment.strategy=cooperative-sticky",
+        )
+    return (
+        f"{_ROUNDS} with partition.assignment.strategy=cooperative-sticky, {old}",
+        f"{_ROUNDS} with partition.assignment.strategy=cooperative-sticky",
+        "record the group again and compare: partage diff",
+    )
+
+
+def _cooperative_back(clients: Mapping[str, int], strategy: str | None) -> tuple[str, ...]:
+    old = strategy or "the former strategy"
+    if clients.get("librdkafka"):
+        return (f"stop all members, start them with partition.assignment.strategy={old}",)
+    return (
+        f"{_ROUNDS} with partition.assignment.strategy=cooperative-sticky, {old}",
+        f"{_ROUNDS} with partition.assignment.strategy={old}",
+    )

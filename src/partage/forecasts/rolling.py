@@ -1,0 +1,385 @@
+"""Forecast of a rolling deployment by simulation (Monte Carlo with a seed).
+
+Pods are replaced as Kubernetes does it: never more than ``surge`` additional pods, never more than
+``unavailable`` pods missing, the next one when the last new one is ready. Each simulated deployment
+draws restart times, heartbeat phases and commit times. The result is the mean of all simulated
+deployments, with the interval that contains 80 % of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log, sqrt
+
+import numpy as np
+
+from partage.errors import InvalidConfigError
+from partage.forecasts.group_protocols import (
+    GroupSettings,
+    Plans,
+    RandomDraws,
+    SimulatedClassicGroup,
+    SimulatedConsumerGroup,
+    SimulatedGroup,
+)
+from partage.forecasts.loads import GroupLoad
+from partage.simulation.clock import Clock
+from partage.simulation.policies import CONSUMER, Policy
+from partage.tables.sums import Estimate
+
+__all__ = [
+    "Deployment",
+    "RestartTime",
+    "RolloutCost",
+    "RolloutForecast",
+    "alternatives",
+    "forecast_rollout",
+    "kubernetes_lines",
+]
+
+#: Distance of the 10th and 90th percentile from the median of a normal distribution.
+_TENTH = 1.2816
+#: Spread of a restart time that is given without one: 80 % within a factor of this.
+_DEFAULT_SPREAD = 1.25
+#: Simulated deployments: as many as this number of rebalances allows, within limits.
+_REBALANCES, _FEWEST, _MOST = 2_400, 40, 100
+#: A static member's session timeout must be this many times the 90th percentile of restarts.
+_SESSION_MARGIN = 1.5
+#: group.consumer.session.timeout.ms, the brokers' default, in seconds.
+_SERVER_SESSION_S = 45.0
+#: Largest number of members that is simulated.
+_MOST_MEMBERS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RestartTime:
+    """The time from a member's shutdown to its rejoin: a log-normal distribution, in seconds.
+
+    Attributes:
+        median: the median.
+        low, high: 10th and 90th percentile.
+        count: number of recorded restarts that it was learnt from; 0 if it was given.
+    """
+
+    median: float
+    low: float
+    high: float
+    count: int = 0
+
+    @classmethod
+    def given(cls, low: float, high: float | None = None) -> RestartTime:
+        """Return the distribution of a given time, or of a given 80 % range, in seconds.
+
+        Raises:
+            InvalidConfigError: the times are not positive and ascending.
+
+        >>> RestartTime.given(20.0)
+        RestartTime(median=20.0, low=16.0, high=25.0, count=0)
+        """
+        if not 0 < low <= (low if high is None else high) < float("inf"):
+            raise InvalidConfigError("restart-time", "must be positive, low..high", (low, high))
+        if high is None:
+            return cls(low, low / _DEFAULT_SPREAD, low * _DEFAULT_SPREAD)
+        return cls(sqrt(low * high), low, high)
+
+    @classmethod
+    def learnt(cls, seconds: Sequence[float]) -> RestartTime | None:
+        """Return the distribution of recorded restarts; None without any.
+
+        >>> round(RestartTime.learnt([4.0, 5.0, 6.25]).median, 3)
+        5.0
+        """
+        known = [log(max(one, 0.001)) for one in seconds]
+        if not known:
+            return None
+        median = float(np.median(known))
+        # With few restarts the sample's deviation is too small: add the default one as a prior.
+        prior = log(_DEFAULT_SPREAD) / _TENTH
+        squares = sum((one - median) ** 2 for one in known)
+        sigma = sqrt((squares + 2 * prior * prior) / (len(known) + 1))
+        reach = exp(_TENTH * sigma)
+        return cls(exp(median), exp(median) / reach, exp(median) * reach, len(known))
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the logarithm of a restart time."""
+        return log(self.high / self.low) / (2 * _TENTH)
+
+    @property
+    def median_sigma(self) -> float:
+        """Standard deviation of the logarithm of the median: few restarts leave it uncertain."""
+        return self.sigma / sqrt(self.count) if self.count else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A rolling deployment of a group: the group's settings and the way pods are replaced.
+
+    Attributes:
+        load: records per second of each partition.
+        policy: protocol, strategy and static membership of the group.
+        members: number of members (pods).
+        restart: time from a member's shutdown to its rejoin.
+        replaced: number of members that the deployment replaces; None for all.
+        unavailable: pods that may be missing at a time.
+        surge: additional pods at a time. Static members need their pod's name: they have none.
+        pause_s: seconds from a member's rejoin until its pod counts as ready.
+        session_s: session timeout in seconds.
+        leaves: whether a member that shuts down sends LeaveGroup.
+        commit_s: seconds between two offset commits.
+        commits_on_stop: whether a member commits when it stops or revokes partitions.
+    """
+
+    load: GroupLoad
+    policy: Policy
+    members: int
+    restart: RestartTime
+    replaced: int | None = None
+    unavailable: int = 1
+    surge: int = 0
+    pause_s: float = 5.0
+    session_s: float = 45.0
+    leaves: bool = True
+    commit_s: float = 5.0
+    commits_on_stop: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.members <= _MOST_MEMBERS:
+            raise InvalidConfigError("members", f"must be 1 to {_MOST_MEMBERS}", self.members)
+        if not 1 <= self.pods <= self.members:
+            what = f"must be 1 to {self.members}, the number of members"
+            raise InvalidConfigError("replaced", what, self.replaced)
+        if self.unavailable < 0 or self.surge < 0 or self.unavailable + self.surge < 1:
+            what = "must not be negative, and one of unavailable and surge must be at least 1"
+            raise InvalidConfigError("unavailable", what, (self.unavailable, self.surge))
+        if self.policy.static and self.unavailable < 1:
+            what = "must be at least 1 for static members: a new pod takes its predecessor's id"
+            raise InvalidConfigError("unavailable", what, self.unavailable)
+        for name in ("session_s", "commit_s"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InvalidConfigError(name, "must be a positive time", getattr(self, name))
+        if not 0 <= self.pause_s < float("inf"):
+            raise InvalidConfigError("pause", "must not be negative", self.pause_s)
+
+    @property
+    def pods(self) -> int:
+        """Number of members that the deployment replaces."""
+        return self.members if self.replaced is None else self.replaced
+
+    @property
+    def text(self) -> str:
+        """The settings in a few words, such as ``eager/range+static, 1 unavailable``."""
+        pods = f"{self.unavailable} unavailable" + (f", {self.surge} surge" if self.surge else "")
+        crash = "" if self.leaves or self.policy.static else ", no LeaveGroup"
+        return f"{self.policy.name}, {pods}{crash}"
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutCost:
+    """The cost of one simulated deployment.
+
+    Attributes:
+        unread: partition-seconds without a reader.
+        duration: seconds from the first shutdown until all partitions are read by the new pods.
+        rebalances: number of rebalances.
+        reread: records read twice.
+    """
+
+    unread: float
+    duration: float
+    rebalances: int
+    reread: float
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutForecast:
+    """The forecast of a rolling deployment, each figure with its 80 % interval.
+
+    Attributes:
+        deployment: the deployment.
+        unread: partition-seconds without a reader.
+        duration: seconds until the last new pod reads its partitions.
+        rebalances: number of rebalances.
+        reread: records read twice.
+        samples: number of simulated deployments.
+    """
+
+    deployment: Deployment
+    unread: Estimate
+    duration: Estimate
+    rebalances: Estimate
+    reread: Estimate
+    samples: int
+
+
+def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecast:
+    """Forecast the cost of a rolling deployment by simulation; equal seeds give equal results.
+
+    Raises:
+        UnsupportedProblemError: the strategy is not applicable to the group.
+    """
+    samples = min(_MOST, max(_FEWEST, _REBALANCES // (3 * deployment.pods)))
+    plans: Plans = {}
+    costs = [_simulate(deployment, seed * 1_000_003 + i, plans) for i in range(samples)]
+    return RolloutForecast(
+        deployment,
+        unread=_estimate([one.unread for one in costs]),
+        duration=_estimate([one.duration for one in costs]),
+        rebalances=_estimate([one.rebalances for one in costs]),
+        reread=_estimate([one.reread for one in costs]),
+        samples=samples,
+    )
+
+
+def _estimate(values: Sequence[float]) -> Estimate:
+    """Return mean and 80 % interval of simulated values."""
+    low, high = (float(end) for end in np.percentile(values, (10, 90)))
+    mean = float(np.mean(values))
+    return Estimate(mean, min(low, mean), max(high, mean))
+
+
+def _simulate(deployment: Deployment, seed: int, plans: Plans) -> RolloutCost:
+    """Simulate one rolling deployment."""
+    draws, clock = RandomDraws(seed), Clock()
+    settings = GroupSettings(
+        deployment.load.cluster, deployment.policy, tuple(deployment.load.rate.tolist()),
+        1_000 * deployment.session_s, deployment.leaves, 1_000 * deployment.commit_s,
+        deployment.commits_on_stop,
+    )  # fmt: skip
+    restart = deployment.restart
+    median = draws.lognormal(restart.median, restart.median_sigma)
+    times = [draws.lognormal(median, restart.sigma) for _ in range(deployment.pods)]
+    kind = (
+        SimulatedConsumerGroup if deployment.policy.protocol == CONSUMER else SimulatedClassicGroup
+    )
+    group: SimulatedGroup = kind(settings, clock, draws, plans)
+    rollout = _Rollout(deployment, group, clock, times)
+    rollout.begin()
+    clock.run()
+    end_ms = max(group.unread.last_ms, rollout.last_ms)
+    return RolloutCost(
+        group.unread.unread_ms / 1_000, end_ms / 1_000, group.rebalances, group.unread.reread
+    )
+
+
+class _Rollout:
+    """Replaces the pods of a group like a Deployment or a StatefulSet."""
+
+    def __init__(
+        self, deployment: Deployment, group: SimulatedGroup, clock: Clock, times: Sequence[float]
+    ) -> None:
+        self._group, self._clock, self._times = group, clock, times
+        self._pods = [f"pod-{i}" for i in range(deployment.members)]
+        self._old = self._pods[deployment.members - deployment.pods :]
+        self._untouched = deployment.members - deployment.pods
+        self._size, self._static = deployment.members, deployment.policy.static
+        self._surge = 0 if self._static else deployment.surge
+        self._unavailable = deployment.unavailable
+        self._pause_ms = int(1_000 * deployment.pause_s)
+        self._stopped: list[str] = []
+        self._created = self._ready = 0
+        self.last_ms = 0
+
+    def begin(self) -> None:
+        """Start the deployment with all old pods in the group."""
+        self._group.fill(self._pods)
+        self._proceed()
+
+    def _proceed(self) -> None:
+        """Create and stop as many pods as the limits allow."""
+        is_changed = True
+        while is_changed:
+            is_changed = False
+            alive = self._untouched + len(self._old) + self._created
+            if self._created < len(self._times) and alive < self._size + self._surge:
+                self._create()
+                is_changed = True
+            available = self._untouched + len(self._old) + self._ready
+            if self._old and available - 1 >= self._size - self._unavailable:
+                key = self._old.pop()
+                self._stopped.append(key)
+                self._group.stop(key)
+                is_changed = True
+
+    def _create(self) -> None:
+        number = self._created
+        self._created += 1
+        key = self._stopped[number] if self._static else f"new-{number}"
+        self._clock.after(int(1_000 * self._times[number]), self._starter(key))
+
+    def _starter(self, key: str) -> Callable[[], None]:
+        def ready() -> None:
+            self._ready += 1
+            self._proceed()
+
+        def start() -> None:
+            self._group.start(key)
+            self.last_ms = self._clock.now_ms
+            self._clock.after(self._pause_ms, ready)
+
+        return start
+
+
+def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
+    """Return deployments that may cost less, each with one change or a usual combination.
+
+    They are cooperative and server-side assignment, static membership with a sufficient session
+    timeout, LeaveGroup at shutdown, and additional pods instead of missing ones.
+    """
+    out: list[Deployment] = []
+    own = deployment.policy
+    session_s = max(deployment.session_s, _SESSION_MARGIN * deployment.restart.high)
+    dynamic = replace(deployment, leaves=True)
+    static = replace(
+        dynamic, surge=0, unavailable=max(1, deployment.unavailable), session_s=session_s
+    )
+    if own.static and deployment.session_s < session_s:
+        out.append(static)
+    if not deployment.leaves and not own.static:
+        out.append(dynamic)
+    if own.strategy is not None and not own.static:
+        out.append(replace(static, policy=replace(own, static=True)))
+    for name in ("cooperative/cooperative-sticky", "consumer/uniform"):
+        plain = Policy.parse(name)
+        if plain.protocol == own.protocol:
+            continue
+        found = (
+            replace(dynamic, policy=replace(plain, static=own.static)),
+            *(() if own.static else (replace(static, policy=replace(plain, static=True)),)),
+        )
+        if plain.protocol == CONSUMER:  # the brokers' session timeout counts, not the clients'
+            found = tuple(replace(one, session_s=_SERVER_SESSION_S) for one in found)
+        out += found
+    if not own.static and not deployment.surge:
+        out.append(replace(dynamic, surge=max(1, deployment.unavailable), unavailable=0))
+    return tuple(out)
+
+
+def kubernetes_lines(deployment: Deployment) -> tuple[str, ...]:
+    """Return the settings of a Kubernetes workload for a deployment.
+
+    >>> from partage.forecasts.loads import constant_load
+    >>> load = constant_load({"t": 2}, 0.0)
+    >>> found = Deployment(load=load, policy=Policy.parse("range+static"), members=2,
+    ...                    restart=RestartTime.given(20.0))
+    >>> kubernetes_lines(found)[:2]
+    ('kind: StatefulSet', 'spec.updateStrategy.rollingUpdate.maxUnavailable: 1')
+    """
+    grace = (
+        "spec.template.spec.terminationGracePeriodSeconds: 60  # longer than one poll takes",
+        "# on SIGTERM: finish the poll, commit, consumer.close()",
+    )
+    if deployment.policy.static:
+        return (
+            "kind: StatefulSet",
+            f"spec.updateStrategy.rollingUpdate.maxUnavailable: {deployment.unavailable}",
+            "env POD_NAME from metadata.name  # for group.instance.id",
+            *grace,
+        )
+    return (
+        "kind: Deployment",
+        f"spec.strategy.rollingUpdate.maxUnavailable: {deployment.unavailable}",
+        f"spec.strategy.rollingUpdate.maxSurge: {deployment.surge}",
+        *grace,
+    )

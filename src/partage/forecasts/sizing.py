@@ -1,0 +1,332 @@
+"""Sizing of a group: the load of the busiest consumer for each number of consumers.
+
+For each number of consumers the group's own strategy assigns the partitions, with all consumers and
+after the busiest one has left. The judge adds up the loads. The lag is that of a fluid queue: each
+consumer reads at most its capacity, records arrive at the recorded rates of each minute (Lindley's
+recursion). A lag in seconds is the time that a consumer needs to read its backlog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf, isinf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage import judge
+from partage.errors import InvalidConfigError, UnsupportedProblemError
+from partage.forecasts.loads import GroupLoad
+from partage.groups.rounds import Join, Leave, Round, play
+from partage.model import Member
+
+__all__ = [
+    "HOT_PARTITION",
+    "PARTITIONS",
+    "Hottest",
+    "SizeRow",
+    "Sizing",
+    "scaler_lines",
+    "size_group",
+]
+
+FloatArray = NDArray[np.float64]
+_MINUTE_S = 60.0
+#: Up to this many partitions, each number of consumers has a row.
+_MOST_ROWS = 32
+#: Use of a consumer that has no time left, and the error of sums of rates.
+_FULL, _ROUNDING = 1.0, 1e-9
+#: Share of the allowed lag in which one consumer reads the lag threshold of a scaler. The rest is
+#: for the start of a new pod and for its rebalance.
+_SCALER_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRow:
+    """The forecast for one number of consumers.
+
+    Attributes:
+        consumers: number of consumers.
+        busiest: records per second of the consumer with the highest load.
+        spread: highest minus lowest load of a consumer, in records per second.
+        use: load of the busiest consumer as a share of the capacity.
+        idle: consumers without partitions.
+        lag_s: longest lag in seconds; infinite if a consumer never catches up.
+        use_down: ``use`` while the busiest consumer is down; None if it is the only one.
+        lag_down_s: ``lag_s`` while the busiest consumer is down; None if it is the only one. A
+            consumer at its full capacity cannot read the backlog of the outage.
+        fits: whether both lags are within the limit.
+    """
+
+    consumers: int
+    busiest: float
+    spread: float
+    use: float
+    idle: int
+    lag_s: float
+    use_down: float | None
+    lag_down_s: float | None
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hottest:
+    """The partition with the highest load.
+
+    Attributes:
+        topic, partition: the partition.
+        rate: its records per second.
+        share: its share of the group's load.
+        lag_s: longest lag in seconds of a consumer that owns this partition only.
+    """
+
+    topic: str
+    partition: int
+    rate: float
+    share: float
+    lag_s: float
+
+
+#: Values of `Sizing.limit`: the reason why no number of consumers fits.
+PARTITIONS, HOT_PARTITION = "partitions", "hot partition"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How many consumers a group needs.
+
+    Attributes:
+        strategy: the strategy that assigned the partitions.
+        capacity: records per second that one consumer can process.
+        max_lag_s: allowed lag in seconds.
+        rate: records per second of the group.
+        partitions: its partitions.
+        hottest: the partition with the highest load.
+        rows: one row for each number of consumers, ascending.
+        needed: the smallest number of consumers that fits; None if none does.
+        useful: the smallest number of consumers with the lowest load of the busiest one.
+        limit: `PARTITIONS` or `HOT_PARTITION` if no number of consumers fits; else None.
+        outage_s: time until the group notices a dead consumer; its partitions are unread so long.
+    """
+
+    strategy: str
+    capacity: float
+    max_lag_s: float
+    rate: float
+    partitions: int
+    hottest: Hottest
+    rows: tuple[SizeRow, ...]
+    needed: int | None
+    useful: int
+    limit: str | None
+    outage_s: float
+
+    def row(self, consumers: int) -> SizeRow:
+        """Return the row of a number of consumers."""
+        return next(row for row in self.rows if row.consumers == consumers)
+
+
+def size_group(
+    load: GroupLoad,
+    *,
+    strategy: str,
+    capacity: float,
+    max_lag_s: float,
+    outage_s: float = 45.0,
+) -> Sizing:
+    """Forecast load and lag for each number of consumers of a group.
+
+    All consumers subscribe to all topics of the load, and join in the order of their names.
+
+    Args:
+        load: records per second of each partition.
+        strategy: name of the group's strategy.
+        capacity: records per second that one consumer can process.
+        max_lag_s: allowed lag in seconds.
+        outage_s: time until the group notices a dead consumer (its session timeout), for a note.
+
+    Raises:
+        InvalidConfigError: capacity or lag is not positive, or the load is zero.
+        UnknownStrategyError: there is no such strategy.
+        UnsupportedProblemError: the strategy is not applicable.
+
+    >>> from partage.forecasts.loads import constant_load
+    >>> found = size_group(constant_load({"orders": 12}, 600.0), strategy="range",
+    ...                    capacity=200.0, max_lag_s=30)
+    >>> found.needed, found.useful, found.row(5).use, found.row(5).use_down
+    (5, 12, 0.75, 0.75)
+    """
+    for name, value in (("capacity", capacity), ("max-lag", max_lag_s)):
+        if not 0 < value < inf:
+            raise InvalidConfigError(name, "must be a positive number", value)
+    if load.total <= 0:
+        raise InvalidConfigError("run", "the group consumed no records", load.total)
+    hottest = _hottest(load, capacity)
+    rows: dict[int, SizeRow] = {}
+
+    def row(consumers: int) -> SizeRow:
+        if consumers not in rows:
+            rows[consumers] = _size_row(load, consumers, strategy, capacity, max_lag_s)
+        return rows[consumers]
+
+    partitions = load.cluster.index.partitions
+    for consumers in _listed(partitions, ceil(load.total / capacity)):
+        row(consumers)
+    fitting = [one for one in sorted(rows) if rows[one].fits]
+    if fitting:
+        # Between two listed numbers, the smallest one that fits.
+        below = max((one for one in rows if one < fitting[0]), default=0)
+        between = (one for one in range(below + 1, fitting[0]) if row(one).fits)
+        needed: int | None = next(between, fitting[0])
+    else:
+        needed = None
+    lowest = min(one.busiest for one in rows.values())
+    useful = min(n for n, one in rows.items() if one.busiest <= lowest * (1 + 1e-9))
+    limit = None
+    if needed is None:
+        limit = HOT_PARTITION if hottest.lag_s > max_lag_s else PARTITIONS
+    ordered = tuple(rows[one] for one in sorted(rows))
+    return Sizing(
+        strategy, capacity, max_lag_s, load.total, partitions, hottest, ordered, needed, useful,
+        limit, outage_s,
+    )  # fmt: skip
+
+
+def _listed(partitions: int, near: int) -> Sequence[int]:
+    """Return the numbers of consumers to show: all, or a selection with those near the answer."""
+    if partitions <= _MOST_ROWS:
+        return range(1, partitions + 1)
+    divisors = {n for n in range(1, partitions + 1) if partitions % n == 0}
+    steps = {round(2 ** (i / 2)) for i in range(40)}
+    close = {near + i for i in range(-1, 5)}
+    return sorted(n for n in divisors | steps | close if 1 <= n <= partitions)
+
+
+def _size_row(
+    load: GroupLoad, consumers: int, strategy: str, capacity: float, max_lag_s: float
+) -> SizeRow:
+    names = [f"consumer-{i:05}" for i in range(consumers)]
+    members = [Member(name, list(load.topics)) for name in names]
+    full = _last_plan(play(strategy, load.cluster, [Join(*members)]))
+    loads = judge.member_loads(full.plan, full.group, full.cluster, load.rate)
+    figures = judge.measure(full.plan, full.group, full.cluster, partition_weight=load.rate)
+    lag_s = _longest_lag(_loads_by_minute(load, full), capacity)
+    use_down = lag_down_s = None
+    if consumers > 1:
+        busiest = full.group[int(loads.argmax())].id
+        down = _last_plan(play(strategy, load.cluster, [Join(*members), Leave(busiest)]))
+        left = judge.member_loads(down.plan, down.group, down.cluster, load.rate)
+        use_down = float(left.max()) / capacity
+        lag_down_s = _longest_lag(_loads_by_minute(load, down), capacity)
+        if use_down >= _FULL - _ROUNDING:
+            lag_down_s = inf  # no time is left to read the backlog of the outage
+    fits = lag_s <= max_lag_s and lag_down_s is not None and lag_down_s <= max_lag_s
+    return SizeRow(
+        consumers, float(loads.max()), figures.load_spread or 0.0, float(loads.max()) / capacity,
+        figures.idle, lag_s, use_down, lag_down_s, fits,
+    )  # fmt: skip
+
+
+def _last_plan(rounds: Sequence[Round]) -> Round:
+    """Return the last rebalance; check that the strategy assigned the partitions.
+
+    Raises:
+        UnsupportedProblemError: the strategy is not applicable.
+    """
+    last = rounds[-1]
+    if last.refused is not None:
+        raise UnsupportedProblemError(last.refused)
+    return last
+
+
+def _loads_by_minute(load: GroupLoad, found: Round) -> FloatArray:
+    """Return the records per second of each member and minute (float64[minutes, members])."""
+    return judge.member_loads(found.plan, found.group, found.cluster, load.by_minute)
+
+
+def _longest_lag(arriving: FloatArray, capacity: float) -> float:
+    """Return the longest lag in seconds of any member, infinite if one never catches up.
+
+    The backlog of a member is a cumulative sum minus its lowest value so far (Lindley).
+
+    Args:
+        arriving: records per second of each member and minute (float64[minutes, members]).
+        capacity: records per second that a member can process.
+
+    >>> _longest_lag(np.array([[1.0], [3.0], [1.0]]), 2.0)
+    30.0
+    >>> _longest_lag(np.array([[3.0]]), 2.0)
+    inf
+    """
+    if bool((arriving.mean(axis=0) > capacity * (_FULL + _ROUNDING)).any()):
+        return inf
+    surplus = np.cumsum((arriving - capacity) * _MINUTE_S, axis=0)
+    lowest = np.minimum(np.minimum.accumulate(surplus, axis=0), 0.0)
+    return float((surplus - lowest).max()) / capacity
+
+
+def _hottest(load: GroupLoad, capacity: float) -> Hottest:
+    dense = int(load.rate.argmax())
+    topic, partition = load.cluster.index.name(dense)
+    rate = float(load.rate[dense])
+    lag_s = _longest_lag(load.by_minute[:, dense : dense + 1], capacity)
+    return Hottest(topic, partition, rate, rate / load.total, lag_s)
+
+
+# -- scaler settings ---------------------------------------------------------------------------
+
+
+def scaler_lines(found: Sizing, group: str, topics: Sequence[str]) -> tuple[str, ...]:
+    """Return KEDA and HorizontalPodAutoscaler settings for a sizing; empty if no number fits.
+
+    The scaler adds a pod when the lag per pod exceeds what one consumer reads in half of the
+    allowed lag. Both scalers count lag in records.
+
+    >>> from partage.forecasts.loads import constant_load
+    >>> found = size_group(constant_load({"orders": 12}, 600.0), strategy="range",
+    ...                    capacity=200.0, max_lag_s=30)
+    >>> scaler_lines(found, "billing", ["orders"])[:3]
+    ('# KEDA ScaledObject', 'minReplicaCount: 5', 'maxReplicaCount: 12')
+    """
+    if found.needed is None:
+        return ()
+    threshold = max(1, int(found.capacity * found.max_lag_s * _SCALER_SHARE))
+    most = max(found.needed, found.useful)
+    triggers = [
+        line
+        for topic in topics
+        for line in (
+            "  - type: kafka",
+            "    metadata:",
+            f"      consumerGroup: {_quoted(group)}",
+            f"      topic: {_quoted(topic)}",
+            f'      lagThreshold: "{threshold}"',
+        )
+    ]
+    # Each step of a scaler is a rebalance: scale down slowly.
+    wait = max(300, 10 * ceil(0 if isinf(found.outage_s) else found.outage_s))
+    behavior = ["behavior:", "  scaleDown:", f"    stabilizationWindowSeconds: {wait}"]
+    return (
+        "# KEDA ScaledObject",
+        f"minReplicaCount: {found.needed}",
+        f"maxReplicaCount: {most}",
+        "triggers:",
+        *triggers,
+        "advanced:",
+        "  horizontalPodAutoscalerConfig:",
+        *(f"    {line}" for line in behavior),
+        "# or HorizontalPodAutoscaler, with an external metric of the group's lag in records",
+        f"minReplicas: {found.needed}",
+        f"maxReplicas: {most}",
+        "metrics:",
+        "  - type: External",
+        "    external:",
+        f'      target: {{type: AverageValue, averageValue: "{threshold}"}}',
+        *behavior,
+    )
+
+
+def _quoted(text: str) -> str:
+    """Return a name as a YAML string in single quotes."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,414 @@
+"""Forecasts from a finished run or from numbers alone: `forecast`, `migrate` and `size`.
+
+This module reads the tables of a run; `partage.forecasts` computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partage.errors import InvalidConfigError
+from partage.forecasts.loads import (
+    CommitMinute,
+    GroupLoad,
+    LearntCapacity,
+    OwnedSpan,
+    constant_load,
+    learn_capacity,
+    load_by_minute,
+)
+from partage.forecasts.migration import Effect, Migration, plan_migration
+from partage.forecasts.restarts import RestartEvidence, learn_restarts
+from partage.forecasts.rolling import (
+    Deployment,
+    RestartTime,
+    RolloutForecast,
+    alternatives,
+    forecast_rollout,
+)
+from partage.forecasts.sizing import Sizing, size_group
+from partage.groups import registry
+from partage.results.run import Run, open_run
+from partage.simulation.policies import Policy
+from partage.tables.statuses import CUMULATIVE, RECORDED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RecordedGroup", "forecast", "migrate", "size"]
+
+#: Strategy of a consumer group whose record names none: the first of `group.consumer.assignors`.
+_SERVER_DEFAULT = "server:uniform"
+#: Session timeout in seconds of a member that sends none: the broker's default for KIP-848.
+_DEFAULT_SESSION_S = 45.0
+#: The simulated policy of each target of a migration.
+_TARGETS = {"consumer": "consumer/uniform", "cooperative": "cooperative/cooperative-sticky"}
+
+
+class RecordedGroup:
+    """The tables of one group of a run, as the input of forecasts.
+
+    Args:
+        run: the run.
+        group: name of the group; None if the run has one group only.
+
+    Attributes:
+        run: the run.
+        group: name of the group.
+
+    Raises:
+        InvalidConfigError: the run has no such group, or several and none is named.
+    """
+
+    def __init__(self, run: Run, group: str | None = None) -> None:
+        names = [name for name in _column(run.table("groups"), "group") if name is not None]
+        if group is None and len(names) != 1:
+            raise InvalidConfigError("group", f"name one of the {len(names)} groups", group)
+        self.run = run
+        self.group = names[0] if group is None else group
+        if self.group not in names:
+            run.group(self.group)  # raises, and names the groups of the run
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Return the group's rows of a published table."""
+        from pyarrow import compute as pc
+
+        if table not in self.run.tables:
+            return []
+        found = self.run.table(table)
+        rows: list[dict[str, Any]] = found.filter(pc.equal(found["group"], self.group)).to_pylist()
+        return rows
+
+    @cached_property
+    def rebalances(self) -> list[dict[str, Any]]:
+        """The group's rebalances in log order."""
+        return sorted(
+            self.rows("rebalances"), key=lambda row: (row["log_partition"], row["log_offset"])
+        )
+
+    @cached_property
+    def members(self) -> list[dict[str, Any]]:
+        """The members of the newest generation that has any, in the order of its record."""
+        rows = self.rows("members")
+        if not rows:
+            return []
+        newest = max((row["incarnation"], row["generation"]) for row in rows)
+        mine = [row for row in rows if (row["incarnation"], row["generation"]) == newest]
+        return sorted(mine, key=lambda row: int(row["position"]))
+
+    @cached_property
+    def topics(self) -> dict[str, int]:
+        """Partition counts of the topics that the group consumed, from ownership and commits."""
+        pairs = {(row["topic"], int(row["partition"])) for row in self.rows("ownership")}
+        if not pairs:
+            pairs = {(row["topic"], int(row["partition"])) for row in self.rows("commit_rates")}
+        subscribed = {topic for member in self.members for topic in member["topics"] or ()}
+        counts: dict[str, int] = {}
+        for topic, partition in sorted(pairs):
+            if topic in subscribed or not subscribed:
+                counts[topic] = max(counts.get(topic, 0), partition + 1)
+        return counts
+
+    @property
+    def strategy(self) -> str:
+        """Name of the strategy that the group chose last.
+
+        Raises:
+            InvalidConfigError: the run has none that Partage can run.
+        """
+        for row in reversed(self.rebalances):
+            name = row["strategy"]
+            if row["protocol"] != "classic":
+                server = f"server:{name}"
+                known = {name, server} & set(registry.strategies())
+                return min(known) if name and known else _SERVER_DEFAULT
+            if name:
+                if name in registry.strategies():
+                    return str(name)
+                what = f"the group's strategy {name} is unknown; give one with --strategy"
+                raise InvalidConfigError("strategy", what, name)
+        raise InvalidConfigError("strategy", "the run has none for this group", self.group)
+
+    @property
+    def session_s(self) -> float:
+        """The longest session timeout of the newest members, in seconds."""
+        sent = [int(row["session_timeout_ms"]) for row in self.members]
+        return max((ms for ms in sent if ms > 0), default=1_000 * _DEFAULT_SESSION_S) / 1_000
+
+    @property
+    def policy(self) -> Policy:
+        """The protocol and strategy that the group has now, with static membership if it has it.
+
+        Raises:
+            InvalidConfigError: the run has no strategy that Partage can run.
+        """
+        found = Policy.parse(self.strategy)
+        return replace(found, static=self.restarts.static)
+
+    @cached_property
+    def restarts(self) -> RestartEvidence:
+        """Evidence of the record about restarts of the group's members."""
+        names = ("events", "members", "unread", "commit_rates", "pauses")
+        return learn_restarts(
+            {"rebalances": self.rebalances, **{name: self.rows(name) for name in names}}
+        )
+
+    @cached_property
+    def load(self) -> GroupLoad:
+        """The group's load by minute, from its commits.
+
+        Raises:
+            InvalidConfigError: the run has too few commits of the group.
+        """
+        rows = [
+            CommitMinute(
+                row["topic"], int(row["partition"]), int(row["minute_ms"]), int(row["last_offset"])
+            )
+            for row in self.rows("commit_rates")
+            if row["last_offset"] is not None
+        ]
+        return load_by_minute(self.topics, rows)
+
+    @cached_property
+    def capacity(self) -> LearntCapacity | None:
+        """The capacity of one consumer, learnt from catch-up phases; None without commits."""
+        spans = [
+            OwnedSpan(
+                row["topic"], int(row["partition"]), row["member"], int(row["from_ms"]),
+                None if row["to_ms"] is None else int(row["to_ms"]),
+            )
+            for row in self.rows("ownership")
+        ]  # fmt: skip
+        return learn_capacity(self.load, spans)
+
+
+def _column(table: pa.Table, name: str) -> list[Any]:
+    values: list[Any] = table[name].to_pylist()
+    return values
+
+
+def size(
+    run: Run | str | Path | None = None,
+    group: str | None = None,
+    *,
+    capacity: float | None = None,
+    max_lag: float = 30.0,
+    strategy: str | None = None,
+    topics: Mapping[str, int] | None = None,
+    rate: float | None = None,
+    session_timeout: float | None = None,
+) -> Sizing:
+    """Forecast how many consumers a group needs, from a run or from numbers alone.
+
+    Args:
+        run: a finished replay or its folder; None with ``topics`` and ``rate``.
+        group: name of the group in the run.
+        capacity: records per second that one consumer can process; None learns it from the run.
+        max_lag: allowed lag in seconds.
+        strategy: the strategy; None takes the group's own, or ``range`` without a run.
+        topics: partition count of each topic; replaces those of the run.
+        rate: records per second of the group, spread evenly; replaces the rates of the run.
+        session_timeout: seconds until the group notices a dead consumer; None takes the members'.
+
+    Raises:
+        InvalidConfigError: an argument has a wrong value, or the run lacks what is not given.
+        InvalidCaptureError: the folder has no run.
+        UnknownStrategyError: there is no such strategy.
+        UnsupportedProblemError: the strategy is not applicable.
+
+    >>> found = size(topics={"orders": 12}, rate=600, capacity=200)
+    >>> found.needed, found.limit
+    (5, None)
+    """
+    if run is None:
+        if topics is None or rate is None:
+            raise InvalidConfigError("run", "give a run, or topics and a rate", run)
+        load, own, outage_s = constant_load(topics, rate), "range", _DEFAULT_SESSION_S
+        if capacity is None:
+            raise InvalidConfigError("capacity", "is needed without a run", capacity)
+    else:
+        tables = RecordedGroup(run if isinstance(run, Run) else open_run(run), group)
+        load = _sized_load(tables, topics, rate)
+        own = tables.strategy if strategy is None else strategy
+        outage_s = tables.session_s
+        if capacity is None:
+            capacity = _learnt(tables)
+    return size_group(
+        load, strategy=strategy or own, capacity=capacity, max_lag_s=max_lag,
+        outage_s=outage_s if session_timeout is None else session_timeout,
+    )  # fmt: skip
+
+
+def _sized_load(
+    tables: RecordedGroup, topics: Mapping[str, int] | None, rate: float | None
+) -> GroupLoad:
+    """Return a run's load; with other topics or another rate, that load spread evenly."""
+    if topics is None and rate is None:
+        return tables.load
+    return constant_load(topics or tables.topics, tables.load.total if rate is None else rate)
+
+
+def _learnt(tables: RecordedGroup) -> float:
+    """Return the capacity of one consumer that a recording shows.
+
+    Raises:
+        InvalidConfigError: the recording has no catch-up phase.
+    """
+    found = tables.capacity
+    if found is None or not found.is_known:
+        seen = "" if found is None else f"; the highest rate of one consumer is {found.rate:.0f}/s"
+        what = f"the run has no catch-up phase to learn it from{seen}; give it"
+        raise InvalidConfigError("capacity", what, tables.group)
+    return found.rate
+
+
+def forecast(
+    run: Run | str | Path | None = None,
+    group: str | None = None,
+    *,
+    members: int | None = None,
+    topics: Mapping[str, int] | None = None,
+    rate: float | None = None,
+    policy: str | None = None,
+    restart_time: float | tuple[float, float] | None = None,
+    replaced: int | None = None,
+    unavailable: int = 1,
+    surge: int = 0,
+    pause: float = 5.0,
+    session_timeout: float | None = None,
+    leaves: bool | None = None,
+    commit_interval: float | None = None,
+    compare: bool = True,
+    seed: int = 0,
+) -> tuple[RolloutForecast, ...]:
+    """Forecast what a rolling deployment of a group costs, from a run or from numbers alone.
+
+    Args:
+        run: a finished replay or its folder; None with ``members``, ``topics`` and
+            ``restart_time``. The other arguments replace what the run shows.
+        group: name of the group in the run.
+        members: number of members.
+        topics: partition count of each topic.
+        rate: records per second of the group, for the records read twice.
+        policy: protocol, strategy and static membership, such as ``eager/range+static``.
+        restart_time: seconds from a member's shutdown to its rejoin, or their 80 % range.
+        replaced: number of members that the deployment replaces; None for all.
+        unavailable: pods that may be missing at a time.
+        surge: additional pods at a time.
+        pause: seconds from a member's rejoin until its pod counts as ready.
+        session_timeout: session timeout in seconds.
+        leaves: whether a member that shuts down sends LeaveGroup.
+        commit_interval: seconds between two offset commits.
+        compare: whether to forecast alternatives, too.
+        seed: seed of the simulation.
+
+    Returns:
+        The forecast for the present settings, then alternatives, the least unread time first.
+
+    Raises:
+        InvalidConfigError: an argument has a wrong value, or the run lacks what is not given.
+        InvalidCaptureError: the folder has no run.
+        UnknownStrategyError: there is no such strategy.
+        UnsupportedProblemError: the strategy is not applicable.
+
+    >>> found = forecast(topics={"orders": 12}, members=4, restart_time=20, policy="range")
+    >>> found[0].rebalances.best, found[0].unread.low < found[0].unread.best < found[0].unread.high
+    (8.0, True)
+    """
+    tables = None
+    if run is not None:
+        tables = RecordedGroup(run if isinstance(run, Run) else open_run(run), group)
+    shown = None if tables is None else tables.restarts
+    restart = shown.restart if shown is not None else None
+    if restart_time is not None:
+        ends = restart_time if isinstance(restart_time, tuple) else (restart_time,)
+        restart = RestartTime.given(*ends)
+    if restart is None:
+        missing = "the run has no restart to learn it from; give it" if tables else "is needed"
+        raise InvalidConfigError("restart-time", missing, restart_time)
+    size = members if members is not None else None if shown is None else shown.members
+    if size is None:
+        raise InvalidConfigError("members", "is needed without a run", size)
+    chosen = Policy.parse(policy or "range") if policy or tables is None else tables.policy
+    session_s = session_timeout or (_DEFAULT_SESSION_S if tables is None else tables.session_s)
+    now = Deployment(
+        load=_load(tables, topics, rate), policy=chosen, members=size, restart=restart,
+        replaced=replaced, unavailable=unavailable, surge=surge, pause_s=pause,
+        session_s=session_s,
+        leaves=leaves if leaves is not None else shown is None or shown.leaves,
+        commit_s=commit_interval or (5.0 if shown is None else shown.commit_s),
+        commits_on_stop=shown is None or shown.commits_on_stop,
+    )  # fmt: skip
+    others = [forecast_rollout(one, seed=seed) for one in alternatives(now)] if compare else []
+    others.sort(key=lambda one: one.unread.best)
+    return (forecast_rollout(now, seed=seed), *others)
+
+
+def _load(
+    tables: RecordedGroup | None, topics: Mapping[str, int] | None, rate: float | None
+) -> GroupLoad:
+    """Return the load of a group, from a run or from numbers alone.
+
+    Raises:
+        InvalidConfigError: neither has the group's topics.
+    """
+    if tables is None and topics is None:
+        raise InvalidConfigError("topics", "are needed without a run", topics)
+    counts = tables.topics if tables is not None and topics is None else topics or {}
+    if rate is None and topics is None and tables is not None:
+        try:
+            return tables.load
+        except InvalidConfigError:  # a short recording: records read twice are unknown
+            rate = 0.0
+    return constant_load(counts, rate or 0.0)
+
+
+def migrate(
+    run: Run | str | Path, group: str | None = None, *, to: str = "consumer"
+) -> tuple[Migration, ...]:
+    """Judge the readiness of groups for another rebalance protocol.
+
+    Args:
+        run: a finished replay or its folder.
+        group: name of a group; None for all groups with consumers.
+        to: ``consumer`` (KIP-848) or ``cooperative`` (KIP-429).
+
+    Raises:
+        InvalidConfigError: the run has no such group, or there is no such protocol.
+        InvalidCaptureError: the folder has no run.
+    """
+    if to not in _TARGETS:
+        raise InvalidConfigError("to", f"must be one of {', '.join(_TARGETS)}", to)
+    opened = run if isinstance(run, Run) else open_run(run)
+    names = [group]
+    if group is None:
+        names = [one for one in _column(opened.table("groups"), "group") if one is not None]
+    return tuple(_migration(RecordedGroup(opened, one), to) for one in names)
+
+
+def _migration(tables: RecordedGroup, to: str) -> Migration:
+    (row,) = tables.rows("groups")
+    strategy = next(
+        (one["strategy"] for one in reversed(tables.rebalances) if one["strategy"]), None
+    )
+    return plan_migration(
+        tables.group, to, kind=row["kind"], strategy=strategy, members=tables.members,
+        causes={one["cause_kind"] for one in tables.rebalances}, effect=_effect(tables, to),
+    )  # fmt: skip
+
+
+def _effect(tables: RecordedGroup, to: str) -> Effect | None:
+    """Return the simulated effect of a migration; None if the run did not simulate the policy."""
+    policies = tables.run.group(tables.group).policies
+    recorded = next((one for one in policies if one.policy == RECORDED), None)
+    wanted = (row for row in policies if row.policy == _TARGETS[to] and row.comparable)
+    found = next((row for row in wanted if row.simulation == CUMULATIVE), None)
+    if found is None or recorded is None:
+        return None
+    return Effect(
+        found.policy, found.rebalances, recorded.rebalances, found.saved_low, found.saved_high
+    )

@@ -1,0 +1,146 @@
+"""`partage size`, `partage forecast` and `partage migrate`: output, exit codes, JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from tests.support.compared_runs import member_row, owned_row
+from tests.support.published import group, published, rebalance
+from typer.testing import CliRunner
+
+import partage as pg
+from partage.cli.app import app
+
+MINUTE = 60_000
+NUMBERS = ("--partitions", "12", "--rate", "600", "--capacity", "200")
+DEPLOYMENT = ("--rolling-restart", "--partitions", "12", "--members", "4", "--restart-time", "20s")
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def _rate(topic: str, partition: int, minute: int, last: int) -> dict:
+    return {"group": "billing", "topic": topic, "partition": partition,
+            "minute_ms": minute * MINUTE, "first_offset": 0, "last_offset": last, "commits": 12,
+            "transactional": 0, "tombstones": 0, "largest_gap_ms": 5_000}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a group of two members that catches up in one minute and restarts twice."""
+    totals, offset = [], 0
+    for step in (60, 60, 60, 900, 60, 60, 60):
+        offset += step
+        totals.append(offset)
+    events = [
+        ("leave", 100, None), ("bounce", 110, "was m0, away for 10000 ms"),
+        ("leave", 200, None), ("bounce", 212, "was m1, away for 12000 ms"),
+    ]  # fmt: skip
+    rows = {
+        "groups": [group("billing")],
+        "rebalances": [rebalance("billing", n, time_ms=n * MINUTE) for n in (1, 2, 3)],
+        "members": [member_row("billing", 3, i, 45_000) for i in range(2)],
+        "ownership": [owned_row("billing", p) for p in range(2)],
+        "commit_rates": [
+            _rate("orders", p, m, at) for p in range(2) for m, at in enumerate(totals)
+        ],
+        "events": [
+            {"group": "billing", "incarnation": 0, "generation": 2, "log_partition": 0,
+             "log_offset": i, "position": 0, "time_ms": at * 1_000, "event": kind, "member": "m0",
+             "instance": None, "source": "inferred", "detail": detail}
+            for i, (kind, at, detail) in enumerate(events)
+        ],
+        "replays": [], "unread": [], "pauses": [],
+    }  # fmt: skip
+    return published(tmp_path_factory.mktemp("run") / "out", rows)
+
+
+def test_size_from_numbers_alone() -> None:
+    """A sentence, a table, and settings of both scalers."""
+    done = run("size", *NUMBERS)
+    assert done.exit_code == 0, done.stderr
+    for words in ("5 consumers keep the lag within 30 s, also while one is down",
+                  "minReplicaCount: 5", "maxReplicas: 12", "a dead consumer is noticed after 45 s",
+                  "100%"):  # fmt: skip
+        assert words in done.stdout, words
+
+
+def test_size_learns_the_capacity_from_the_run(folder: Path) -> None:
+    """The catch-up minute shows 15 records/s for one consumer; the JSON has the same as Python."""
+    done = run("size", str(folder), "--json")
+    assert done.exit_code == 0, done.stderr
+    (found,) = json.loads(done.stdout)
+    assert (found["group"], found["capacity"], found["strategy"]) == ("billing", 15.0, "range")
+    assert found["needed"] == pg.size(pg.open_run(folder)).needed
+    text = run("size", str(folder), "--group", "billing", "--capacity", "3").stdout
+    assert "one partition is too hot" in text
+    assert "partage keys" in text
+    assert "grows" in text
+
+
+def test_forecast_from_numbers_alone_and_its_limit() -> None:
+    """The table begins with the present settings; --max-unread decides the exit code."""
+    done = run("forecast", *DEPLOYMENT, "--policy", "eager/range")
+    assert done.exit_code == 0, done.stderr
+    for words in ("eager/range, 1 unavailable (present)", "less unread time", "partition-seconds",
+                  "terminationGracePeriodSeconds"):  # fmt: skip
+        assert words in done.stdout, words
+    within = run("forecast", *DEPLOYMENT, "--max-unread", "100000")
+    assert (within.exit_code, "within 100000" in within.stdout) == (0, True)
+    over = run("forecast", *DEPLOYMENT, "--max-unread", "1", "--json")
+    assert over.exit_code == 3
+    (found,) = json.loads(over.stdout)
+    assert (found["passed"], found["present"]["members"]) == (False, 4)
+    assert (
+        found["alternatives"][0]["unread_partition_seconds"]["best"]
+        < (found["present"]["unread_partition_seconds"]["best"])
+    )
+
+
+def test_forecast_learns_restarts_from_the_run(folder: Path) -> None:
+    """Restart time, members, session timeout and LeaveGroup come from the record."""
+    done = run("forecast", str(folder), "--rolling-restart", "--json")
+    assert done.exit_code == 0, done.stderr
+    (found,) = json.loads(done.stdout)
+    present = found["present"]
+    assert present["restart_seconds"]["count"] == 2
+    assert present["restart_seconds"]["median"] == pytest.approx(11, abs=0.1)
+    assert (present["members"], present["leaves"], present["policy"]) == (2, True, "eager/range")
+    learnt = pg.forecast(folder, "billing")[0]
+    assert learnt.unread.best == present["unread_partition_seconds"]["best"]
+
+
+def test_migrate_lists_groups_and_prints_one(folder: Path) -> None:
+    """A line for each group; with --group findings, steps and the way back."""
+    assert "ready after changes" in run("migrate", str(folder)).stdout
+    one = run("migrate", str(folder), "--group", "billing").stdout
+    for words in ("group.protocol=consumer", "to go back", "2 java", "check"):
+        assert words in one, words
+    found = json.loads(run("migrate", str(folder), "--protocol", "cooperative", "--json").stdout)
+    assert found["groups"][0]["target"] == "cooperative"
+    assert pg.migrate(folder)[0].status == "ready after changes"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("size",), 2, "give DIR, or --partitions"),
+        (("size", *NUMBERS, "--max-lag", "soon"), 2, "must be a duration"),
+        (("forecast", *DEPLOYMENT[1:]), 2, "say what to forecast"),
+        (("forecast", "--rolling-restart"), 2, "give DIR, or --partitions"),
+        (("forecast", *DEPLOYMENT, "--policy", "eager/rnage"), 1, "eager/range"),
+        (("forecast", *DEPLOYMENT, "--max-unavailable", "0"), 1, "unavailable"),
+        (("migrate", "no-such-folder"), 1, "no published run"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: tuple[str, ...], code: int, message: str) -> None:
+    """Errors say what is wrong and what to do, without a traceback."""
+    done = run(*arguments)
+    assert done.exit_code == code
+    assert message in " ".join(done.stderr.replace("│", " ").split())

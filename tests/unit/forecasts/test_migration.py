@@ -1,0 +1,105 @@
+"""Readiness for KIP-848 and for cooperative rebalances: statuses, findings, steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from partage.forecasts.migration import (
+    BLOCKED,
+    BLOCKER,
+    CHANGE,
+    CHANGES,
+    CHECK,
+    DONE,
+    NOTE,
+    Migration,
+    plan_migration,
+)
+
+
+def member(client: str = "java", **more) -> dict:
+    row = {"client": client, "certainty": "certain", "subscription_version": 3, "rack": None,
+           "instance": None, "session_timeout_ms": 45_000, "topics": ["orders"]}  # fmt: skip
+    return row | more
+
+
+def plan(
+    to: str, *members: dict, kind: str = "classic", strategy: str = "sticky", **more
+) -> Migration:
+    return plan_migration("g", to, kind=kind, strategy=strategy, members=members, **more)
+
+
+def texts(found: Migration, kind: str) -> str:
+    return " | ".join(one.text for one in found.findings if one.kind == kind)
+
+
+def test_a_java_group_is_ready_after_changes() -> None:
+    """Settings that the client rejects are removed; steps and the way back are listed."""
+    found = plan("consumer", member(), member())
+    assert found.status == CHANGES
+    assert "heartbeat.interval.ms" in texts(found, CHANGE)
+    assert "4.0 or later" in texts(found, CHECK)
+    assert any("group.protocol=consumer" in one for one in found.steps)
+    assert any("group.protocol=classic" in one for one in found.back)
+    assert [one.kind for one in found.findings] == sorted(
+        (one.kind for one in found.findings), key=["blocker", "change", "check", "note"].index
+    )
+
+
+@pytest.mark.parametrize("client", ["aiokafka", "kafka-python", "kafka-python or aiokafka"])
+def test_python_clients_block(client: str) -> None:
+    """Clients without the protocol block the migration; then there are no steps."""
+    found = plan("consumer", member(), member(client))
+    assert (found.status, found.steps, found.back) == (BLOCKED, (), ())
+    assert client in texts(found, BLOCKER)
+
+
+def test_old_clients_are_upgraded_first() -> None:
+    """A subscription before version 3 shows a Java client before 3.5."""
+    assert "1 Java members send" in texts(plan("consumer", member(subscription_version=1)), CHANGE)
+    assert "2.4" in texts(plan("cooperative", member(subscription_version=0)), CHANGE)
+
+
+def test_session_timeouts_move_to_the_broker() -> None:
+    """Values that brokers reject by default need a lower limit first."""
+    assert "consumer.session.timeout.ms=50000" in texts(
+        plan("consumer", member(session_timeout_ms=50_000)), CHANGE
+    )
+    low = texts(plan("consumer", member(session_timeout_ms=6_000)), CHANGE)
+    assert "group.consumer.min.session.timeout.ms" in low
+    assert "no longer counts" not in texts(plan("consumer", member()), CHANGE)
+
+
+def test_what_is_lost_is_named() -> None:
+    """Racks, fencing by instance id, enforceRebalance, other topics, range."""
+    rows = [member(rack="a"), member(rack="b", instance="i-1", topics=["clicks"])]
+    found = plan("consumer", *rows, strategy="range", causes={"request"})
+    assert "2 racks" in texts(found, NOTE)
+    assert "UNRELEASED_INSTANCE_ID" in texts(found, NOTE)
+    assert "different topics" in texts(found, NOTE)
+    assert "enforceRebalance" in texts(found, CHECK)
+    assert "group.remote.assignor=range" in texts(found, CHANGE)
+
+
+def test_custom_assignors_and_other_kinds_block() -> None:
+    """Streams, Connect and custom assignors cannot become consumer groups."""
+    assert plan("consumer", member(), strategy="acme").status == BLOCKED
+    assert "KIP-1071" in texts(plan("consumer", member(), kind="streams"), BLOCKER)
+    assert plan("consumer", member(), kind="share").status == BLOCKED
+    assert "no members" in texts(plan("consumer"), BLOCKER)
+
+
+def test_a_migrated_group_is_done() -> None:
+    """A group of the protocol is done, unless classic members are left in it."""
+    of_protocol = member(subscription_version=None, session_timeout_ms=-1)
+    assert plan("consumer", of_protocol, kind="consumer").status == DONE
+    assert plan("cooperative", of_protocol, kind="classic+consumer").status == DONE
+    assert plan("cooperative", member(), strategy="cooperative-sticky").status == DONE
+    assert plan("consumer", of_protocol, member(), kind="consumer").status == CHANGES
+
+
+def test_librdkafka_cannot_list_both_assignors() -> None:
+    """To cooperative, Java members restart twice, and librdkafka members stop together."""
+    assert len(plan("cooperative", member()).steps) == 3
+    assert "stop all members" in plan("cooperative", member("librdkafka")).steps[0]
+    assert plan("cooperative", member("aiokafka")).status == BLOCKED

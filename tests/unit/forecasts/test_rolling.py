@@ -1,0 +1,209 @@
+"""Forecast of rolling deployments: protocols in simulated time, intervals, evidence of the record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import partage as pg
+from partage.errors import InvalidConfigError
+from partage.forecasts.loads import constant_load
+from partage.forecasts.restarts import learn_restarts
+from partage.forecasts.rolling import (
+    Deployment,
+    RestartTime,
+    alternatives,
+    forecast_rollout,
+    kubernetes_lines,
+)
+from partage.simulation.policies import Policy
+
+
+def deployment(policy: str, **more) -> Deployment:
+    """Return a deployment of 12 partitions on 4 members, 20 s (16 to 25) a restart."""
+    base = Deployment(
+        load=constant_load({"orders": 12}, 120.0), policy=Policy.parse(policy), members=4,
+        restart=RestartTime.given(20.0),
+    )  # fmt: skip
+    return replace(base, **more)
+
+
+def test_equal_seeds_give_equal_forecasts() -> None:
+    """The forecast is a function of its input and the seed."""
+    first, again, other = (forecast_rollout(deployment("range"), seed=n) for n in (3, 3, 4))
+    assert (first.unread, first.duration) == (again.unread, again.duration)
+    assert first.unread != other.unread
+
+
+def test_static_members_cost_their_absence_and_no_rebalance() -> None:
+    """Within the session timeout the unread time is the sum of partitions times absences."""
+    found = forecast_rollout(deployment("eager/range+static"))
+    assert (found.rebalances.low, found.rebalances.high) == (0, 0)
+    # Each partition is unread once, for one restart: mean of a log-normal with median 20.
+    assert found.unread.best == pytest.approx(12 * 20 * 1.016, rel=0.05)
+    # The pod before the last one is ready 5 s after its rejoin.
+    assert found.duration.best == pytest.approx(4 * 20 * 1.016 + 15, rel=0.05)
+
+
+def test_a_static_member_that_stays_away_too_long_is_evicted() -> None:
+    """With a session timeout of 10 s each restart of 20 s causes two rebalances."""
+    found = forecast_rollout(deployment("eager/range+static", session_s=10.0))
+    assert found.rebalances.best == pytest.approx(8, abs=0.2)
+
+
+def test_eager_rebalances_stop_all_members() -> None:
+    """A dynamic restart has two rebalances; in each one all partitions wait for a heartbeat."""
+    eager = forecast_rollout(deployment("eager/range"))
+    sticky = forecast_rollout(deployment("cooperative-sticky"))
+    assert eager.rebalances.best == 8
+    # Heartbeats are every 3 s: the barrier lasts up to 3.1 s, on average 2.35 s for three members.
+    assert 8 * 12 * 0.5 < eager.unread.best < 8 * 12 * 3.2
+    assert sticky.unread.best < 0.6 * eager.unread.best
+    assert sticky.rebalances.best > eager.rebalances.best
+
+
+def test_without_leave_group_a_classic_group_waits_for_the_session_timeout() -> None:
+    """The new member joins after 20 s, and the group waits for the dead one until 45 s."""
+    found = forecast_rollout(deployment("eager/range", leaves=False))
+    assert found.unread.best > 6 * forecast_rollout(deployment("eager/range")).unread.best
+    # A coordinator of the consumer protocol does not wait: partitions of the dead do, 45 s each.
+    consumer = forecast_rollout(deployment("consumer/uniform", leaves=False))
+    assert consumer.unread.best < 0.9 * found.unread.best
+
+
+def test_consumer_groups_have_no_barrier() -> None:
+    """Under KIP-848 only partitions that move are unread, for a heartbeat interval at most."""
+    found = forecast_rollout(deployment("consumer/uniform"))
+    assert found.rebalances.best == 8
+    assert found.unread.best < 8 * 3 * 5.5
+    assert found.unread.best < forecast_rollout(deployment("eager/range")).unread.best
+
+
+def test_every_partition_is_read_at_the_end() -> None:
+    """Whatever the protocol, no partition stays without a reader, and the cost is finite."""
+    for policy, more in (
+        ("range", {"leaves": False}), ("sticky", {"surge": 2, "unavailable": 0}),
+        ("cooperative-sticky", {"unavailable": 4}), ("cooperative-sticky", {"leaves": False}),
+        ("consumer/uniform", {"members": 15}), ("consumer/range", {"leaves": False}),
+        ("consumer/uniform", {"members": 1}),
+    ):  # fmt: skip
+        found = forecast_rollout(deployment(policy, **more))
+        assert 0 <= found.unread.low <= found.unread.best <= found.unread.high
+        assert found.duration.best > 0
+
+
+def test_one_member_alone_is_unread_for_its_restart() -> None:
+    """A group of one has nobody to take over: its partitions wait for the restart and the join."""
+    found = forecast_rollout(deployment("range", members=1))
+    # group.initial.rebalance.delay.ms of an empty group adds 3 s.
+    assert found.unread.best == pytest.approx(12 * (20 * 1.016 + 3), rel=0.06)
+
+
+def test_surge_keeps_the_number_of_readers() -> None:
+    """With additional pods no partition waits for a restart, and the deployment is as long."""
+    found = forecast_rollout(deployment("cooperative-sticky", surge=1, unavailable=0))
+    usual = forecast_rollout(deployment("cooperative-sticky"))
+    assert found.unread.best < 1.2 * usual.unread.best
+    assert found.duration.best == pytest.approx(usual.duration.best, rel=0.1)
+
+
+def test_records_read_twice_follow_from_commits() -> None:
+    """Members that commit when they stop read nothing twice; others half an interval on average."""
+    assert forecast_rollout(deployment("range")).reread.best == 0
+    found = forecast_rollout(deployment("range", commits_on_stop=False, commit_s=4.0))
+    # Each of 8 rebalances stops nearly all partitions, each with 10 records/s and 2 s on average.
+    assert found.reread.best == pytest.approx(8 * 12 * 10 * 2, rel=0.15)
+
+
+def test_a_partial_deployment_costs_its_share() -> None:
+    """One of four members is replaced: two rebalances."""
+    found = forecast_rollout(deployment("range", replaced=1))
+    assert found.rebalances.best == 2
+    with pytest.raises(InvalidConfigError, match="replaced"):
+        deployment("range", replaced=5)
+
+
+def test_restart_times_are_learnt_with_a_prior_spread() -> None:
+    """Few restarts widen the interval; a given time has a default spread."""
+    one = RestartTime.learnt([10.0])
+    many = RestartTime.learnt([9.5, 10.0, 10.5] * 20)
+    assert one is not None
+    assert many is not None
+    assert (one.median, one.count) == (pytest.approx(10.0), 1)
+    assert one.high / one.low > many.high / many.low
+    assert many.high == pytest.approx(10.7, abs=0.3)
+    assert RestartTime.learnt([]) is None
+    with pytest.raises(InvalidConfigError, match="restart-time"):
+        RestartTime.given(30.0, 10.0)
+
+
+def test_alternatives_differ_from_the_present_settings() -> None:
+    """A group that has everything gets no alternative twice, and static members get no surge."""
+    found = alternatives(deployment("range"))
+    assert len({one.text for one in found}) == len(found)
+    assert all(one.text != deployment("range").text for one in found)
+    assert not [one for one in found if one.policy.static and one.surge]
+    assert "kind: StatefulSet" in kubernetes_lines(found[0])
+    short = deployment("cooperative-sticky+static", session_s=10.0)
+    found = alternatives(short)
+    assert found[0].session_s == pytest.approx(37.5)
+    # Brokers set the session timeout of consumer groups.
+    assert {one.session_s for one in found if one.policy.protocol == "consumer"} == {45.0}
+
+
+def event(kind: str, at_s: float, detail: str | None = None, offset: int = 0) -> dict:
+    return {"event": kind, "time_ms": int(1_000 * at_s), "detail": detail, "log_partition": 0,
+            "log_offset": offset or int(at_s), "member": "m"}  # fmt: skip
+
+
+def member(name: str, instance: str | None = None) -> dict:
+    return {"incarnation": 0, "generation": 1, "member": name, "instance": instance}
+
+
+def test_restarts_of_recognised_clients_are_learnt() -> None:
+    """A bounce says how long the client was away; LeaveGroup follows from the kinds of departures."""
+    events = [event("leave", 10), event("bounce", 18, "was m, away for 8000 ms"),
+              event("bounce", 30, "was n, away for 12500 ms"), event("expiry", 40)]  # fmt: skip
+    rebalances = [{"members": 3, "time_ms": 0}, {"members": 2, "time_ms": 1_000},
+                  {"members": 3, "time_ms": 1_500}, {"members": 0, "time_ms": 9_000}]  # fmt: skip
+    found = learn_restarts(
+        {"rebalances": rebalances, "events": events, "members": [member("a"), member("b", "i")]}
+    )
+    assert found.restart is not None
+    assert found.restart.count == 2
+    assert found.restart.median == pytest.approx(10.0)
+    assert (found.leaves, found.departures, found.members, found.static) == (True, 4, 3, False)
+
+
+def test_restarts_of_new_pods_are_matched_in_order() -> None:
+    """A new pod has another host: joins follow departures in their order."""
+    events = [event("leave", 10), event("join", 25), event("leave", 30), event("join", 46)]
+    found = learn_restarts({"events": events})
+    assert found.restart is not None
+    assert found.restart.median == pytest.approx((15 * 16) ** 0.5, rel=0.01)
+
+
+def test_static_restarts_and_commits_are_learnt() -> None:
+    """A successor with the same instance id ends the restart; rewinds show missing commits."""
+    unread = [{"member": "a-1", "new_owner": "a-2", "stopped_ms": 0, "assigned_ms": 7_000},
+              {"member": "b-1", "new_owner": "a-2", "stopped_ms": 0, "assigned_ms": 9_000}]  # fmt: skip
+    members = [member("a-1", "a"), member("a-2", "a"), member("b-1", "b")]
+    rates = [{"commits": 12}, {"commits": 60}, {"commits": 12}, {"commits": 1}]
+    pauses = [{"rewind": 5}, {"rewind": 0}, {"rewind": None}]
+    found = learn_restarts(
+        {"members": members, "unread": unread, "commit_rates": rates, "pauses": pauses}
+    )
+    assert found.restart is not None
+    assert (found.restart.count, found.restart.median) == (1, pytest.approx(7.0))
+    assert (found.static, found.commit_s, found.commits_on_stop) == (True, 5.0, False)
+
+
+def test_the_verb_names_what_is_missing() -> None:
+    """`pg.forecast` without a run needs topics, members and a restart time."""
+    with pytest.raises(InvalidConfigError, match="restart-time"):
+        pg.forecast(topics={"t": 2}, members=2)
+    with pytest.raises(InvalidConfigError, match="members"):
+        pg.forecast(topics={"t": 2}, restart_time=5.0)
+    with pytest.raises(InvalidConfigError, match="topics"):
+        pg.forecast(members=2, restart_time=5.0)

@@ -1,0 +1,156 @@
+"""Sizing of a group: loads by minute, capacity, lag of a fluid queue, limits, scaler settings."""
+
+from __future__ import annotations
+
+from math import ceil, isinf
+
+import numpy as np
+import pytest
+
+import partage as pg
+from partage.errors import InvalidConfigError
+from partage.forecasts.loads import (
+    CommitMinute,
+    GroupLoad,
+    OwnedSpan,
+    constant_load,
+    learn_capacity,
+    load_by_minute,
+)
+from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, scaler_lines, size_group
+from partage.java.random import JavaRandom
+
+MINUTE = 60_000
+
+
+def test_loads_by_minute_add_up_to_the_offsets() -> None:
+    """Gaps are filled evenly, resets count as zero, and the cut minutes at both ends are left out."""
+    offsets = {0: 1_000, 1: 1_600, 4: 3_400, 5: 100, 6: 700, 7: 701}
+    rows = [CommitMinute("t", 1, m * MINUTE, at) for m, at in offsets.items()]
+    load = load_by_minute({"t": 3}, rows)
+    assert load.first_ms == MINUTE
+    assert load.by_minute[:, 1].tolist() == [10.0, 10.0, 10.0, 10.0, 0.0, 10.0]
+    assert not load.by_minute[:, [0, 2]].any()
+    with pytest.raises(InvalidConfigError, match="fewer than three minutes"):
+        load_by_minute({"t": 3}, rows[:2])
+
+
+def test_capacity_is_learnt_from_a_catch_up_phase() -> None:
+    """The rate of a member counts over partitions that it owned for the whole minute."""
+    steps = [60, 60, 60, 600, 60, 60]
+    rows = [CommitMinute("t", p, m * MINUTE, sum(steps[: m + 1])) for p in (0, 1) for m in range(6)]
+    load = load_by_minute({"t": 2}, rows)
+    spans = [OwnedSpan("t", 0, "a", 0, None), OwnedSpan("t", 1, "a", 3 * MINUTE + 1, None)]
+    found = learn_capacity(load, spans)
+    assert found is not None
+    assert (found.rate, found.member, found.minutes) == (10.0, "a", 1)
+    spans[1] = OwnedSpan("t", 1, "a", 3 * MINUTE, None)
+    both = learn_capacity(load, spans)
+    assert both is not None
+    assert both.rate == 20.0
+    assert learn_capacity(constant_load({"t": 2}, 1.0), spans) is None
+
+
+@pytest.mark.parametrize("partitions", [1, 5, 12])
+def test_the_answer_is_that_of_arithmetic_for_an_even_load(partitions: int) -> None:
+    """With equal partitions the busiest of n consumers has ceil(P / n), and of n - 1 while one is down."""
+    load = constant_load({"t": partitions}, 10.0 * partitions)
+    for capacity in (9.0, 10.0, 25.0, 60.0, 1_000.0):
+        found = size_group(load, strategy="range", capacity=capacity, max_lag_s=1)
+        fits = [n for n in range(2, partitions + 1) if ceil(partitions / (n - 1)) * 10 < capacity]
+        assert found.needed == min(fits, default=None)
+        for row in found.rows:
+            assert row.busiest == pytest.approx(10 * ceil(partitions / row.consumers))
+
+
+def test_the_lag_is_that_of_a_queue_second_by_second() -> None:
+    """Lindley's recursion over minutes equals a queue that is stepped through each second."""
+    random, rates = JavaRandom.of(5), []
+    for _ in range(30):
+        number, random = random.next_below(400)
+        rates.append(float(number))
+    load = GroupLoad(pg.Cluster.from_topics({"t": 1}), np.array(rates)[:, None], 0)
+    capacity = max(1.05 * float(np.mean(rates)), 1.0)
+    backlog = longest = 0.0
+    for rate in rates:
+        for _ in range(60):
+            backlog = max(0.0, backlog + rate - capacity)
+            longest = max(longest, backlog)
+    found = size_group(load, strategy="range", capacity=capacity, max_lag_s=1)
+    assert longest > 0
+    assert found.row(1).lag_s == pytest.approx(longest / capacity)
+
+
+def test_one_hot_partition_is_named_as_the_limit() -> None:
+    """If one partition alone exceeds a consumer, no number of consumers helps."""
+    rates = np.array([[5.0, 90.0, 5.0, 5.0]])
+    load = GroupLoad(pg.Cluster.from_topics({"t": 4}), rates)
+    found = size_group(load, strategy="sticky", capacity=50.0, max_lag_s=30)
+    assert (found.needed, found.limit) == (None, HOT_PARTITION)
+    assert (found.hottest.topic, found.hottest.partition) == ("t", 1)
+    assert isinf(found.hottest.lag_s)
+    assert found.hottest.share == pytest.approx(90 / 105)
+    assert scaler_lines(found, "g", ["t"]) == ()
+
+
+def test_too_few_partitions_are_named_as_the_limit() -> None:
+    """Two consumers keep up with two partitions, but not one of them alone."""
+    found = size_group(
+        constant_load({"t": 2}, 200.0), strategy="range", capacity=150.0, max_lag_s=30
+    )
+    assert (found.needed, found.limit) == (None, PARTITIONS)
+    assert found.row(2).lag_s == 0
+    assert found.row(2).lag_down_s is not None
+    assert isinf(found.row(2).lag_down_s)
+
+
+def test_the_strategys_unevenness_counts() -> None:
+    """Range gives the first members of each topic more: four consumers of 2 x 3, one of them idle."""
+    load = constant_load({"a": 3, "b": 3}, 60.0)
+    even = size_group(load, strategy="roundrobin", capacity=100.0, max_lag_s=1).row(4)
+    uneven = size_group(load, strategy="range", capacity=100.0, max_lag_s=1).row(4)
+    assert (even.busiest, even.idle) == (20.0, 0)
+    assert (uneven.busiest, uneven.idle, uneven.spread) == (20.0, 1, 20.0)
+    assert size_group(load, strategy="range", capacity=100.0, max_lag_s=1).useful == 3
+
+
+def test_many_partitions_are_sampled_and_the_smallest_number_is_exact() -> None:
+    """With 200 partitions not each number has a row, but the answer is the smallest that fits."""
+    load = constant_load({"t": 200}, 2_000.0)
+    found = size_group(load, strategy="range", capacity=70.0, max_lag_s=5)
+    assert found.needed == next(n for n in range(2, 201) if ceil(200 / (n - 1)) * 10 < 70)
+    assert len(found.rows) < 100
+
+
+def test_scaler_lines_quote_names() -> None:
+    """Names of groups and topics are YAML strings, whatever they contain."""
+    found = size_group(
+        constant_load({"t": 12}, 600.0), strategy="range", capacity=200.0, max_lag_s=30
+    )
+    lines = scaler_lines(found, "it's: #1", ["t"])
+    assert "      consumerGroup: 'it''s: #1'" in lines
+    assert '      lagThreshold: "3000"' in lines
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"capacity": 0.0}, "capacity"),
+        ({"max_lag_s": float("nan")}, "max-lag"),
+    ],
+)
+def test_wrong_numbers_are_errors(named: dict[str, float], message: str) -> None:
+    """A capacity or a lag that is no positive number is an error that names it."""
+    settings = {"capacity": 1.0, "max_lag_s": 1.0} | named
+    with pytest.raises(InvalidConfigError, match=message):
+        size_group(constant_load({"t": 1}, 1.0), strategy="range", **settings)
+
+
+def test_the_verb_needs_numbers_without_a_run() -> None:
+    """`pg.size` names the argument that is missing."""
+    with pytest.raises(InvalidConfigError, match="topics and a rate"):
+        pg.size()
+    with pytest.raises(InvalidConfigError, match="capacity"):
+        pg.size(topics={"t": 1}, rate=1.0)
+    with pytest.raises(InvalidConfigError, match="no records"):
+        pg.size(topics={"t": 1}, rate=0.0, capacity=1.0)
