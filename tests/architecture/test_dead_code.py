@@ -21,6 +21,14 @@ CALLED_FROM_OUTSIDE = {
     "process_request_thread": "http.server, in the thread of a request",
     "list_commands": "typer, for help",
     "collect": "prometheus_client, for a registry",
+    "streamReader": "Spark, for a data source",
+    "initialOffset": "Spark, for a stream's reader",
+    "getDefaultReadLimit": "Spark, for a stream's reader",
+    "latestOffset": "Spark, for a stream's reader",
+    "prepareForTriggerAvailableNow": "Spark, for a stream's reader",
+    "init": "Spark, for a stateful processor",
+    "handleInputRows": "Spark, for a stateful processor",
+    "handleExpiredTimer": "Spark, for a stateful processor",
 }
 
 

@@ -24,6 +24,10 @@ COMMANDS = {
         "replay",
         "Replay a recorded cluster: the causes of rebalances, their costs, and how to avoid them.",
     ),
+    "watch": (
+        "watch",
+        "Follow the groups of a cluster, and write the tables of `partage replay` while it runs.",
+    ),
     "report": (
         "report",
         "Show a replayed run: which groups lost most, why, what to change, how far to trust it.",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -391,6 +391,16 @@ class CommitFolder:
     def __init__(self) -> None:
         self._series: dict[tuple[str, int], int] = {}
         self._state = np.empty((STATE_ROWS, 0), np.int64)
+
+    def stored(self) -> tuple[Any, ...]:
+        """Return the state as values for `state_store.pack_state`."""
+        return list(self._series), self._state.tobytes()
+
+    def resume(self, state: tuple[Any, ...]) -> None:
+        """Restore the state that `stored` returned."""
+        series, numbers = state
+        self._series = {key: number for number, key in enumerate(series)}
+        self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
     def feed(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
         """Process commit runs in log order.

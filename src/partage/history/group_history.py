@@ -112,6 +112,11 @@ class GroupHistory:
         """
         return self._opened
 
+    @property
+    def previous(self) -> Generation | None:
+        """The newest generation that is complete; None before the first one."""
+        return self._previous
+
     def unread(self) -> UnreadEstimate | None:
         """Return the time without a consumer that the newest rebalance has ended so far.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from partage.history.events import OWNER, CurrentAssignment, Generation, LifecycleEvent
 from partage.history.records import assigned_partitions
@@ -62,6 +63,14 @@ class OwnershipIntervals:
         self._newest: int | None = None
         #: The latest end that was yielded. No later interval may begin before it.
         self._latest_end: int | None = None
+
+    def stored(self) -> tuple[Any, ...]:
+        """Return the state as values for `state_store.pack_state`."""
+        return self._open, self._ended, self._newest, self._latest_end
+
+    def resume(self, state: tuple[Any, ...]) -> None:
+        """Restore the state that `stored` returned."""
+        self._open, self._ended, self._newest, self._latest_end = state
 
     def feed(self, found: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
         """Process an item of the group's history.

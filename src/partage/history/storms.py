@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 __all__ = ["LEAST_REBALANCES", "LEAST_WINDOW_MS", "StormTracker"]
 
@@ -50,6 +50,16 @@ class StormTracker(Generic[_Item]):
     def __init__(self) -> None:
         self._pending: deque[_Pending[_Item]] = deque()
         self._number = 0
+
+    def stored(self) -> tuple[Any, ...]:
+        """Return the state as values for `state_store.pack_state`."""
+        waiting = [(w.item, w.time_ms, w.window_ms, w.counts, w.storm) for w in self._pending]
+        return waiting, self._number
+
+    def resume(self, state: tuple[Any, ...]) -> None:
+        """Restore the state that `stored` returned."""
+        waiting, self._number = state
+        self._pending = deque(_Pending(*one) for one in waiting)
 
     def feed(
         self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True

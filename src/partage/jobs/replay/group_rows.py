@@ -6,6 +6,7 @@ one by one, when they are requested, from the blocks of the decode job (`group_r
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from partage.jobs.replay.output import RowWriter
 
 __all__ = [
+    "STORED_CLASSES",
     "GroupInput",
     "GroupRows",
     "Listener",
@@ -182,6 +184,12 @@ _Key = tuple[int, int]
 _Pending = tuple[_Key, dict[str, Any], frozenset[tuple[str, int]]]
 
 
+def _pending(stored: list[Any]) -> _Pending:
+    """Restore a rebalance that waits for commits from its JSON form."""
+    (incarnation, generation), row, stopped = stored
+    return (incarnation, generation), row, frozenset((topic, p) for topic, p in stopped)
+
+
 def event_row(event: Event, position: int) -> dict[str, Any]:
     """Return a membership event as a row of table ``events``.
 
@@ -284,6 +292,26 @@ class RebalanceRows:
         self._pending: deque[tuple[_Pending, int | None]] = deque()
         self._pauses: dict[_Key, list[Pause]] = {}
 
+    def stored(self) -> str:
+        """Return the state as values for `history.state_store.pack_state`.
+
+        Hundreds of rows may wait. They are plain values, so JSON packs them in one step.
+        """
+        storms, number = self._storms.stored()
+        waiting = [((key, row, sorted(stopped)), *rest) for (key, row, stopped), *rest in storms]
+        pending = [((k, row, sorted(stopped)), storm) for (k, row, stopped), storm in self._pending]
+        return json.dumps([waiting, number, pending, [*self._pauses.values()]])
+
+    def resume(self, state: str) -> None:
+        """Restore the state that `stored` returned."""
+        waiting, number, pending, pauses = json.loads(state)
+        self._storms.resume(([(_pending(item), *rest) for item, *rest in waiting], number))
+        self._pending = deque((_pending(item), storm) for item, storm in pending)
+        for some in pauses:
+            for one in some:
+                pause = Pause(*one)
+                self._pauses.setdefault((pause.incarnation, pause.generation), []).append(pause)
+
     def row(self, generation: Generation, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Add the row of a rebalance; yield the rows that are now complete."""
         key = (generation.incarnation, generation.number)
@@ -331,6 +359,10 @@ class Listener(Protocol):
         """Receive a consumption pause; it comes some time after its rebalance."""
 
 
+#: Classes in the stored state of a group besides those of its history.
+STORED_CLASSES = (CommitRate,)
+
+
 class GroupRows:
     """Converts one group's records and commit runs to rows of the output tables.
 
@@ -357,7 +389,7 @@ class GroupRows:
         self._listener = listener
         self._clusters = clusters
         self._writers = writers
-        known = around or LogContext()
+        self._around = known = around or LogContext()
         self._span = known.span
         self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
         self._ownership = OwnershipIntervals(self._history.topics.id_of, known.span)
@@ -366,6 +398,33 @@ class GroupRows:
         self._traffic: dict[tuple[str, int], CommitRate] = {}
         self._totals = GroupTotals(name)
         self._positions: tuple[LogPosition, int] = (LogPosition(-1, -1), 0)
+
+    def stored(self) -> tuple[Any, ...]:
+        """Return the group's state as values for `history.state_store.pack_state`.
+
+        They contain instances of `STORED_CLASSES`.
+        """
+        return (
+            self._history.to_bytes(), self._ownership.stored(), self._rebalances.stored(),
+            self._folding.stored(), self._traffic, self._totals.stored(), self._positions,
+        )  # fmt: skip
+
+    def resume(self, state: tuple[Any, ...]) -> None:
+        """Restore the state that `stored` returned.
+
+        Raises:
+            InvalidCaptureError: the state is of another version, or damaged.
+        """
+        history, ownership, rebalances, folding, self._traffic, totals, self._positions = state
+        known = self._around
+        self._history = GroupHistory.from_bytes(
+            history, self._clusters, known.session_timeout_ms, known.moves
+        )
+        self._ownership = OwnershipIntervals(self._history.topics.id_of, known.span)
+        self._ownership.resume(ownership)
+        self._rebalances.resume(rebalances)
+        self._folding.resume(folding)
+        self._totals.resume(totals)
 
     @property
     def rates(self) -> dict[tuple[str, int], float]:

@@ -56,6 +56,15 @@ class GroupTotals:
         self._missing = (0, 0)
         self._causes: dict[str, dict[str, int]] = {}
 
+    def stored(self) -> dict[str, Any]:
+        """Return the counts as values for `history.state_store.pack_state`."""
+        return {n: frozenset(v) if isinstance(v, set) else v for n, v in vars(self).items()}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Restore the counts that `stored` returned."""
+        for name, value in state.items():
+            setattr(self, name, set(value) if isinstance(value, frozenset) else value)
+
     def record(self, kind: str, place: LogPosition, time_ms: int) -> None:
         """Count a record other than an offset commit."""
         if kind not in self._kinds:

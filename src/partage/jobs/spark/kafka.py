@@ -66,6 +66,27 @@ class KafkaTable(SparkTable):
         Raises:
             InvalidCaptureError: this Spark has no Kafka connector, or the connector fails.
         """
+        return self._load(spark.read, endingOffsets=_offsets(self.ends))
+
+    def stream(self, spark: SparkSession, most_records: int) -> DataFrame:
+        """Return the records from the start on as a streaming data frame with the same columns.
+
+        Args:
+            spark: the session.
+            most_records: number of records of a micro-batch, roughly.
+
+        Raises:
+            InvalidCaptureError: this Spark has no Kafka connector, or the connector fails.
+        """
+        # The log cleaner may remove records that were not read yet; the history then has a gap.
+        more = {"maxOffsetsPerTrigger": str(most_records), "failOnDataLoss": "false"}
+        return self._load(spark.readStream, **more)
+
+    def connect(self) -> ClusterConnection:
+        """Return a connection to the cluster, for a ``with`` block."""
+        return ClusterConnection(self.bootstrap, connection_settings(Properties(self.properties)))
+
+    def _load(self, reader: Any, **more: str) -> DataFrame:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
@@ -74,11 +95,11 @@ class KafkaTable(SparkTable):
             "kafka.isolation.level": "read_committed",
             "assign": json.dumps({TOPIC: sorted(self.ends)}),
             "startingOffsets": _offsets(self.starts),
-            "endingOffsets": _offsets(self.ends),
+            **more,
         }
         options |= {f"kafka.{name}": value for name, value in self.properties.items()}
         try:
-            found = spark.read.format("kafka").options(**options).load()
+            found: DataFrame = reader.format("kafka").options(**options).load()
         except (PySparkException, Py4JJavaError) as e:
             said = hide(first_line(e), secrets_in(self.properties))
             raise InvalidCaptureError(
@@ -114,8 +135,7 @@ class KafkaTable(SparkTable):
 
     def _has_records(self, partition: int) -> bool:
         """Return whether a partition's first batches contain a record that was not aborted."""
-        settings = connection_settings(Properties(self.properties))
-        with ClusterConnection(self.bootstrap, settings) as connection:
+        with self.connect() as connection:
             described = connection.metadata([TOPIC]).topics[0]
             leader = {p.partition_index: p.leader_id for p in described.partitions}[partition]
             found, _ = connection.fetch(

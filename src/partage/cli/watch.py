@@ -1,0 +1,132 @@
+"""`partage watch`: the history of a cluster's groups while it happens, on Spark."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partage.cli.console import name, out, short_name, tell
+from partage.cli.options import (
+    ClusterOptions,
+    OutputOptions,
+    SparkOptions,
+    output_option,
+    with_options,
+)
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from partage.jobs.watch.watch import BatchReport
+
+__all__ = ["watch"]
+
+
+@with_options
+def watch(
+    capture: Annotated[
+        str | None,
+        typer.Argument(
+            show_default=False,
+            help="The folder of a capture that grows, or kafka://HOST:PORT; or use "
+            "--bootstrap-server.",
+        ),
+    ] = None,
+    *,
+    to: Annotated[Path, output_option("Folder for the tables and Spark's checkpoint.")],
+    once: Annotated[
+        bool, typer.Option("--once", help="Stop when everything that is there is processed.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", help="Between two looks.")
+    ] = 2.0,
+    cluster: ClusterOptions,
+    spark: SparkOptions,
+    output: OutputOptions,
+) -> None:
+    """Follow the groups of a cluster, and write the tables of `partage replay` while it runs.
+
+    Spark Structured Streaming reads a capture that `partage capture --follow` writes, or the
+    cluster itself. After each micro-batch the tables have the same rows as a replay of the records
+    so far, and each generation that opened is printed.
+
+        partage watch capture/ --out run
+
+        partage watch -b broker:9092 --out run --conf spark.jars.packages=...
+
+    The state of the groups and the position in the log are in Spark's checkpoint. After a stop or
+    a crash the same command continues. Ctrl-C stops after the current micro-batch. Java 17 must be
+    there.
+    """
+    from partage.jobs.watch.watch import StreamSettings
+    from partage.jobs.watch.watch import watch as run
+
+    if not 0.1 <= every <= 3600:
+        raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)
+    source = cluster.input_or_cluster(capture, "CAPTURE")
+    settings = StreamSettings(once=once, every=every, kafka=cluster.client_properties())
+    if not output.quiet:
+        tell(f"starting Spark; the tables are written to {to / 'stream'}", "dim")
+    with _stop_event() as stop:
+        folder = run(
+            source, to, settings, master=spark.master, conf=spark.settings(), stop=stop,
+            report=lambda batch: _report(batch, as_json=output.as_json, quiet=output.quiet),
+        )  # fmt: skip
+    if not output.quiet:
+        rows = {table: folder.table(table).num_rows for table in ("groups", "rebalances", "events")}
+        tell(", ".join(f"{count} {table}" for table, count in rows.items()), "dim")
+
+
+def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
+    """Print the generations that a micro-batch has seen open, one line each."""
+    for row in batch.opened:
+        if as_json:
+            typer.echo(json.dumps(row))
+        else:
+            out().print(name(_line(row)), soft_wrap=True)
+    if not quiet:
+        tell(f"micro-batch {batch.number}: {len(batch.opened)} generations opened", "dim")
+
+
+def _line(row: dict[str, Any]) -> str:
+    """Return a generation as one line of text.
+
+    >>> _line({"time_ms": 0, "group": "billing", "generation": 7, "members_before": 3, "members": 2,
+    ...        "partitions": 30, "moved": 14, "cause_kind": "leave", "cause": "1 left"})
+    '1970-01-01T00:00:00Z billing generation 7: 3 to 2 members, 14 of 30 partitions moved, leave'
+    """
+    import time
+
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(row["time_ms"] / 1_000))
+    before = row["members_before"]
+    members = (
+        f"{row['members']} members" if before is None else f"{before} to {row['members']} members"
+    )
+    moved = f"{row['moved']} of {row['partitions']} partitions moved"
+    named = f"{when} {short_name(row['group'])} generation {row['generation']}"
+    return f"{named}: {members}, {moved}, {row['cause_kind']}"
+
+
+@contextmanager
+def _stop_event() -> Iterator[threading.Event]:
+    """Yield an event that SIGINT and SIGTERM set during the ``with`` block."""
+    stop = threading.Event()
+
+    def stopped(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stop.set()
+
+    before = {number: signal.signal(number, stopped) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,427 @@
+"""The group log of a growing capture: positions, and the records between two positions, decoded.
+
+A position is the next offset of each log partition and the size of ``cluster.jsonl``. Positions do
+not depend on files, because `partage capture` merges small files. Reading from one position to
+another always gives the same rows, so that a stream can repeat a micro-batch after a crash:
+
+* Records count at their own offset. A transactional commit counts at its marker, so that it is read
+  again when the marker is there.
+* Metadata is read up to the size in the position. The causes of a rebalance need metadata of
+  `SETTLE_MS` after it, so a file is used when it has that age.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.capture.manifest import Manifest
+from partage.errors import InvalidCaptureError
+from partage.history.coordinator_moves import CoordinatorMove, find_moves
+from partage.history.transactions import Transactions
+from partage.jobs.replay.capture import files_of
+from partage.jobs.replay.decode import decode_table
+from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
+from partage.jobs.replay.records import Slice, cut_slices, open_parquet, read_slice
+from partage.jobs.watch.group_tables import moves_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "SETTLE_MS",
+    "STREAM_COLUMNS",
+    "CaptureLog",
+    "LogPiece",
+    "Position",
+    "decoded_rows",
+    "read_piece",
+    "whole_lines",
+]
+
+#: Age of a file at which it is read: causes need metadata of the time after a rebalance.
+SETTLE_MS = 1_500
+#: Columns of decoded rows in a stream: the decode job's, the size of ``cluster.jsonl`` that counts
+#: for them, and the coordinator moves of their log partition as text.
+STREAM_COLUMNS = {**OUT_COLUMNS, "metadata_bytes": "bigint", "moves": "string"}
+_WANTED = (DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS, DecodedKind.BAD_RECORD)
+#: Key versions of offset commits, the first two bytes of a key.
+_COMMIT_KEYS = (b"\0\0", b"\0\1")
+_RECORDS, _BATCHES, _STATES = "consumer_offsets.parquet", "batches.parquet", "cluster.jsonl"
+_Ints = NDArray[np.int64]
+
+
+class Position(NamedTuple):
+    """A position in a growing capture.
+
+    Attributes:
+        offsets: dict from log partition to the next offset; 0 for other partitions.
+        metadata_bytes: number of bytes of ``cluster.jsonl``.
+    """
+
+    offsets: Mapping[int, int]
+    metadata_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the position as a dict of plain values for JSON."""
+        offsets = {str(p): at for p, at in sorted(self.offsets.items())}
+        return {"offsets": offsets, "metadata_bytes": self.metadata_bytes}
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> Position:
+        """Restore a position from the dict that `to_json` returned.
+
+        >>> position = Position({3: 7}, 90)
+        >>> Position.of_json(position.to_json()) == position
+        True
+        """
+        offsets = {int(p): int(at) for p, at in value["offsets"].items()}
+        return cls(offsets, int(value["metadata_bytes"]))
+
+
+class LogPiece(NamedTuple):
+    """A part of the records between two positions, for one task.
+
+    Attributes:
+        slice: row range of a file.
+        start, end: first offset and offset after the last one, by log partition.
+        batches: transactional batches and markers that decide about the piece's commits.
+        late: (log partition, first offset, last offset) of batches before ``start`` whose marker is
+            in the piece; None for a piece with the records from ``start`` on.
+        moves: dict from log partition to its coordinator moves before ``end`` as text.
+        metadata_bytes: size of ``cluster.jsonl`` that counts for the rows.
+    """
+
+    slice: Slice
+    start: Mapping[int, int]
+    end: Mapping[int, int]
+    batches: tuple[Mapping[str, Any], ...]
+    late: tuple[tuple[int, int, int], ...] | None
+    moves: Mapping[int, str]
+    metadata_bytes: int
+
+
+def read_piece(piece: LogPiece) -> Iterator[pa.RecordBatch]:
+    """Read and decode a piece of the log; yield rows with the columns `STREAM_COLUMNS`.
+
+    Raises:
+        InvalidCaptureError: the file cannot be read.
+    """
+    transactions = Transactions(piece.batches)
+    for table in read_slice(piece.slice):
+        partition, offset = table["partition"], table["offset"]
+        where = partition.fill_null(-1).to_numpy(), offset.fill_null(-1).to_numpy()
+        if piece.late is None:
+            wanted = (where[1] >= _at(piece.start, where[0])) & (
+                where[1] < _at(piece.end, where[0])
+            )
+        else:
+            wanted = _is_in(piece.late, *where)
+        if wanted.any():
+            rows = _filtered(table, wanted, only_commits=piece.late is not None)
+            yield from decoded_rows(rows, transactions, piece.metadata_bytes, piece.moves)
+
+
+def decoded_rows(
+    records: pa.Table,
+    transactions: Transactions,
+    metadata_bytes: int,
+    moves: Mapping[int, str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Decode records of the log and yield the rows about groups, with `STREAM_COLUMNS`.
+
+    Args:
+        records: partition, offset, timestamp_ms, key and value, in any order.
+        transactions: the transactions that decide about the commits among them.
+        metadata_bytes: size of ``cluster.jsonl`` that counts for the rows.
+        moves: dict from log partition to its coordinator moves as text.
+    """
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    kinds = pa.array([int(kind) for kind in _WANTED], pa.int32())
+    for batch in decode_table(records, transactions):
+        found = batch.filter(pc.is_in(batch.column("kind"), kinds))
+        if not found.num_rows:
+            continue
+        known = moves or {}
+        texts = [known.get(p) for p in found.column("log_partition").to_pylist()]
+        size = pa.repeat(pa.scalar(metadata_bytes, pa.int64()), found.num_rows)
+        columns = [*found.columns, size, pa.array(texts, pa.string())]
+        yield pa.RecordBatch.from_arrays(columns, names=list(STREAM_COLUMNS))
+
+
+def _at(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
+    """Return the offset of each record's log partition; 0 for partitions without one."""
+    highest = max([*offsets, int(partition.max(initial=0))], default=0)
+    by_number = np.zeros(highest + 2, np.int64)  # the last one is for partition -1: no partition
+    for number, at in offsets.items():
+        by_number[number] = at
+    return by_number[partition]
+
+
+def _is_in(ranges: Sequence[tuple[int, int, int]], partition: _Ints, offset: _Ints) -> Any:
+    found = np.zeros(len(offset), bool)
+    for number, first, last in ranges:
+        found |= (partition == number) & (offset >= first) & (offset <= last)
+    return found
+
+
+def _filtered(table: pa.Table, wanted: NDArray[np.bool_], *, only_commits: bool) -> pa.Table:
+    """Return the wanted records; with ``only_commits`` without group records.
+
+    Those have taken effect at their own offset.
+    """
+    import pyarrow as pa
+
+    rows = table.filter(pa.array(wanted))
+    if not only_commits:
+        return rows
+    keys = rows["key"].to_pylist()
+    return rows.filter(pa.array([key is not None and key[:2] in _COMMIT_KEYS for key in keys]))
+
+
+class _File(NamedTuple):
+    """One file of records: which offsets it has of each log partition."""
+
+    path: Path
+    rows: int
+    ranges: Mapping[int, tuple[int, int]]
+
+
+@dataclass
+class CaptureLog:
+    """The log of a capture that grows, as far as its files have it.
+
+    The driver has one. It reads each new file's positions once, and no keys or values.
+
+    Attributes:
+        folder: the capture's folder.
+    """
+
+    folder: Path
+    _files: dict[str, _File] = field(default_factory=dict)
+    _listed: list[_File] = field(default_factory=list)
+    _transactional: dict[int, dict[int, Mapping[str, Any]]] = field(default_factory=dict)
+    _read_batches: set[str] = field(default_factory=set)
+    _moves: dict[int, list[CoordinatorMove]] = field(default_factory=dict)
+    _newest: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Check that the folder is a capture that a stream can follow.
+
+        Raises:
+            InvalidCaptureError: the folder or its metadata is missing.
+        """
+        if not self.folder.is_dir():
+            raise InvalidCaptureError(f"{self.folder}: no such folder; give a capture's folder")
+        if not (self.folder / _STATES).is_file():
+            what = f"{self.folder}: has no {_STATES}, and a stream cannot infer metadata"
+            raise InvalidCaptureError(f"{what}; record it with partage capture --follow")
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether `refresh` has found files."""
+        return bool(self._listed)
+
+    def refresh(self) -> None:
+        """List the capture's files, and read the positions of each new one.
+
+        Raises:
+            InvalidCaptureError: a file cannot be read.
+        """
+        self._listed = []
+        for path in files_of(self.folder / _RECORDS):
+            if not _is_settled(path):
+                break  # later files have later records
+            key = _key(path)
+            if key not in self._files:
+                self._files[key] = _file(path)
+            self._listed.append(self._files[key])
+        self._files = {_key(one.path): one for one in self._listed if one.path.exists()}
+        if (self.folder / _BATCHES).exists():
+            for path in files_of(self.folder / _BATCHES):
+                if _key(path) not in self._read_batches:
+                    self._read_batches.add(_key(path))
+                    self._add_batches(path)
+
+    def latest(self, start: Position, most_rows: int | None = None) -> Position:
+        """Return the newest position; with ``most_rows`` one after about as many records.
+
+        Each log partition then advances by the same share of its waiting records. The result is
+        ``start`` if there are no new records.
+
+        Raises:
+            InvalidCaptureError: the log was cut behind ``start``.
+        """
+        self._expect_not_cut(start)
+        waiting: dict[int, list[_Ints]] = {}
+        count = 0
+        for one in self._listed:
+            if most_rows is not None and count >= most_rows:
+                break
+            if all(last < start.offsets.get(p, 0) for p, (_, last) in one.ranges.items()):
+                continue
+            for p, found in _offsets(one.path).items():
+                new = found[found >= start.offsets.get(p, 0)]
+                if len(new):
+                    waiting.setdefault(p, []).append(new)
+                    count += len(new)
+        if not count:
+            return start
+        share = 1.0 if most_rows is None else min(1.0, most_rows / count)
+        offsets = dict(start.offsets)
+        for p, some in waiting.items():
+            ordered = np.sort(np.concatenate(some))
+            offsets[p] = int(ordered[max(1, int(len(ordered) * share)) - 1]) + 1
+        return Position(offsets, whole_lines(self.folder / _STATES))
+
+    def pieces(self, start: Position, end: Position) -> list[LogPiece]:
+        """Return the pieces of the log from one position to another."""
+        late, batches = self._batches_between(start, end)
+        moves = {p: moves_text([m for m in some if m.position.offset < end.offsets.get(p, 0)])
+                 for p, some in self._moves.items()}  # fmt: skip
+        moves = {p: text for p, text in moves.items() if text}
+        common = start.offsets, end.offsets, batches
+
+        def cut(
+            some: Iterable[_File], of: tuple[tuple[int, int, int], ...] | None
+        ) -> list[LogPiece]:
+            paths = [one.path for one in some]
+            slices = cut_slices(paths) if paths else ()
+            return [LogPiece(one, *common, of, moves, end.metadata_bytes) for one in slices]
+
+        new = [one for one in self._listed if _overlaps(one, start, end)]
+        old = [one for one in self._listed
+               if any(p in one.ranges and one.ranges[p][0] <= last and first <= one.ranges[p][1]
+                      for p, first, last in late)]  # fmt: skip
+        return cut(new, None) + (cut(old, late) if late else [])
+
+    def forget(self, before: Position) -> None:
+        """Forget transactions that ended before a position, which is never read again."""
+        for p, rows in self._transactional.items():
+            at = before.offsets.get(p, 0)
+            pending = {row["producer_id"]: 0 for row in rows.values()}
+            first = at
+            for base in sorted(rows, reverse=True):
+                row = rows[base]
+                if row["control"]:
+                    pending[row["producer_id"]] = base
+                elif not 0 < pending[row["producer_id"]] < at:
+                    first = min(first, base)
+            for base in [base for base in rows if base < first]:
+                del rows[base]
+
+    def _expect_not_cut(self, start: Position) -> None:
+        manifest = Manifest.of(self.folder)
+        for p, at in (manifest.positions if manifest is not None else {}).items():
+            if at < start.offsets.get(p, 0):
+                what = f"{self.folder}: partition {p} ends at offset {at}, and offsets up to "
+                what += f"{start.offsets[p]} were read: the cluster has lost records"
+                raise InvalidCaptureError(f"{what}; watch into a new folder")
+
+    def _batches_between(
+        self, start: Position, end: Position
+    ) -> tuple[tuple[tuple[int, int, int], ...], tuple[Mapping[str, Any], ...]]:
+        """Return the batches before ``start`` that commit until ``end``, and all that matter.
+
+        Markers from ``end`` on are left out: their transactions are still open.
+        """
+        late: list[tuple[int, int, int]] = []
+        found: list[Mapping[str, Any]] = []
+        for p, rows in sorted(self._transactional.items()):
+            first, last = start.offsets.get(p, 0), end.offsets.get(p, 0)
+            marker: dict[int, Mapping[str, Any]] = {}
+            for base in sorted((b for b in rows if b < last), reverse=True):
+                row = rows[base]
+                if row["control"]:
+                    marker[row["producer_id"]] = row
+                    if base >= first:
+                        found.append(row)
+                    continue
+                ended = marker.get(row["producer_id"])
+                if row["last_offset"] >= first:
+                    found.append(row)
+                elif ended is not None and ended["base_offset"] >= first:
+                    found.append(row)
+                    if ended["control_type"] == "COMMIT":
+                        late.append((p, base, row["last_offset"]))
+        return tuple(sorted(late)), tuple(found)
+
+    def _add_batches(self, path: Path) -> None:
+        """Read the transactional batches and the leader epochs of a new file."""
+        from pyarrow import compute, parquet
+
+        table = parquet.read_table(path)
+        some = table.filter(compute.fill_null(table["transactional"], False))
+        for row in some.to_pylist():
+            self._transactional.setdefault(row["partition"], {})[row["base_offset"]] = row
+        names = ("partition", "base_offset", "leader_epoch", "max_timestamp_ms")
+        if any(name not in table.column_names for name in names):
+            return
+        columns = [table[name].fill_null(-1).to_numpy().astype(np.int64) for name in names]
+        new = (
+            columns[1] > _at({p: base + 1 for p, (base, _) in self._newest.items()}, columns[0]) - 1
+        )
+        rows = np.stack([column[new] for column in columns])
+        before = [(p, base, epoch, 0) for p, (base, epoch) in self._newest.items()]
+        rows = np.concatenate([np.array(before, np.int64).reshape(-1, 4).T, rows], 1)
+        for p, moves in find_moves(*rows).items():
+            self._moves.setdefault(p, []).extend(moves)
+        for p, base, epoch, _ in rows[:, np.lexsort((rows[1], rows[0]))].T.tolist():
+            self._newest[p] = (base, epoch if epoch >= 0 else self._newest.get(p, (0, -1))[1])
+
+
+def _key(path: Path) -> str:
+    """Return a text that changes when a file is replaced by another one of the same name."""
+    status = path.stat()
+    return f"{path.name}:{status.st_size}:{status.st_mtime_ns}"
+
+
+def _is_settled(path: Path) -> bool:
+    return time.time() * 1_000 - path.stat().st_mtime * 1_000 >= SETTLE_MS
+
+
+def whole_lines(path: Path) -> int:
+    """Return the number of bytes of a text file up to the end of its last complete line."""
+    return path.read_bytes().rfind(b"\n") + 1
+
+
+def _file(path: Path) -> _File:
+    found = _offsets(path)
+    ranges = {p: (int(some.min()), int(some.max())) for p, some in found.items()}
+    return _File(path, sum(map(len, found.values())), ranges)
+
+
+def _offsets(path: Path) -> dict[int, _Ints]:
+    """Return the offsets that a file of records has, by log partition.
+
+    Raises:
+        InvalidCaptureError: the file cannot be read.
+    """
+    import pyarrow as pa
+
+    names = ("partition", "offset")
+    file = open_parquet(path, dict.fromkeys(names, "int"))
+    try:
+        table = file.read(columns=list(names))
+    except (pa.ArrowException, OSError) as e:
+        raise InvalidCaptureError(f"{path}: cannot be read ({e}); record it again") from None
+    partition, offset = (table[name].fill_null(-1).to_numpy().astype(np.int64) for name in names)
+    order = np.flatnonzero((partition >= 0) & (offset >= 0))
+    order = order[np.argsort(partition[order], kind="stable")]
+    numbers, first = np.unique(partition[order], return_index=True)
+    return dict(zip(numbers.tolist(), np.split(offset[order], first[1:]), strict=True))
+
+
+def _overlaps(one: _File, start: Position, end: Position) -> bool:
+    return any(
+        first < end.offsets.get(p, 0) and last >= start.offsets.get(p, 0)
+        for p, (first, last) in one.ranges.items()
+    )

@@ -1,0 +1,582 @@
+"""`partage watch`: the history of groups as a stream. This is the entry point.
+
+1. A source reads the log and decodes it: a growing capture (`CaptureSource`, positions in
+   `capture_log`), or the topic itself through Spark's Kafka source (`_kafka_rows`). Workers decode
+   as in a replay, so that keys and values do not cross between JVM and Python twice.
+2. `GroupProcessor` updates one group (`group_tables`). Spark keeps its state in RocksDB.
+3. `_Publisher` writes the tables of each micro-batch (`stream_output`).
+
+Spark repeats a micro-batch after a crash, from its checkpoint: with the same positions, the states
+before it, and files that replace those of the crashed attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from partage.capture.connection import client_errors
+from partage.capture.durable import appended, expect_local, without_torn_line
+from partage.capture.metadata_image import state_of
+from partage.errors import MissingExtraError, PartageError, SparkFailedError
+from partage.history.clusters import ClusterHistory
+from partage.history.transactions import Transactions
+from partage.jobs.replay.capture import LogContext, read_context
+from partage.jobs.replay.records import widen
+from partage.jobs.spark.failures import jvm_errors, worker_errors
+from partage.jobs.spark.kafka import PREFIX, KafkaTable, open_kafka
+from partage.jobs.spark.session import session
+from partage.jobs.watch.capture_log import (
+    SETTLE_MS,
+    STREAM_COLUMNS,
+    CaptureLog,
+    LogPiece,
+    Position,
+    decoded_rows,
+    read_piece,
+    whole_lines,
+)
+from partage.jobs.watch.group_tables import (
+    StoredGroup,
+    TableRows,
+    close_group,
+    moves_of,
+    update_group,
+)
+from partage.jobs.watch.stream_output import StreamFolder, expect_stream_folder, write_changes
+
+try:
+    from pyspark.errors import StreamingQueryException
+    from pyspark.sql import Row
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+    from pyspark.sql.streaming.stateful_processor import (
+        StatefulProcessor,
+        StatefulProcessorHandle,
+    )
+except ImportError:
+    raise MissingExtraError("pyspark", extra="spark") from None
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["BatchReport", "CaptureSource", "GroupProcessor", "StreamSettings", "watch"]
+
+#: A deleted group's state is dropped after this time without a record.
+_DELETED_MS = 7 * 86_400_000
+_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": _PROVIDER,
+    # Only what changed is uploaded with each micro-batch.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Timers fire with the next records; batches without any would follow each other endlessly.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # One limit for all state stores of a node, instead of one for each.
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+}
+_DDL = ", ".join(f"`{name}` {kind}" for name, kind in STREAM_COLUMNS.items())
+_CHANGES_DDL = "group string, table string, final boolean, length bigint, data binary"
+_STATE_DDL = (
+    "history binary, digests string, metadata_bytes bigint, log_partition int, moves string, "
+    "timer_ms bigint"
+)
+_RECEIPTS_DDL = "what string, text string"
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """A published micro-batch.
+
+    Attributes:
+        number: number of the micro-batch.
+        opened: rows of table ``opened``: the generations that it has seen open.
+        seconds: time that the micro-batch took so far.
+    """
+
+    number: int
+    opened: list[dict[str, Any]]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """Settings of a stream.
+
+    Attributes:
+        once: whether to end when everything that is there now is processed.
+        every: seconds between two micro-batches.
+        most_records: number of log records of a micro-batch, roughly.
+        kafka: properties of the Kafka client, if the source is a running cluster.
+    """
+
+    once: bool = False
+    every: float = 2.0
+    most_records: int = 500_000
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def watch(
+    source: str | Path,
+    out: str | Path,
+    settings: StreamSettings | None = None,
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    report: Callable[[BatchReport], None] = lambda _: None,
+    stop: threading.Event | None = None,
+) -> StreamFolder:
+    """Follow a growing capture or a running cluster, and write the tables of its groups.
+
+    A second call with the same folder continues where the first one ended or was killed.
+
+    Args:
+        source: the folder of a capture, or ``kafka://host:port``.
+        out: the output folder.
+        settings: pace of the stream, and properties of the Kafka client.
+        spark: a running session, which stays open; None starts one in this process.
+        master: Spark's master for a session that is started here; None for ``local[*]``.
+        conf: more settings of Spark.
+        report: called with each published micro-batch, from another thread.
+        stop: event that ends the stream after the current micro-batch.
+
+    Returns:
+        The folder with the tables.
+
+    Raises:
+        InvalidCaptureError: the capture cannot be used.
+        InvalidConfigError: the output folder cannot be used.
+        MissingExtraError, MissingJavaError: Spark cannot be started.
+        SparkFailedError: one of Spark's processes was killed.
+    """
+    expect_local(out, "--out")
+    _expect_protobuf()
+    wanted = settings or StreamSettings()
+    folder = StreamFolder(Path(out).absolute())
+    is_cluster = str(source).startswith(PREFIX)
+    name = str(source) if is_cluster else str(Path(source).absolute())
+    topic = open_kafka(name, wanted.kafka) if is_cluster else None
+    if topic is None:
+        CaptureLog(Path(name)).check()
+    expect_stream_folder(folder.path.parent, name)
+    folder.prepare()
+    with ExitStack() as opened:
+        if topic is not None:
+            recorder = opened.enter_context(_MetadataRecorder(topic, folder.metadata))
+            timeout_ms = recorder.session_timeout_ms
+            metadata = folder.metadata
+        else:
+            timeout_ms = read_context(name).session_timeout_ms
+            metadata = Path(name) / "cluster.jsonl"
+        opened.enter_context(jvm_errors())
+        running = opened.enter_context(
+            session(spark, master=master, conf=_settings(conf, master, spark))
+        )
+        opened.enter_context(worker_errors())
+        rows = (
+            _capture_rows(running, name, wanted)
+            if topic is None
+            else _kafka_rows(running, topic, metadata, wanted)
+        )
+        processor = GroupProcessor(str(metadata), timeout_ms)
+        _run(rows, processor, folder, wanted, report=report, stop=stop or threading.Event())
+    return folder
+
+
+def _run(
+    rows: DataFrame,
+    processor: GroupProcessor,
+    folder: StreamFolder,
+    wanted: StreamSettings,
+    *,
+    report: Callable[[BatchReport], None],
+    stop: threading.Event,
+) -> None:
+    """Start the query, and wait until it ends or ``stop`` is set."""
+    changes = (
+        rows.selectExpr("coalesce(`group`, '') as `group_key`", "*")
+        .groupBy("group_key")
+        .transformWithState(
+            statefulProcessor=processor, outputStructType=_CHANGES_DDL, outputMode="Append",
+            timeMode="ProcessingTime",
+        )
+    )  # fmt: skip
+    pace: dict[str, Any] = (
+        {"availableNow": True} if wanted.once else {"processingTime": f"{wanted.every} seconds"}
+    )
+    query = (
+        changes.writeStream.outputMode("append")
+        .foreachBatch(_Publisher(folder, report).publish)
+        .option("checkpointLocation", str(folder.checkpoint))
+        .trigger(**pace)
+        .start()
+    )
+    try:
+        while not query.awaitTermination(1):
+            if stop.is_set():
+                query.stop()
+    except StreamingQueryException as e:
+        if "partage.errors." in str(e):
+            raise  # a worker's error, which `worker_errors` translates
+        reason = str(e).partition("terminated with exception: ")[2].partition("\n")[0]
+        what = f"Spark ended the stream ({reason[:300] or type(e).__name__})"
+        raise SparkFailedError(f"{what}: run again to continue") from None
+    finally:
+        query.stop()
+
+
+def _settings(
+    conf: Mapping[str, str] | None, master: str | None, given: SparkSession | None
+) -> dict[str, str]:
+    """Return Spark's settings for a stream; the user's settings win.
+
+    The number of shuffle partitions is fixed by the checkpoint, so it does not depend on the cores.
+    """
+    del master, given
+    return {"spark.sql.shuffle.partitions": "4", **_SETTINGS, **(conf or {})}
+
+
+def _expect_protobuf() -> None:
+    """Check that protobuf is installed, which PySpark's state client needs."""
+    try:
+        is_missing = find_spec("google.protobuf") is None
+    except ModuleNotFoundError:
+        is_missing = True
+    if is_missing:
+        raise MissingExtraError("protobuf", extra="spark")
+
+
+# --- sources ----------------------------------------------------------------------------------
+
+
+class _Piece(InputPartition):
+    """A piece of the log that one Spark task reads."""
+
+    def __init__(self, piece: LogPiece) -> None:
+        self.piece = piece
+
+
+class CaptureSource(DataSource):
+    """Spark data source of a growing capture: decoded rows about groups.
+
+    Options are ``path``, the capture's folder, and ``records``, the most records of a micro-batch.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `DataStreamReader.format`."""
+        return "partage_capture"
+
+    def schema(self) -> str:
+        """Return the columns as Spark DDL."""
+        return _DDL
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        """Return the reader; Spark calls this on the driver."""
+        del schema
+        return _CaptureReader(self.options["path"], int(self.options["records"]))
+
+
+class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, path: str, records: int) -> None:
+        self._log = CaptureLog(Path(path))
+        self._records = records
+        self._is_fixed = False
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
+        """Return the position before the first record."""
+        return Position({}, 0).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
+        """Return the most records of a micro-batch."""
+        return ReadMaxRows(self._records)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's
+        """Return the position at which the next micro-batch ends."""
+        at = Position.of_json(start)
+        if not self._is_fixed:
+            self._log.refresh()
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        found = self._log.latest(at, None if isinstance(limit, ReadAllAvailable) else most)
+        return found.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
+        """List the files; later ones are not read."""
+        self._log.refresh()
+        self._is_fixed = True
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[_Piece]:
+        """Return the pieces of the log between two positions."""
+        if not self._log.is_listed:
+            self._log.refresh()
+        return [_Piece(p) for p in self._log.pieces(Position.of_json(start), Position.of_json(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read and decode a piece, in a worker."""
+        return read_piece(partition.piece)  # type: ignore[attr-defined]  # a `_Piece`
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Forget what is needed for earlier positions only."""
+        self._log.forget(Position.of_json(end))
+
+
+def _capture_rows(spark: SparkSession, path: str, wanted: StreamSettings) -> DataFrame:
+    spark.dataSource.register(CaptureSource)
+    reader = spark.readStream.format(CaptureSource.name())
+    return reader.option("path", path).option("records", str(wanted.most_records)).load()
+
+
+def _kafka_rows(
+    spark: SparkSession, topic: KafkaTable, metadata: Path, wanted: StreamSettings
+) -> DataFrame:
+    """Return the decoded rows of the topic as a streaming data frame."""
+    records = topic.stream(spark, wanted.most_records)
+    tasks = max(1, spark.sparkContext.defaultParallelism)
+    return records.coalesce(tasks).mapInArrow(partial(_decode, str(metadata)), _DDL)
+
+
+def _decode(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Decode records of the topic in a worker, once the metadata after them is known."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    none = Transactions()
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        newest = pc.max(batch.column("timestamp_ms")).as_py() or 0
+        time.sleep(max(0.0, min(SETTLE_MS, newest + SETTLE_MS - time.time() * 1_000)) / 1_000)
+        table = widen(pa.Table.from_batches([batch]))
+        yield from decoded_rows(table, none, whole_lines(Path(metadata)))
+
+
+class _MetadataRecorder:
+    """Records the metadata of a running cluster into a file, once a second, in a thread.
+
+    Attributes:
+        session_timeout_ms: the broker's session timeout for members that send none.
+    """
+
+    _SECONDS = 1.0
+
+    def __init__(self, topic: KafkaTable, path: Path) -> None:
+        self._topic, self._path = topic, path
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._last: dict[str, Any] = {}
+        self.session_timeout_ms: int | None = None
+
+    def __enter__(self) -> _MetadataRecorder:  # noqa: PYI034 - typing.Self is of Python 3.11
+        if self._path.is_file():
+            last = without_torn_line(self._path)
+            self._last = _content(json.loads(last)) if last else {}
+        for state in self._topic.states:
+            self._add({**state, "ts_ms": _now_ms()} if self._last else state)
+        with self._topic.connect() as connection:
+            node = min(broker["id"] for broker in self._topic.states[0]["brokers"])
+            timeout = connection.broker_config(node).get("group.consumer.session.timeout.ms")
+        self.session_timeout_ms = None if timeout is None else int(timeout)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=10)
+
+    def _follow(self) -> None:
+        """Record states until stopped; connect again if the cluster does not answer."""
+        while not self._stop.is_set():
+            with suppress(PartageError, client_errors(), OSError), self._topic.connect() as asked:
+                while not self._stop.wait(self._SECONDS):
+                    self._add(state_of(asked.metadata(), ts_ms=_now_ms(), controller=None))
+            self._stop.wait(self._SECONDS)
+
+    def _add(self, state: Mapping[str, Any]) -> None:
+        if _content(state) != self._last:
+            self._last = _content(state)
+            appended(self._path, json.dumps(state, separators=(",", ":")))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _content(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a metadata state without its time, for comparison with the last one."""
+    return {name: value for name, value in state.items() if name not in {"ts_ms", "assumed"}}
+
+
+# --- groups -----------------------------------------------------------------------------------
+
+
+class _StoredState(NamedTuple):
+    """A group's state in Spark's state store; the fields are the columns `_STATE_DDL`.
+
+    Attributes:
+        metadata_bytes: size of ``cluster.jsonl`` that counted for the last micro-batch.
+        moves: coordinator moves of the log partition as text.
+        timer_ms: when the state is dropped, because the group was deleted; None if it exists.
+    """
+
+    history: bytes | None
+    digests: str
+    metadata_bytes: int
+    log_partition: int
+    moves: str
+    timer_ms: int | None
+
+    @property
+    def group(self) -> StoredGroup:
+        """The state for `update_group`."""
+        return StoredGroup(None if self.history is None else bytes(self.history), self.digests)
+
+
+class GroupProcessor(StatefulProcessor):
+    """Spark's stateful processor of one group: stores its state and returns its table rows.
+
+    Args:
+        metadata: path of ``cluster.jsonl``; all nodes see it there.
+        session_timeout_ms: the broker's session timeout; None if unknown.
+    """
+
+    def __init__(self, metadata: str, session_timeout_ms: int | None) -> None:
+        self._metadata = metadata
+        self._timeout_ms = session_timeout_ms
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state of the groups of a task."""
+        self._handle = handle
+        self._state = handle.getValueState("group", _STATE_DDL)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Any,
+        timerValues: Any,  # noqa: N803 - Spark's name
+    ) -> Iterator[Row]:
+        """Update a group with its rows of a micro-batch."""
+        (name,) = key
+        batch = _arrow_batch(rows)
+        before = self._load()
+        sizes, partitions, texts = (
+            [cell for cell in batch.column(column).to_pylist() if cell is not None]
+            for column in ("metadata_bytes", "log_partition", "moves")
+        )
+        at = partitions[0] if partitions else -1
+        moves = max(texts, key=len, default="" if before is None else before.moves)
+        clusters, context = self._known(max(sizes), at, moves)
+        stored = None if before is None else before.group
+        found = update_group(name, stored, [batch], clusters, context)
+        timer_ms = self._schedule(
+            None if before is None else before.timer_ms, found.deleted_ms,
+            timerValues.getCurrentProcessingTimeInMs(),
+        )  # fmt: skip
+        self._state.update(_StoredState(*found.stored, max(sizes), at, moves, timer_ms))
+        yield from _changes(name, found.rows)
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803 - Spark's name
+        expiredTimerInfo: Any,  # noqa: N803 - Spark's name
+    ) -> Iterator[Row]:
+        """Drop the state of a group that was deleted long ago; its open rows become final."""
+        del timerValues, expiredTimerInfo
+        (name,) = key
+        before = self._load()
+        if before is None or before.timer_ms is None:
+            return
+        clusters, context = self._known(before.metadata_bytes, before.log_partition, before.moves)
+        self._state.clear()
+        yield from _changes(name, close_group(name, before.group, clusters, context))
+
+    def _load(self) -> _StoredState | None:
+        row = self._state.get()
+        return None if row is None else _StoredState(*row)
+
+    def _known(self, size: int, partition: int, moves: str) -> tuple[ClusterHistory, LogContext]:
+        """Return the metadata and the context that count for a group now."""
+        context = LogContext(self._timeout_ms, moves_of(partition, moves))
+        return _clusters_until(self._metadata, size), context
+
+    def _schedule(self, before_ms: int | None, deleted_ms: int | None, now_ms: int) -> int | None:
+        """Set the timer of a deleted group, or remove it; return when it expires."""
+        if before_ms is not None and deleted_ms is None:
+            self._handle.deleteTimer(before_ms)
+        if deleted_ms is None or before_ms is not None:
+            return None if deleted_ms is None else before_ms
+        timer_ms = now_ms + _DELETED_MS
+        self._handle.registerTimer(timer_ms)
+        return timer_ms
+
+
+def _arrow_batch(rows: Iterable[Row]) -> pa.RecordBatch:
+    """Convert rows of Spark, which begin with the key, to a batch with `STREAM_COLUMNS`."""
+    import pyarrow as pa
+
+    types = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "binary": pa.binary()}
+    columns = list(zip(*rows, strict=True))[-len(STREAM_COLUMNS) :]
+    kinds = [types[kind] for kind in STREAM_COLUMNS.values()]
+    arrays = [pa.array(cells, kind) for cells, kind in zip(columns, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(STREAM_COLUMNS))
+
+
+def _changes(name: str, rows: Iterable[TableRows]) -> Iterator[Row]:
+    for one in rows:
+        yield Row(group=name, **one._asdict())
+
+
+#: Metadata of the worker's file: the bytes read of it, and the history so far.
+_KNOWN: dict[str, tuple[int, ClusterHistory]] = {}
+
+
+def _clusters_until(path: str, size: int) -> ClusterHistory:
+    """Return the metadata in the first bytes of a file; what this process has read is kept."""
+    begin, clusters = _KNOWN.get(path, (0, ClusterHistory([])))
+    if begin > size:
+        begin, clusters = 0, ClusterHistory([])
+    with Path(path).open("rb") as file:
+        file.seek(begin)
+        data = file.read(size - begin)
+    for line in data.splitlines():
+        if line.strip():
+            clusters.append(json.loads(line))
+    _KNOWN[path] = (size, clusters)
+    return clusters
+
+
+# --- micro-batches ----------------------------------------------------------------------------
+
+
+@dataclass
+class _Publisher:
+    """Writes and publishes the tables of each micro-batch, and reports it."""
+
+    folder: StreamFolder
+    report: Callable[[BatchReport], None]
+
+    def publish(self, changes: DataFrame, batch: int) -> None:
+        """Write one micro-batch; Spark calls this with its data frame."""
+        began = time.monotonic()
+        job = partial(write_changes, str(self.folder.path), batch)
+        rows = changes.repartition("table").mapInArrow(job, _RECEIPTS_DDL).collect()
+        files = [tuple(json.loads(row.text)) for row in rows if row.what == "file"]
+        opened = [json.loads(row.text) for row in rows if row.what == "opened"]
+        if files:
+            self.folder.publish(batch, files)
+            self.report(BatchReport(batch, opened, time.monotonic() - began))

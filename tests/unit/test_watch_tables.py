@@ -1,0 +1,227 @@
+"""The state of a stream: micro-batches of any size give the tables of a replay of the records."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.captured import SAMPLE
+
+pa = pytest.importorskip("pyarrow")
+
+from partage.history.clusters import ClusterHistory  # noqa: E402
+from partage.jobs.replay.capture import open_capture, read_context  # noqa: E402
+from partage.jobs.replay.decode import decode_job  # noqa: E402
+from partage.jobs.replay.decoded_rows import DecodedKind  # noqa: E402
+from partage.jobs.replay.engines import LocalEngine  # noqa: E402
+from partage.jobs.replay.group_rows import GroupRows, read_group_inputs  # noqa: E402
+from partage.jobs.replay.histories import _ORDER  # noqa: E402
+from partage.jobs.replay.inferred_metadata import with_earlier_states  # noqa: E402
+from partage.jobs.replay.tally import Tally  # noqa: E402
+from partage.jobs.watch.capture_log import (  # noqa: E402
+    SETTLE_MS,
+    CaptureLog,
+    Position,
+    read_piece,
+)
+from partage.jobs.watch.group_tables import (  # noqa: E402
+    OPENED,
+    STREAM_TABLES,
+    GroupUpdate,
+    StoredGroup,
+    moves_of,
+    stream_schema,
+    update_group,
+)
+
+Rows = list[dict[str, Any]]
+#: Log partitions with classic, consumer, share and streams groups, a migration and transactions.
+_PART = (3, 6, 7)
+_PART_MS = 80_000
+#: Columns of `rebalances` that the simulation job fills in.
+_SIMULATED = ("agrees", "judged_by", "disagreement", "assumed")
+
+
+class _Collected:
+    """Writer of tables into memory, for the batch run."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Rows] = {table: [] for table in STREAM_TABLES}
+
+    def add(self, table: str, row: dict[str, Any]) -> None:
+        self.rows[table].append({name: row.get(name) for name in stream_schema(table).names})
+
+    def add_columns(self, table: str, columns: dict[str, Any], count: int) -> None:
+        self.rows[table] += pa.table(columns).to_pylist() if count else []
+
+
+class _Stream:
+    """A stream without Spark: states and tables of all groups, by micro-batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = CaptureLog(folder)
+        self.log.refresh()
+        self.states = (folder / "cluster.jsonl").read_bytes()
+        self.timeout = read_context(folder)
+        self.at = Position({}, 0)
+        self.stored: dict[str, StoredGroup] = {}
+        self.moves: dict[str, tuple[int, str]] = {}
+        self.final: dict[str, list[Any]] = {table: [] for table in STREAM_TABLES}
+        self.open: dict[tuple[str, str], Any] = {}
+
+    def clusters(self, size: int) -> ClusterHistory:
+        history = ClusterHistory([])
+        for line in self.states[:size].splitlines():
+            history.append(json.loads(line))
+        return history
+
+    def advance(self, end: Position) -> None:
+        """Process the micro-batch up to a position."""
+        pieces = self.log.pieces(self.at, end)
+        batches = [batch for piece in pieces for batch in read_piece(piece)]
+        random.Random(len(batches)).shuffle(batches)
+        clusters = self.clusters(end.metadata_bytes)
+        for name, rows in _by_group(batches):
+            at = rows["log_partition"][0].as_py()
+            text = rows["moves"][0].as_py() or ""
+            context = replace(self.timeout, moves=moves_of(at, text))
+            known = self.stored.get(name)
+            self.take(name, update_group(name, known, rows.to_batches(), clusters, context))
+        self.log.forget(end)
+        self.at = end
+
+    def take(self, name: str, update: GroupUpdate) -> None:
+        self.stored[name] = update.stored
+        for one in update.rows:
+            rows = pa.ipc.open_stream(one.data).read_all().to_pylist() if one.length else []
+            assert len(rows) == one.length
+            if one.final:
+                self.final[one.table] += rows
+            else:
+                self.open[name, one.table] = rows
+
+    def tables(self) -> dict[str, Rows]:
+        """Return the rows that count."""
+        found = {table: list(rows) for table, rows in self.final.items()}
+        for (_, table), rows in self.open.items():
+            found[table] += rows
+        return found
+
+
+def _by_group(batches: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    if not batches:
+        return
+    rows = pa.Table.from_batches(batches)
+    names = rows["group"].to_pylist()
+    for name in dict.fromkeys(names):
+        yield name, rows.filter(pa.array([one == name for one in names]))
+
+
+def _batch_run(folder: Path) -> dict[str, Rows]:
+    """Return the tables of a replay's second job, in this process and without the simulation."""
+    engine, source = LocalEngine(), open_capture(folder)
+    decoded = decode_job(engine, source).persist()
+    tally = Tally()
+    for kind, text in decoded.collect("kind", "text"):
+        if kind == DecodedKind.TALLY:
+            tally.add(Tally.of_json(text))
+    states = with_earlier_states(decoded, tally, source.states)
+    assert len(states) == len(source.states)  # the recording began before the first record
+    first_ms, last_ms, _ = tally.span()
+    around = replace(read_context(folder), span=(first_ms, last_ms), clocks=tally.clocks())
+    clusters, collected = ClusterHistory(states), _Collected()
+    groups: dict[str, GroupRows] = {}
+    kinds = (DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
+    for found in read_group_inputs(decoded.of_kind(*kinds).sorted_by("group", _ORDER), None):
+        if found.group not in groups:
+            groups[found.group] = GroupRows(found.group, clusters, collected, around)
+        groups[found.group].feed(found)
+    for group in groups.values():
+        group.finish()
+    return collected.rows
+
+
+def _positions(folder: Path, cuts: int, seed: int) -> list[Position]:
+    """Return random positions of a capture in time order, the last one at its end."""
+    from pyarrow import parquet
+
+    table = parquet.read_table(
+        folder / "consumer_offsets.parquet", columns=["partition", "offset", "timestamp_ms"]
+    )
+    partition, offset, time_ms = (table[name].to_numpy() for name in table.column_names)
+    picked = random.Random(seed).sample(range(int(time_ms.min()), int(time_ms.max())), cuts)
+    states = (folder / "cluster.jsonl").read_bytes().splitlines(keepends=True)
+    out = []
+    for end in (*sorted(picked), int(time_ms.max())):
+        before = time_ms <= end
+        offsets = {int(p): int(offset[before & (partition == p)].max()) + 1
+                   for p in np.unique(partition[before])}  # fmt: skip
+        known = [line for line in states if json.loads(line)["ts_ms"] <= end + SETTLE_MS]
+        out.append(Position(offsets, sum(map(len, known))))
+    out[-1] = out[-1]._replace(metadata_bytes=sum(map(len, states)))
+    return out
+
+
+def _comparable(rows: Rows) -> list[str]:
+    plain = ({n: v for n, v in row.items() if n not in _SIMULATED} for row in rows)
+    return sorted(json.dumps(row, sort_keys=True, default=repr) for row in plain)
+
+
+@pytest.fixture(scope="module")
+def part(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The beginning of the sample, of log partitions with all protocols and with transactions."""
+    from pyarrow import compute as pc
+    from pyarrow import parquet
+
+    folder = tmp_path_factory.mktemp("part")
+    for name, offset, at in (
+        ("consumer_offsets.parquet", "offset", "timestamp_ms"),
+        ("batches.parquet", "base_offset", "max_timestamp_ms"),
+    ):
+        table = parquet.read_table(SAMPLE / name)
+        if name == "consumer_offsets.parquet":
+            before = pc.less(table[at], pc.add(pc.min(table[at]), _PART_MS))
+            chosen = table.filter(
+                pc.and_(before, pc.is_in(table["partition"], pa.array(_PART, pa.int32())))
+            )
+            ends = {p: 1 + max(chosen.filter(pc.equal(chosen["partition"], p))[offset].to_pylist())
+                    for p in _PART}  # fmt: skip
+            table = chosen
+        else:
+            keep = [b < ends.get(p, 0) for p, b in
+                    zip(table["partition"].to_pylist(), table[offset].to_pylist(), strict=True)]  # fmt: skip
+            table = table.filter(pa.array(keep))
+        parquet.write_table(table, folder / name)
+        os.utime(folder / name, (1, 1))  # old enough to be read
+    for name in ("cluster.jsonl", "cluster-config.json"):
+        shutil.copy(SAMPLE / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def batch_tables(part: Path) -> dict[str, Rows]:
+    return _batch_run(part)
+
+
+def test_micro_batches_give_the_tables_of_a_replay(
+    part: Path, batch_tables: dict[str, Rows]
+) -> None:
+    """Random cuts, through generations, transactions and metadata changes, change no row."""
+    stream = _Stream(part)
+    positions = _positions(part, cuts=5, seed=2)
+    assert len({at.metadata_bytes for at in positions}) > 3
+    for end in positions:
+        stream.advance(end)
+    found = stream.tables()
+    assert sum(row["transactional"] for row in found["commit_rates"]) > 0
+    for table in set(STREAM_TABLES) - {OPENED, "bad_records"}:
+        assert len(found[table]) > 5, table
+        assert _comparable(found[table]) == _comparable(batch_tables[table]), table
