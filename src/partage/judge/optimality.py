@@ -17,7 +17,7 @@ from partage.judge.certificates import (
     verify_load_certificate,
 )
 from partage.judge.facts import Facts
-from partage.judge.loadbounds import proven_bound, weigh_plan
+from partage.judge.load_bounds import proven_bound, weigh_plan
 from partage.judge.ownership import PreviousOwners, previous_owners
 from partage.model import Certificate, Cluster, Group, Plan, Problem, RackTable
 from partage.model.certificate import TOPIC_EXCESS, cost_bounds
@@ -51,7 +51,7 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
     anew; its only bound is 0.
 
     By loads the figures are weighed anew, and each bound follows from its argument (see
-    `partage.judge.loadbounds`).
+    `partage.judge.load_bounds`).
 
     Returns:
         The figures, proven; where ``certificate.gaps`` are zero, no valid plan is better.

@@ -25,7 +25,7 @@ from partage.solve.assignment.bounds import (
     Bound,
     WeightedProblem,
     largest_bound,
-    moves_bound,
+    largest_bound_within_moves,
     overload_bound,
 )
 
@@ -225,7 +225,7 @@ def certify_weights(
     if max_moves is not None:
         limit = max(max_moves, int(figures["moves"])) - forced_moves(canonical)
         sole = np.flatnonzero(canonical.claims.keeper >= 0)
-        shed = moves_bound(
+        shed = largest_bound_within_moves(
             mine[sole], canonical.claims.keeper[sole].astype(np.int64), weighted.speed, limit
         )
         if shed > bounds["largest"].value:

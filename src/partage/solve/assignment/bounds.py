@@ -28,7 +28,7 @@ __all__ = [
     "densest_topics",
     "fractional_loads",
     "largest_bound",
-    "moves_bound",
+    "largest_bound_within_moves",
     "overload_bound",
 ]
 
@@ -229,7 +229,7 @@ def overload_bound(problem: WeightedProblem) -> Bound:
     return Bound(max(0.0, float(problem.supply()[cut].sum()) - room), "cut", cut)
 
 
-def moves_bound(
+def largest_bound_within_moves(
     weight: NDArray[np.float64], keeper: IntArray, speed: NDArray[np.float64], moves: int
 ) -> float:
     """Return a lower bound of the largest relative load after at most ``moves`` moves.
@@ -238,7 +238,7 @@ def moves_bound(
     load after it gave its r heaviest partitions away, over all members and r. Moves can remove the
     largest ``moves`` of these loads, but not the next one.
 
-    >>> moves_bound(np.array([2.0, 1.0, 1.0]), np.array([0, 0, 1]), np.ones(2), 1)
+    >>> largest_bound_within_moves(np.array([2.0, 1.0, 1.0]), np.array([0, 0, 1]), np.ones(2), 1)
     1.0
     """
     good = speed[keeper] > 0
