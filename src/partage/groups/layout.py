@@ -51,7 +51,7 @@ def members_in_map_order(problem: Problem) -> list[int]:
 
     Members are inserted in join order.
     """
-    return problem.group.mapped
+    return problem.group.members_in_map_order
 
 
 def member_order(problem: Problem) -> Int32Array:

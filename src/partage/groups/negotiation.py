@@ -39,7 +39,7 @@ class Negotiation:
     Attributes:
         protocol_type: "consumer", "connect", ...; None while the group has no members.
         members: (member id, supported strategies, preferred one first) in join order.
-        mapped: the coordinator's map of member ids, in whose order votes are counted.
+        member_map: the coordinator's map of member ids, in whose order votes are counted.
 
     >>> group = Negotiation().join("a", ["range"]).join("b", ["sticky", "range"])
     >>> group.candidates(), group.selected
@@ -51,7 +51,7 @@ class Negotiation:
 
     protocol_type: str | None = None
     members: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    mapped: StringMap = field(default_factory=StringMap)
+    member_map: StringMap = field(default_factory=StringMap)
 
     def join(
         self, member_id: str, supported: Sequence[str], *, protocol_type: str = "consumer"
@@ -87,18 +87,18 @@ class Negotiation:
             )
             raise InconsistentGroupProtocolError(what)
         entry = (member_id, names)
-        if member_id in self.mapped.spread:
+        if member_id in self.member_map.spread:
             members = tuple(entry if one[0] == member_id else one for one in self.members)
             return replace(self, members=members)
-        return Negotiation(protocol_type, (*self.members, entry), self.mapped.with_key(member_id))
+        return Negotiation(protocol_type, (*self.members, entry), self.member_map.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
         """Return the group without a member; the same group if it has no such member."""
-        if member_id not in self.mapped.spread:
+        if member_id not in self.member_map.spread:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)
         protocol_type = self.protocol_type if members else None
-        return Negotiation(protocol_type, members, self.mapped.without_key(member_id))
+        return Negotiation(protocol_type, members, self.member_map.without_key(member_id))
 
     def candidates(self) -> tuple[str, ...]:
         """Return the strategies that all members support, in the first member's order."""
@@ -110,7 +110,7 @@ class Negotiation:
         candidates = set(self.candidates())
         count: dict[str, int] = {}
         supported = dict(self.members)
-        for member_id in self.mapped.order():
+        for member_id in self.member_map.order():
             vote = next(name for name in supported[member_id] if name in candidates)
             count[vote] = count.get(vote, 0) + 1
         return count

@@ -541,7 +541,7 @@ class Group:
         return {member_id: i for i, member_id in enumerate(self.ids)}
 
     @cached_property
-    def mapped(self) -> list[int]:
+    def members_in_map_order(self) -> list[int]:
         """Positions of members in the iteration order of Kafka's ``HashMap`` of members by id.
 
         The map was filled in join order.
@@ -549,13 +549,13 @@ class Group:
         return names_in_map_order(self.ids)
 
     @cached_property
-    def mapped_again(self) -> list[int]:
+    def members_in_refilled_map_order(self) -> list[int]:
         """Positions of members in the iteration order of a second ``HashMap``.
 
-        It was filled in the order of `mapped`.
+        It was filled in the order of `members_in_map_order`.
         """
-        order = names_in_map_order([self.ids[m] for m in self.mapped])
-        return [self.mapped[i] for i in order]
+        order = names_in_map_order([self.ids[m] for m in self.members_in_map_order])
+        return [self.members_in_map_order[i] for i in order]
 
     @cached_property
     def claimed(self) -> ClaimRows:

@@ -202,7 +202,7 @@ class StickyProblem:
     @property
     def visit(self) -> list[int]:
         """All members, in the iteration order of the leader's map of subscriptions."""
-        return self.problem.group.mapped
+        return self.problem.group.members_in_map_order
 
     @cached_property
     def hashes(self) -> list[int]:
@@ -217,7 +217,7 @@ class StickyProblem:
         """
         if self.members >= _MIN_REGULAR_KEYS and not _in_trees(self.hashes):
             return self.visit
-        return self.problem.group.mapped_again
+        return self.problem.group.members_in_refilled_map_order
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
         """Convert partitions to slots (indices in this problem); return also their numbering.
