@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from partage.clients.assignor_state import AssignorState, new_state
+from partage.clients.assignor_class_state import AssignorState, new_state
 from partage.clients.calling_client import (
     SETTING,
     AssignorMeta,

@@ -90,7 +90,8 @@ class Negotiation:
         if member_id in self.member_map.spread:
             members = tuple(entry if one[0] == member_id else one for one in self.members)
             return replace(self, members=members)
-        return Negotiation(protocol_type, (*self.members, entry), self.member_map.with_key(member_id))
+        members = (*self.members, entry)
+        return Negotiation(protocol_type, members, self.member_map.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
         """Return the group without a member; the same group if it has no such member."""

@@ -18,7 +18,7 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolSubscription,
 )
 
-from partage.clients import aiokafka, assignor_state, kafka_python
+from partage.clients import aiokafka, assignor_class_state, kafka_python
 from partage.clients.load_sampling import Sampler
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups.api import PlainStrategy
@@ -213,7 +213,7 @@ class Broken(PlainStrategy):
 @pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
 def test_a_broken_strategy_is_named_and_paced(client: str, monkeypatch) -> None:
     """The client's own kind of error names all three; joining again waits, longer each time."""
-    monkeypatch.setattr(assignor_state, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr(assignor_class_state, "time", SimpleNamespace(monotonic=lambda: 100.0))
     ours = kafka_python if client == "kafka-python" else aiokafka
     kind = ours.assignor("range")
     kind._state.consumer.strategy = Broken()
@@ -476,7 +476,7 @@ def test_a_join_after_an_interrupted_sync_has_the_generation_of_its_user_data(cl
 
 def test_a_leader_reads_its_metadata_once() -> None:
     """Until the client has other metadata, topics or racks, the view and its cluster are the same."""
-    state = assignor_state.new_state("range", client="a", cooperative=False, rack=None, eager=False)
+    state = assignor_class_state.new_state("range", client="a", cooperative=False, rack=None, eager=False)
     metadata, racks = Metadata(), {1: "a", 2: "b"}
 
     def view(topics=("t",), racks=racks):

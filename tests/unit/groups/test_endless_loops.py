@@ -12,7 +12,7 @@ from tests.support.skewed_problems import near_loop, skewed_group
 from tests.support.wire_samples import ROOT
 
 import partage as pg
-from partage.clients.assignor_state import AssignorState
+from partage.clients.assignor_class_state import AssignorState
 from partage.clients.shared import Consumer, Joined, configured
 from partage.groups.registry import find
 from partage.groups.sticky import general as general_module
