@@ -38,7 +38,7 @@ from partage.groups.sticky.kernels import (
     MovementArrays,
     QueueArrays,
     SlotArrays,
-    balance_pass,
+    assign_or_move_each,
 )
 from partage.groups.sticky.problem import Racks, StickyProblem, numbered
 from partage.groups.sticky.quirks.member_lists import ListBalancer
@@ -218,7 +218,7 @@ class ArrayBalancer:
         at, work, moves = 0, len(slots) * queue.depth, 0
         while at < len(slots):
             at = int(
-                balance_pass(
+                assign_or_move_each(
                     slots,
                     at,
                     filling,

@@ -1,6 +1,6 @@
 """Compiled inner loops (numba kernels) of the sticky assignors.
 
-`balance_pass` is one pass of the general algorithm over a list of slots (numbered partitions); its
+`assign_or_move_each` is one pass of the general algorithm over slots (numbered partitions); its
 parts are the member queue (`_update_key`, `_first_key`) and Kafka's ``PartitionMovements`` (`_find`
 to `_record`). `assign_on_racks`, `keep_up_to_quota` and `append_to_lists` belong to the constrained
 algorithm; `resolve_disputes`, `hash_names` and `read_claims` process claims.
@@ -18,7 +18,7 @@ __all__ = [
     "CHECK", "CLOCK", "FROM", "MOVED", "MOVES", "ONE_MOVE", "PREV", "SET", "SET_ROWS", "TABLE",
     "TAINTED", "TO", "UNUSED", "ClaimColumns", "DraftArrays", "EncodedNames", "MovementArrays",
     "QueueArrays", "SlotArrays", "UnderQuota", "WaitingMembers", "append_to_lists",
-    "assign_on_racks", "balance_pass", "hash_names", "keep_up_to_quota", "read_claims",
+    "assign_on_racks", "assign_or_move_each", "hash_names", "keep_up_to_quota", "read_claims",
     "resolve_disputes",
 ]  # fmt: skip
 
@@ -281,7 +281,7 @@ def _record(movements, state, k, slot, holder, target):
     " MovementArrays)",
     SlotArrays, DraftArrays, QueueArrays, MovementArrays,
 )  # fmt: skip
-def balance_pass(order, at, filling, racks, slots, draft, queue, movements):
+def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movements):
     """Move each partition of ``order`` to a less loaded member if that makes loads more even.
 
     With ``filling``, assign each partition to the first subscriber in the queue instead. The pass
