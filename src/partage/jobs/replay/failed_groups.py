@@ -61,8 +61,8 @@ def mark_failed(out: Path, done: JobResults) -> None:
     if not failed:
         return
     for name in failed:
-        done.lives.groups.pop(name, None)
-        done.lives.disagreements.pop(name, None)
+        done.simulated.groups.pop(name, None)
+        done.simulated.disagreements.pop(name, None)
     done.groups[:] = [_mark_totals(text, failed) for text in done.groups]
     receipts = enumerate(done.receipts)
     for i in [i for i, one in receipts if one.table == "groups"]:

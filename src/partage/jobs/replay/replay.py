@@ -283,8 +283,8 @@ def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
         return writers.finish()[0]
 
 
-#: Tasks a core in the job that simulates: enough for all cores to end at one time.
-_TASKS_OF_LIVES = 16
+#: Tasks of the simulation job for each core: enough for all cores to end at about one time.
+_SIMULATION_TASKS_PER_CORE = 16
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ class JobResults:
         tally: counts of the decoded records.
         receipts: the files that workers wrote.
         groups: JSON text of each group's totals (`GroupTotals.summary`).
-        lives: totals of the simulations.
+        simulated: totals of the simulations.
         failed: dict from group to the exception that ended its replay.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
@@ -322,7 +322,7 @@ class JobResults:
     tally: Tally = field(default_factory=Tally)
     receipts: list[Receipt] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
-    lives: SimulationTotals = field(default_factory=SimulationTotals)
+    simulated: SimulationTotals = field(default_factory=SimulationTotals)
     failed: dict[str, GroupFailure] = field(default_factory=dict)
     session_timeout_ms: int | None = None
 
@@ -421,7 +421,7 @@ def _simulate(
 ) -> Rows:
     with_some = [one for one in kept if one.rebalances]
     work = work_units(with_some, policies=len(run.policies), cores=engine.cores)
-    shared = engine.share(pack_tasks(work, tasks=_TASKS_OF_LIVES * engine.cores))
+    shared = engine.share(pack_tasks(work, tasks=_SIMULATION_TASKS_PER_CORE * engine.cores))
     return simulations_job(
         engine, shared, states, run.policies,
         selection=run.selection, out=str(run.out), run_id=run.id,
@@ -439,8 +439,8 @@ def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
             done.receipts.append(Receipt(**json.loads(text)))
         elif what == "group":
             done.groups.append(text)
-        elif what == "lives":
-            done.lives.merge(text)
+        elif what == "simulated":
+            done.simulated.merge(text)
         elif what == "failed":
             failure = GroupFailure(**json.loads(text))
             done.failed.setdefault(failure.group, failure)

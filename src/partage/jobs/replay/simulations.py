@@ -90,7 +90,7 @@ def _task(
                         failed[group] = GroupFailure.of(group, e)
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
     failures = [("failed", json.dumps(asdict(one))) for one in failed.values()]
-    yield receipts_batch([*files, *failures, ("lives", totals.to_json())])
+    yield receipts_batch([*files, *failures, ("simulated", totals.to_json())])
 
 
 def _simulate_unit(

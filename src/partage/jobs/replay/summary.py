@@ -198,15 +198,15 @@ def summarised(done: JobResults) -> Summary:
     rows = dict.fromkeys(TABLES, 0) | {"runs": 1}
     for receipt in done.receipts:
         rows[receipt.table] += receipt.rows
-    failures = [f for g in sorted(done.lives.failures) for f in done.lives.failures[g]]
+    failures = [f for g in sorted(done.simulated.failures) for f in done.simulated.failures[g]]
     by_size = sorted(known, key=lambda g: (-g["rebalances"], g["group"]))
     return {
         "coverage": coverage(done, known),
         "accounting": accounting,
-        "agreement": agreement(done.lives),
+        "agreement": agreement(done.simulated),
         "causes": causes(known),
-        "policies": policies(done.lives),
-        "strategies": strategies(done.lives),
+        "policies": policies(done.simulated),
+        "strategies": strategies(done.simulated),
         "failures": failures[:MOST_LISTED],
         "tables": dict(sorted(rows.items())),
         "groups": by_size[:MOST_GROUPS],
