@@ -190,7 +190,7 @@ class LiveCapture:
         response = self._connection.metadata()
         leader = self._connection.quorum_leader() if self._quorum_may_be_asked else None
         self._quorum_may_be_asked = leader is not None
-        self._writer.of(cluster_id=response.cluster_id)
+        self._writer.set_ids(cluster_id=response.cluster_id)
         topic = next((one for one in response.topics if one.name == OFFSETS_TOPIC), None)
         if topic is None:
             one = self._connection.metadata([OFFSETS_TOPIC]).topics[0]
@@ -224,7 +224,7 @@ class LiveCapture:
             raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
         from partage.capture.metadata_image import id_text
 
-        self._writer.of(topic_id=id_text(getattr(topic, "topic_id", None)))
+        self._writer.set_ids(topic_id=id_text(getattr(topic, "topic_id", None)))
         # A partition without a leader is read when it has one.
         self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
 

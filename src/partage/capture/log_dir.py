@@ -61,7 +61,7 @@ def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
             "give the folder that holds these folders"
         )
     cluster_id = _cluster_id(folders)
-    writer.of(cluster_id=cluster_id)
+    writer.set_ids(cluster_id=cluster_id)
     if metadata:
         _read_metadata(max(metadata, key=_reach), writer, cluster_id)
     for number, copies in sorted(partitions.items()):

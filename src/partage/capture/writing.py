@@ -382,7 +382,7 @@ class CaptureWriter:
 
     # --- what is written -------------------------------------------------------------------
 
-    def of(self, *, cluster_id: str | None = None, topic_id: str | None = None) -> None:
+    def set_ids(self, *, cluster_id: str | None = None, topic_id: str | None = None) -> None:
         """Set the ids of the recorded cluster and topic; check them in an existing capture.
 
         Raises:

@@ -302,12 +302,12 @@ def test_a_foreign_folder_is_left_alone(tmp_path):
 def test_another_cluster_is_refused(tmp_path):
     """Two clusters' records in one capture would be one history of nobody."""
     with CaptureWriter(tmp_path) as writer:
-        writer.of(cluster_id="a")
+        writer.set_ids(cluster_id="a")
     with (
         CaptureWriter(tmp_path) as writer,
         pytest.raises(InvalidCaptureError, match="another folder"),
     ):
-        writer.of(cluster_id="b")
+        writer.set_ids(cluster_id="b")
     assert Manifest.of(tmp_path).cluster_id == "a"
 
 
