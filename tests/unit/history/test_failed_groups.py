@@ -139,7 +139,7 @@ def test_a_group_that_cannot_be_replayed_is_failed(tmp_path, monkeypatch) -> Non
     statuses = {name: row["status"] for name, row in found.items()}
     assert statuses == {BROKEN: "failed", "mailer": "replayed", "sensor-archive": "replayed"}
     assert found[BROKEN]["why"] == "KeyError: 'spoilt'"
-    assert BROKEN not in done.lives.groups
+    assert BROKEN not in done.simulated.groups
     assert all((tmp_path / r.path).stat().st_size == r.bytes for r in done.receipts)
 
 

@@ -204,15 +204,15 @@ class LocalRows:
 
     Args:
         batches: function that returns the rows' batches; called once for each job that reads them.
-        moved: function that is called with (done, total) while sorted rows are read.
+        on_progress: function that is called with (done, total) while sorted rows are read.
     """
 
     def __init__(
         self,
         batches: Callable[[], Iterable[pa.RecordBatch]],
-        moved: Callable[[int, int], None] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        self._batches, self._moved = batches, moved or _silent
+        self._batches, self._on_progress = batches, on_progress or _silent
         self._kept: list[pa.RecordBatch] | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -231,11 +231,11 @@ class LocalRows:
                 if found.num_rows:
                     yield found
 
-        return LocalRows(some, self._moved)
+        return LocalRows(some, self._on_progress)
 
     def sorted_by(self, key: str, order: Sequence[str]) -> LocalRows:  # noqa: ARG002 - Spark's
         """Sort the rows by columns ``order``; there is only one task, so it has all keys."""
-        return LocalRows(lambda: self._sorted(order), self._moved)
+        return LocalRows(lambda: self._sorted(order), self._on_progress)
 
     def _sorted(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -248,13 +248,13 @@ class LocalRows:
         place = pc.sort_indices(table, [(name, "ascending") for name in order])
         done = 0
         for batch in table.take(place).to_batches(max_chunksize=_BATCH_ROWS):
-            self._moved(done, len(place))
+            self._on_progress(done, len(place))
             yield batch
             done += batch.num_rows
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
         """Return the result of a job on the rows; it is computed when it is read."""
-        return LocalRows(lambda: job(iter(self)), self._moved)
+        return LocalRows(lambda: job(iter(self)), self._on_progress)
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
         """Compute the lazy rows and return the named columns as a list of tuples."""
@@ -300,16 +300,16 @@ class LocalEngine:
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
         """Run a job on the items 0 to ``count`` - 1 in this process; return its lazy rows."""
-        return LocalRows(lambda: job(self._numbers(count)), self._moved)
+        return LocalRows(lambda: job(self._numbers(count)), self._on_progress)
 
     def _numbers(self, count: int) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         for number in range(count):
-            self._moved(number, count)
+            self._on_progress(number, count)
             yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64())], names=["id"])
 
-    def _moved(self, done: int, total: int) -> None:
+    def _on_progress(self, done: int, total: int) -> None:
         if done:  # a stage begins with (0, 0)
             self._report(done, total)
 
