@@ -22,6 +22,7 @@ from math import sqrt
 from typing import NamedTuple
 
 __all__ = [
+    "COORDINATOR_HEARTBEAT_MS",
     "DEFAULT_COMMIT_MS",
     "HEARTBEAT_MS",
     "INITIAL_DELAY_MS",
@@ -48,7 +49,7 @@ HEARTBEAT_MS = 3_000
 #: Heartbeats in a session timeout that is too short for that; Kafka asks for at least three.
 _HEARTBEATS = 4
 #: group.consumer.heartbeat.interval.ms, and heartbeats in a session timeout (KIP-848).
-_COORDINATOR_HEARTBEAT_MS, _COORDINATOR_HEARTBEATS = 5_000, 6
+COORDINATOR_HEARTBEAT_MS, _COORDINATOR_HEARTBEATS = 5_000, 6
 #: Share of clean departures among those of which no commit tells how they went.
 _LEAVES = 0.7
 #: group.initial.rebalance.delay.ms of a broker: how long an empty classic group waits for members.
@@ -188,7 +189,7 @@ def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> fl
     """
     if classic:
         return min(HEARTBEAT_MS, session_timeout_ms / _HEARTBEATS)
-    return min(_COORDINATOR_HEARTBEAT_MS, session_timeout_ms / _COORDINATOR_HEARTBEATS)
+    return min(COORDINATOR_HEARTBEAT_MS, session_timeout_ms / _COORDINATOR_HEARTBEATS)
 
 
 # -- when a member stopped reading -------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 from partage.groups.api import Strategy
 from partage.history.problems import surviving_claims
 from partage.history.records import MemberState
+from partage.history.stop_model import COORDINATOR_HEARTBEAT_MS
 from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member
 from partage.model.index import Int32Array
 from partage.simulation.clock import Clock
@@ -173,9 +174,6 @@ def owner_view(
 #: Listener called with (time in ms, member -> dense numbers that it consumes) at each change.
 ConsumptionListener: TypeAlias = Callable[[int, Mapping[str, Int32Array]], None]
 
-#: group.consumer.heartbeat.interval.ms, the coordinator's default: a member learns of a new
-#: target with its next heartbeat.
-_HEARTBEAT_MS = 5_000
 
 
 class ConsumptionTracker:
@@ -207,9 +205,12 @@ class ConsumptionTracker:
             return
         self._target = {one.key: one.owned for one in members}
         if policy.protocol == CONSUMER:
-            for turn in (1, 2):  # the first heartbeat revokes, the second takes what is free
+            # A member learns of a new target with its next heartbeat: the first one revokes, the
+            # second takes what is free.
+            for turn in (1, 2):
                 for i, key in enumerate(self._target, 1):
-                    wait = _HEARTBEAT_MS * (turn - 1) + _HEARTBEAT_MS * i // len(self._target)
+                    wait = COORDINATOR_HEARTBEAT_MS * (turn - 1)
+                    wait += COORDINATOR_HEARTBEAT_MS * i // len(self._target)
                     self._clock.after(wait, partial(self._reconcile, key), rank=-2)
             return
         between = {
