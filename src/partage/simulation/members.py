@@ -175,7 +175,6 @@ def owner_view(
 ConsumptionListener: TypeAlias = Callable[[int, Mapping[str, Int32Array]], None]
 
 
-
 class ConsumptionTracker:
     """Tracks which partitions members consume during rebalances, and tells a listener.
 

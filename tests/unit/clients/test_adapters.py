@@ -476,7 +476,9 @@ def test_a_join_after_an_interrupted_sync_has_the_generation_of_its_user_data(cl
 
 def test_a_leader_reads_its_metadata_once() -> None:
     """Until the client has other metadata, topics or racks, the view and its cluster are the same."""
-    state = assignor_class_state.new_state("range", client="a", cooperative=False, rack=None, eager=False)
+    state = assignor_class_state.new_state(
+        "range", client="a", cooperative=False, rack=None, eager=False
+    )
     metadata, racks = Metadata(), {1: "a", 2: "b"}
 
     def view(topics=("t",), racks=racks):
