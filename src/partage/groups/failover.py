@@ -66,7 +66,7 @@ _USER_DATA = load_message("FailoverUserData")
 
 @dataclass(frozen=True)
 class Priorities:
-    """A member's failover priority for all topics, and its exceptions for single topics."""
+    """Failover priority of a member: one for all topics, and exceptions for single topics."""
 
     general: int = DEFAULT_PRIORITY
     by_topic: Mapping[str, int] = field(default_factory=dict, hash=False)
@@ -112,7 +112,6 @@ def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
 
 
 def _read_extension(data: bytes) -> dict[str, int] | None:
-    """Decode the priorities of single topics; return None if the bytes are not this extension."""
     reader = Reader(data)
     try:
         values = decode(_USER_DATA, reader, version=1)
@@ -235,7 +234,10 @@ class Failover(PlainStrategy):
 
 
 class _Ranking:
-    """The members sorted by descending failover priority, for each topic; ties go by member id."""
+    """Members of a group in order of descending failover priority, for all topics or for one.
+
+    Ties go to the lower member id.
+    """
 
     def __init__(self, problem: Problem, priorities: list[Priorities]) -> None:
         self._problem = problem
@@ -247,12 +249,10 @@ class _Ranking:
                 self._by_topic.setdefault(topic, []).append((member, priority))
 
     def highest_ranked_member(self) -> int:
-        """Return the member with the highest general priority; -1 in an empty group."""
         order = np.lexsort((self._id_rank, -self._general))
         return int(order[0]) if len(order) else -1
 
     def subscribers_of(self, topic: int) -> Int32Array:
-        """Return a topic's subscribers, the one with the highest priority first (int32)."""
         priority = self._general
         exceptions = self._by_topic.get(self._problem.index.topics[topic])
         if exceptions:
@@ -267,10 +267,10 @@ class _Ranking:
 def _restore_owned_partitions(
     problem: Problem, rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
-    """Leave partitions with the subscribers that claim to own them (no preemption).
+    """Change ``owner`` so that partitions stay with the subscribers that claim to own them.
 
-    ``owner`` is changed. A partition without current owner goes to the highest-ranked owner of the
-    topic's other partitions, or else to the highest-ranked subscriber.
+    A partition without current owner goes to the highest-ranked owner of the topic's other
+    partitions, or else to the highest-ranked subscriber.
     """
     start, claimed = problem.claims
     claimants: dict[int, set[int]] = {}
@@ -292,7 +292,8 @@ def _restore_owned_partitions(
 
 
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
-    """Return a partition's current owner: its claimant with the newest generation, -1 for none.
+    """Return the claimant of a partition that counts as its owner: the one with the newest
+    generation, -1 if there is none.
 
     Of equal generations the highest-ranked member counts; claimants that do not subscribe do not.
     """
@@ -306,7 +307,6 @@ def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | No
 def _priority_warnings(
     problem: Problem, decoded: list[tuple[Priorities, str | None]]
 ) -> tuple[str, ...]:
-    """Return a warning for each member whose priority is unreadable or not set."""
     warnings = []
     for member, (priorities, defect) in zip(problem.group, decoded, strict=True):
         if defect is not None:

@@ -78,7 +78,8 @@ def _constrained_first(problem: Problem, topics: Int32Array) -> tuple[TopicRows,
 
 
 def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[int, int, int]]:
-    """Merge consecutive topics with the same subscribers, which can be assigned as one topic.
+    """Group consecutive topics with equal subscribers, since they can be assigned like one larger
+    topic.
 
     Each entry is (first partition, last partition + 1, set of subscribers), as positions in
     ``rows``. Assigning two such topics in sequence equals assigning one topic of both sizes.
@@ -94,7 +95,8 @@ def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[
 
 
 def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
-    """Assign ``count`` partitions, each to the member with the fewest; return the members.
+    """Assign partitions one by one to the least loaded member and return the chosen members in
+    order (int32[count]).
 
     Ties go to the first member. Without a loop: a member is chosen at load, load + 1, ...; the
     choices of all members, sorted by (load at the choice, position), begin with the result.
@@ -108,7 +110,6 @@ def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
 
 
 def _water_level(load: NDArray[np.int64], count: int) -> int:
-    """Return the largest load after ``count`` partitions go to the least loaded members."""
     low = np.sort(load)
     # Raising the k+1 lowest members to the next higher load takes room[k] partitions.
     room = low * np.arange(1, len(low) + 1) - np.cumsum(low)

@@ -32,7 +32,8 @@ __all__ = [
 
 
 def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, from the cache if cluster and subscriptions are those of last time.
+    """Return ``make(problem)``, from a cache while the cluster and all members' subscriptions stay
+    the same.
 
     ``make`` must depend on nothing else. Most rebalances change neither, so the cluster keeps the
     last result.
@@ -100,7 +101,7 @@ def topics_in_map_order(problem: Problem) -> Int32Array:
 
 
 def _subscribed_names(problem: Problem) -> list[str]:
-    """Return the distinct topic names of all subscriptions, in the order of the members' map."""
+    # In the order of the members' map, each name once.
     group = problem.group
     if len(group.subscriptions) == 1:
         return list(dict.fromkeys(group.subscriptions[0]))
@@ -114,9 +115,9 @@ def _subscribed_names(problem: Problem) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class TopicRows:
-    """The existing partitions of some topics as one list: topic after topic, by partition number.
+    """Partitions of some topics as one array: topic after topic, each by partition number.
 
-    A row is the position of a partition in this list.
+    A row is an index into this array.
 
     Attributes:
         topics: int32[T], topic numbers, in the order of the rows.
@@ -143,13 +144,13 @@ class TopicRows:
         return np.diff(self.start)
 
     def spread(self, by_topic: Int32Array) -> Int32Array:
-        """Repeat a value per topic for each of the topic's partitions."""
+        """Repeat each topic's value once for each of its partitions."""
         return np.repeat(by_topic, self.counts)
 
 
 @dataclass(frozen=True, eq=False)
 class SubscriberSets:
-    """The members that subscribe to each topic; topics with the same subscribers share one set.
+    """Members that subscribe to each topic, where topics with equal subscribers share one set.
 
     Attributes:
         order: int32[M], members in Kafka's MemberInfo order; a "position" is an index into it.
@@ -191,7 +192,9 @@ class SubscriberSets:
         return np.diff(self.start)
 
     def positions(self, subscriber_set: int) -> Int32Array:
-        """Return the members of a set of subscribers, as positions in ``order`` (int32)."""
+        """Return the members of one set of subscribers, ascending, as positions in ``order``
+        (int32).
+        """
         return self.position[self.start[subscriber_set] : self.start[subscriber_set + 1]]
 
 
@@ -205,7 +208,7 @@ def topics_by_name(problem: Problem) -> Int32Array:
 
 
 def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
-    """Return the distinct subscriptions that contain each topic, as ascending indices."""
+    # Distinct subscriptions are named by their index; each list is ascending.
     topics_of = problem.subscription_topics
     sizes = [len(topics) for topics in topics_of]
     topic = np.concatenate(topics_of) if topics_of else np.zeros(0, np.int32)
@@ -217,7 +220,7 @@ def _subscriptions_by_topic(problem: Problem) -> list[Int32Array]:
 
 
 def _sort_key(values: Int32Array, below: int) -> NDArray[np.signedinteger[Any]]:
-    """Convert small values to int16, because NumPy sorts these by radix, several times faster."""
+    # NumPy sorts 16-bit integers by radix, several times faster.
     return values.astype(np.int16) if below <= 2**15 else values
 
 
@@ -227,7 +230,10 @@ def plan_in_order(
     owner: Int32Array,
     **more: Any,
 ) -> Plan:
-    """Build the plan from partitions and their owners; a member's list keeps the given order."""
+    """Build a plan from partitions and their owners.
+
+    Each member's list keeps the order in which its partitions are given.
+    """
     members = len(problem.group)
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
@@ -246,7 +252,10 @@ def plan_in_order(
 def group_by_owner(
     partition: Int32Array, owner: Int32Array, at: Int32Array, out: Int32Array
 ) -> None:
-    """Append each partition to its owner's list; ``at[m]`` is the next free index of member m."""
+    """Write the partitions to ``out`` grouped by owner.
+
+    ``at[m]`` is the next free index for member m; it is advanced.
+    """
     for i in range(len(owner)):
         member = owner[i]
         out[at[member]] = partition[i]

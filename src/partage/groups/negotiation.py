@@ -56,7 +56,8 @@ class Negotiation:
     def join(
         self, member_id: str, supported: Sequence[str], *, protocol_type: str = "consumer"
     ) -> Negotiation:
-        """Return the group with one more member, or with a new list of one of its members.
+        """Return the group after a member has joined, or has joined again with another list of
+        supported strategies.
 
         A group without members takes any protocol type but the empty one, and any list but
         the empty one. A group with members takes a member that has their protocol type and at
@@ -94,7 +95,7 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.member_map.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
-        """Return the group without a member; the same group if it has no such member."""
+        """Return the group after a member has left; the same group if it has no such member."""
         if member_id not in self.member_map.spread:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)
@@ -140,7 +141,7 @@ def _expect_something(member_id: str, names: tuple[str, ...], protocol_type: str
 
 @dataclass(frozen=True)
 class Negotiated:
-    """The strategy that the group coordinator selects for a group, and the reason for it.
+    """The strategy that the group coordinator selects for a group, with the votes and the reason.
 
     Attributes:
         strategy: the protocol name that the coordinator selected.

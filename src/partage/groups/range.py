@@ -22,7 +22,8 @@ _ANYWHERE = -1
 def apply_racks(
     problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
 ) -> bool:
-    """Assign partitions by rack (KIP-881) where racks matter; return whether they do.
+    """Assign partitions by rack (KIP-881) to the owners in ``position`` where racks matter; return
+    whether they do.
 
     ``position``, which has the owner of each partition without racks, is changed in place. These
     are the rack-aware steps before runs assign the rest. Of a topic with n members and P partitions
@@ -59,7 +60,7 @@ def apply_racks(
 
 
 def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iterable[list[int]]:
-    """Group the topics that have the same subscribers and the same number of partitions."""
+    # Topics with the same subscribers and the same number of partitions.
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for topic, key in enumerate(
         zip(subscribers.set_of_topic.tolist(), rows.counts.tolist(), strict=True)
@@ -69,7 +70,7 @@ def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iter
 
 
 class _PartitionRacks:
-    """The racks of each partition's replicas, as pairs of partition and rack without repetitions.
+    """Racks of each partition's replicas, as pairs of partition and rack without repetitions.
 
     A partition is a row: its position in `TopicRows`.
     """
@@ -87,10 +88,8 @@ class _PartitionRacks:
         self.width = max(len(problem.cluster.rack_names), 1)
 
     def needs_racks(self, subscribers: SubscriberSets, rack: Int32Array) -> NDArray[np.bool_]:
-        """Return which topics Kafka assigns by rack (bool[T]).
-
-        It does so if a member is on a rack of the topic, and the racks of its partitions differ.
-        """
+        # Kafka assigns a topic by rack if a member is on one of its racks, and the racks of its
+        # partitions differ.
         topics = len(self.rows.topics)
         topic_of_row = self.rows.spread(np.arange(topics, dtype=np.int32))
         keys = topic_of_row[self.row].astype(np.int64) * self.width + self.rack
@@ -110,7 +109,9 @@ class _PartitionRacks:
         return meets & differs
 
     def partitions_by_rack(self, topic: int) -> dict[int, list[int]]:
-        """Return a dict from rack to a topic's partitions with a replica on it, counted from 0."""
+        """Return a dict from each rack to the numbers of a topic's partitions that have a replica
+        on it.
+        """
         first, last = self.rows.start[topic], self.rows.start[topic + 1]
         of_topic = slice(self.start[first], self.start[last])
         out: dict[int, list[int]] = defaultdict(list)
@@ -120,7 +121,6 @@ class _PartitionRacks:
         return out
 
     def common_racks(self, topics: list[int]) -> list[list[int]]:
-        """Return the racks on which each partition number has a replica in all of these topics."""
         count = int(self.rows.counts[topics[0]])
         keys = []
         for topic in topics:
@@ -138,7 +138,6 @@ class _PartitionRacks:
 
 
 def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
-    """Return the distinct keys, ascending, without sorting if their range is small."""
     if below > 4 * len(keys) + 1024:
         return np.unique(keys)
     present = np.zeros(below, bool)
@@ -147,7 +146,7 @@ def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
 
 
 class _Quotas:
-    """Counter of the partitions of one topic that each member may still get."""
+    """Count of the partitions of one topic that each member may still get."""
 
     def __init__(self, members: int, partitions: int) -> None:
         self.quota, self.extra = divmod(partitions, members)
@@ -162,7 +161,6 @@ class _Quotas:
             self.extra -= 1
 
     def assign_rest(self, owner: list[int]) -> Int32Array:
-        """Assign unassigned partitions in order to members below their quota; return all owners."""
         out = np.array(owner, np.int32)
         taken = np.array(self.taken, np.int64)
         target = np.maximum(taken, self.quota)
@@ -174,7 +172,9 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
 ) -> list[int]:
-    """Assign to each member, up to its quota, a topic's first unassigned partitions on its rack."""
+    """Assign to each member, up to its quota, the first unassigned partitions of a topic with a
+    replica on its rack.
+    """
     owner = [-1] * count
     by_rack = {**by_rack, _ANYWHERE: list(range(count))}
     # Members of one rack share a list; each continues where the one before it stopped.
@@ -199,10 +199,10 @@ def _assign_topic(
 def _assign_co_partitioned(
     quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
 ) -> list[int]:
-    """Assign equal partition numbers of several topics to the first member on their common racks.
+    """Assign equal partition numbers of several topics to the first member below its quota that is
+    on a rack common to all of them.
 
-    The member must be below its quota. All these topics are always in the same state, so one of
-    them is counted.
+    All these topics are always in the same state, so one of them is counted.
     """
     owner = [-1] * count
     waiting: dict[int, list[int]] = defaultdict(list)
@@ -217,10 +217,8 @@ def _assign_co_partitioned(
 
 
 def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iterable[int]) -> int:
-    """Return the first member on one of these racks that is below its quota, -1 if there is none.
-
-    ``waiting`` has a queue of members per rack.
-    """
+    # -1: no member on these racks is below its quota. ``waiting`` has a queue of members for each
+    # rack.
     best = -1
     for rack in racks:
         queue = waiting.get(rack)
@@ -280,7 +278,8 @@ class Range(PlainStrategy):
 
 
 def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Return the owner of each partition, without regard to racks: consecutive ranges per topic.
+    """Return the owner of each partition without regard to racks: members in order get consecutive
+    ranges of each topic.
 
     Owners are positions in member order (int32[n]). Topics with the same subscribers and partition
     count are divided once and copied.
@@ -295,10 +294,6 @@ def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
 
 
 def _cut(positions: Int32Array, count: int) -> Int32Array:
-    """Divide ``count`` consecutive partitions among members; return each partition's owner (int32).
-
-    The first members get one partition more.
-    """
     quota, extra = divmod(count, len(positions))
     owners = positions if quota else positions[:extra]
     sizes = np.full(len(owners), quota)

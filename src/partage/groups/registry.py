@@ -327,7 +327,7 @@ def describe() -> tuple[StrategyRow, ...]:
 
 
 def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
-    """Describe a strategy under a given name and source, as one entry of `describe`."""
+    """Return the entry of `describe` for a strategy, under a given name and source."""
     summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
     protocols = tuple(one.name for one in strategy.protocols)
     return StrategyRow(
@@ -376,7 +376,6 @@ def _imported(name: str) -> Strategy:
 
 
 def _everyone() -> Iterator[Strategy]:
-    """Yield the built-in strategies, then the plug-ins that can be loaded."""
     yield from _ours_all()
     for point in _plugged_in().values():
         with suppress(InvalidConfigError):
@@ -433,11 +432,8 @@ def is_strategy(value: object) -> bool:
 
 
 def _missing(value: object) -> list[str]:
-    """Return the attributes of `Strategy` that a value lacks.
-
-    ``isinstance`` with a protocol would, since Python 3.12, miss attributes that a wrapper forwards
-    by ``__getattr__``.
-    """
+    # isinstance with a protocol would, since Python 3.12, miss attributes that a wrapper forwards
+    # by __getattr__.
     return [one for one in _CONTRACT if not hasattr(value, one)]
 
 

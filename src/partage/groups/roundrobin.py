@@ -62,7 +62,7 @@ class RoundRobin(PlainStrategy):
 
 
 def _assign_in_turn(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Assign partitions to subscribers in turn; return each partition's member (int32[n]).
+    """Assign partitions to subscribers in turn, and return each partition's member (int32[n]).
 
     Partitions are in the order of ``rows``.
     """
@@ -86,10 +86,7 @@ def _assign_in_turn(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
 
 
 def _plan_by_counts(problem: Problem, rows: TopicRows, owner: Int32Array) -> Plan:
-    """Convert owners to a plan in which each topic's partitions are numbered from 0.
-
-    Kafka's class numbers them so, whatever their real numbers are.
-    """
+    # Kafka's class numbers each topic's partitions from 0, whatever their real numbers are.
     number = np.arange(len(rows.partition), dtype=np.int32) - rows.spread(rows.start[:-1])
     if np.array_equal(problem.index.number_of[rows.partition], number):
         return plan_in_order(problem, rows.partition, owner)

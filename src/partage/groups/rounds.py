@@ -108,7 +108,6 @@ Change: TypeAlias = Join | Leave | Subscribe | Metadata
 
 
 def _existing(cluster: Cluster, topic: int) -> list[int]:
-    """Return the dense partition numbers of a topic's existing partitions."""
     index = cluster.index
     mine = np.flatnonzero((index.topic_of == topic) & cluster.partition_exists)
     found: list[int] = mine.tolist()
@@ -171,7 +170,6 @@ class Round:
         return self.generation, change, len(self.group), given, moved, len(self.unowned)
 
     def _repr_html_(self) -> str:
-        """Return the rebalance as HTML for notebooks: its row of the table, and the plan."""
         return Rounds((self,))._repr_html_() + self.plan._repr_html_()
 
     def __repr__(self) -> str:
@@ -195,7 +193,6 @@ class Rounds(tuple[Round, ...]):
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return the rebalances as an HTML table for notebooks; a colour stands for each owner."""
         members = dict.fromkeys(member for one in self for member in one.plan.members)
         colour = {member: i for i, member in enumerate(members)}
         partitions = sorted({p for one in self for p in (*one.owner, *one.unowned)})
@@ -259,7 +256,6 @@ def _expect_metadata(change: object) -> None:
 
 
 def _without_generation(memory: Any) -> object:
-    """Return a strategy's memory without its generation, to compare it with an earlier one."""
     if is_dataclass(memory) and hasattr(memory, "generation"):
         return replace(memory, generation=NO_GENERATION)  # type: ignore[type-var]  # an instance
     return memory
@@ -267,7 +263,7 @@ def _without_generation(memory: Any) -> object:
 
 @dataclass(slots=True)
 class _Consumer:
-    """What a simulated consumer remembers between rebalances: its partitions and its memory."""
+    """A simulated consumer between rebalances: its owned partitions, and its strategy's memory."""
 
     member: Member
     owned: Pairs = ()
@@ -278,7 +274,7 @@ class _Consumer:
 def _newest_claims(
     consumers: Mapping[str, _Consumer],
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
-    """Return each partition's newest claimant, and a warning if several members claim one.
+    """Return the newest claimant of each partition, and a warning if several members claim one.
 
     Of equal generations the member that joined first counts.
     """
@@ -298,7 +294,6 @@ def _newest_claims(
 
 
 def _listed(partitions: AbstractSet[tuple[str, int]]) -> str:
-    """Format the first few partitions as text, with the number of the others."""
     named = ", ".join(f"{topic}-{p}" for topic, p in sorted(partitions)[:_MOST_NAMED])
     more = len(partitions) - _MOST_NAMED
     return f"{named} and {more} more" if more > 0 else named
@@ -359,11 +354,12 @@ class _Life:
 
     @property
     def _keeps(self) -> bool:
-        """True if members keep their partitions while they rejoin (cooperative or broker-side)."""
+        # Cooperative and broker-side members keep their partitions while they rejoin.
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _rebalance(self, change: Change | None) -> None:
-        """Simulate a rebalance, and the follow-ups in which cooperative members rejoin.
+        """Simulate a rebalance and the follow-ups in which cooperative members rejoin, until no
+        member must revoke a partition.
 
         A group that does not settle ends with a warning after one repetition of its state.
         """
@@ -382,17 +378,14 @@ class _Life:
         self._warn(f"{what} follow-up rebalances")
 
     def _state(self) -> object:
-        """Return the members' partitions and memories, which decide the next follow-up rebalance.
-
-        The generation, equal for all, is left out.
-        """
+        # Partitions and memories decide the next follow-up rebalance. The generation, equal for
+        # all, is left out.
         return [
             (member_id, one.owned, _without_generation(one.memory))
             for member_id, one in self.consumers.items()
         ]
 
     def _warn_of_cycle(self, length: int) -> None:
-        """Add a warning to the last rebalance: these partitions move in an endless cycle."""
         moving = _listed({p for one in self.rounds[-length:] for p in one.moved})
         again = "every rebalance" if length == 1 else f"every {length} rebalances"
         self._warn(
@@ -406,7 +399,7 @@ class _Life:
         self.rounds[-1] = replace(last, plan=last.plan.with_warnings((warning,)))
 
     def _round(self, change: Change | None, before: dict[tuple[str, int], str]) -> bool:
-        """Simulate one rebalance; return whether a member must revoke a partition."""
+        """Simulate one rebalance; return whether a member must revoke a partition afterwards."""
         generation = len(self.rounds) + 1
         group = Group(self._sent(one) for one in self.consumers.values())
         leader = next(iter(self.consumers.values()))
@@ -444,10 +437,10 @@ class _Life:
         before: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Add the result of a rebalance in which the strategy raised an error instead of a plan.
+        """Add a rebalance in which the strategy raised an error instead of a plan.
 
-        It shows one owner of a partition that several members claim, the one with the newest
-        generation. All claims stay, and the next rebalance decides.
+        All claims stay, and the next rebalance decides. It shows one owner of a partition that
+        several members claim, the one with the newest generation.
         """
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps else ()
@@ -462,10 +455,7 @@ class _Life:
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _sent(self, one: _Consumer) -> Member:
-        """Return the member's subscription as it joins: owned partitions and user data included.
-
-        Owned partitions of topics that it no longer subscribes to are left out.
-        """
+        # Owned partitions of topics that the member no longer subscribes to are left out.
         topics = set(one.member.topics)
         owned = [p for p in one.owned if p[0] in topics] if self._keeps else []
         data = one.member.user_data

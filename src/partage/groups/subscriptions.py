@@ -38,7 +38,8 @@ _FORMATS = {
 
 
 class Subscribed(NamedTuple):
-    """A group whose members have the user data that a given strategy's members would have sent.
+    """A group whose members have the user data of a given strategy, and warnings about data that
+    were made or ignored.
 
     Attributes:
         group: the members, with that strategy's user data.
@@ -57,7 +58,8 @@ def subscribed(
     sender: str | None = None,
     compared: bool = False,
 ) -> Subscribed:
-    """Give the members of a group the user data that members with ``strategy`` would have sent.
+    """Return the group with the user data that its members would have sent if they used
+    ``strategy``.
 
     User data of another strategy's format are dropped. A member without user data sends what it
     would send as the owner of ``owned`` in ``generation``, configured by its ``config``. If a
@@ -101,7 +103,7 @@ def subscribed(
 
 
 def _sends_other(own: Strategy, strategy: Strategy, member: Member) -> bool:
-    """Return whether a member's settings imply other user data than the member has sent."""
+    # The member's own settings would make it send other data than it has sent.
     configured_data = own.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
     return configured_data not in {default, member.user_data}
@@ -116,7 +118,9 @@ def _config_ignored(strategy: Strategy, member: Member) -> str:
 
 
 def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:
-    """Return a strategy's memory of a member's owned partitions, None if it remembers nothing."""
+    """Return what a strategy's member would remember as the owner of its owned partitions; None if
+    the strategy remembers nothing.
+    """
     # A plain strategy remembers nothing; to build its claims takes longer than some plans.
     if not len(member.owned) or _remembers_nothing(strategy):
         return None
@@ -218,7 +222,6 @@ def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -
 
 
 def _settings(strategy: Strategy, key: str) -> list[Setting]:
-    """Return the declared settings of a strategy that match a configuration key."""
     return [
         one
         for one in registry.settings_of(strategy)
@@ -228,7 +231,9 @@ def _settings(strategy: Strategy, key: str) -> list[Setting]:
 
 
 def configured(strategy: Strategy, member: Member) -> Strategy:
-    """Return the strategy with a member's own settings; the strategy itself if there are none."""
+    """Return the strategy with the settings in a member's own configuration; the strategy itself if
+    the member has none.
+    """
     own = {key: value for key, value in member.config.items() if _settings(strategy, key)}
     silent = member.config and not registry.settings_of(strategy)
     return strategy.configure(member.config if silent else own) if own or silent else strategy
@@ -241,7 +246,6 @@ def _made(strategy: Strategy, members: Sequence[str]) -> str:
 
 
 def _format_of(name: str) -> str | None:
-    """Return the format of the user data that a named strategy's members send."""
     try:
         return _FORMATS.get(registry.find(name).name)
     except (UnknownStrategyError, InvalidConfigError):
@@ -249,7 +253,6 @@ def _format_of(name: str) -> str | None:
 
 
 def _is_foreign(strategy: Strategy, group: Group, sender: str | None, *, compared: bool) -> bool:
-    """Return whether the group's user data are in another strategy's format."""
     sent = [member for member in group if member.user_data is not None]
     own = _FORMATS.get(strategy.name)
     if not sent or own is None:
@@ -268,10 +271,7 @@ def _all_fit(form: str, members: Iterable[Member]) -> bool:
 
 
 def _contradict_as_generations(members: Iterable[Member]) -> bool:
-    """Return whether the members' user data cannot be generations of one group, 4 bytes each.
-
-    Members of one group have the generation of its last rebalance, or none.
-    """
+    # Members of one group have the generation of its last rebalance, or none.
     read = {
         int.from_bytes(member.user_data or b"", "big", signed=True)
         for member in members
@@ -281,7 +281,9 @@ def _contradict_as_generations(members: Iterable[Member]) -> bool:
 
 
 def _is_sticky(data: bytes) -> bool:
-    """Return whether bytes are complete claims of Kafka's sticky assignor, version 0 or 1."""
+    """Return whether the bytes are complete user data of Kafka's sticky assignor, version 0
+    or 1.
+    """
     if len(data) < 4:
         return False
     claims = decode_sticky_user_data(data)

@@ -214,7 +214,6 @@ def sort_members(group: Group, members: Sequence[int]) -> list[int]:
 
 
 def _is_not_after(group: Group, member: int, other: int) -> bool:
-    """Return whether librdkafka sorts a member before another one, or treats them as equal."""
     one, two = group[member], group[other]
     if one.instance_id is not None and two.instance_id is not None:
         return one.instance_id <= two.instance_id  # code points sort as their UTF-8 bytes
@@ -222,7 +221,8 @@ def _is_not_after(group: Group, member: int, other: int) -> bool:
 
 
 class _TopicRange:
-    """One topic during librdkafka's range assignment: its quotas and its unassigned partitions.
+    """One topic during librdkafka's range assignment, with its subscribers and its unassigned
+    partitions.
 
     Each subscriber gets the quota, and the first ones get one more partition.
 
@@ -244,27 +244,25 @@ class _TopicRange:
         self._load = dict.fromkeys(members, 0)
 
     def key(self) -> tuple[tuple[int, ...], int]:
-        """Return a sort key, equal for topics with the same subscribers and partition count."""
+        # Equal for topics with the same subscribers and partition count.
         return tuple(self._peer.id_rank[m] for m in self.members), len(self.slots)
 
     def capacity(self, member: int) -> int:
-        """Return the number of partitions of this topic that the member may still get."""
         return self.quota + (self._extra > 0) - self._load[member]
 
     def give(self, member: int, slot: int) -> None:
-        """Assign a partition to the member; beyond the quota this uses up an extra one."""
+        # Beyond the quota, each partition uses up one of the extra partitions.
         self._lists[member].append(slot)
         del self._unassigned[slot]
         self._load[member] += 1
         self._extra -= self._load[member] > self.quota
 
     def is_on_rack(self, member: int, slot: int) -> bool:
-        """Return whether the member has no rack, or the rack of one of the partition's replicas."""
+        # A member without a rack fits every partition.
         rack = self._peer.problem.group[member].rack
         return not rack or rack in self._peer.racks[slot]
 
     def can_give_by_rack(self, member: int, slot: int) -> bool:
-        """Return whether the member has a replica's rack and may get one more partition."""
         has_rack = bool(self._peer.problem.group[member].rack)
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
@@ -285,7 +283,10 @@ class _TopicRange:
 
 
 def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
-    """Assign partition n of all these topics to the first member with their racks and capacity."""
+    """Assign partitions with equal numbers of several topics to one member.
+
+    It is the first with free capacity that has the rack of a replica of each of them.
+    """
     for number in range(len(ranges[0].slots)):
         for member in ranges[0].members:
             if all(one.can_give_by_rack(member, one.slots[number]) for one in ranges):
@@ -297,7 +298,7 @@ def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
 def _lists_of_phase(
     members: int, target: dict[int, int], claimant: dict[int, int], staying: set[int]
 ) -> list[list[int]]:
-    """Return each member's partitions in this rebalance, the first or second of a cooperative one.
+    """Return each member's list of partitions in one of the two rebalances of a cooperative move.
 
     ``target`` has the planned owner of each partition, ``claimant`` the current one; ``staying``
     are those that do not move. A list has the partitions that stay, then those without claimant,
@@ -317,13 +318,15 @@ def _lists_of_phase(
 
 
 def _is_one_member(group: Group, member: int, other: int) -> bool:
-    """Return whether the library treats two members as one: equal positions or instance ids."""
+    # The library takes members with equal instance ids for one member.
     instance = group[member].instance_id
     return member == other or (instance is not None and instance == group[other].instance_id)
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Return the last claimant of each partition, and the last claims of non-existing ones."""
+    """Return the last member to claim each existing partition, and the last claim on each partition
+    that does not exist.
+    """
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
     unknown: dict[tuple[str, int], int] = {}
@@ -339,11 +342,11 @@ def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolv
 
 
 def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run librdkafka's sticky algorithm; return each member's partitions, and its endless loop.
+    """Run librdkafka's sticky algorithm.
 
-    The loop is None if the library returns. If it does not, the partitions are the most even valid
-    assignment after any of its moves. Partitions are slots (numbers in this problem), and one may
-    be in the lists of two members.
+    Return each member's partitions, and the endless loop if the library would never return. If it
+    does not, the partitions are the most even valid assignment after any of its moves. Partitions
+    are slots (numbers in this problem), and one may be in the lists of two members.
 
     Raises:
         PeerAssignorError: the library would crash, or its behaviour is undefined.
@@ -359,9 +362,11 @@ def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop
 
 @dataclass(frozen=True)
 class LibrdkafkaClaims(SettledClaims):
-    """Resolved claims (partitions that members say they own), with the last claimant of each.
+    """Owners of partitions after conflicting claims are resolved, with the last member to claim
+    each partition.
 
-    The library takes the last claimant for the owner when it moves a partition.
+    A claim is a partition that a member says it owns. The library takes the last claimant for the
+    owner when it moves a partition.
 
     Attributes:
         last_claimant: slot -> the last member that claims it, even with an older generation; absent
@@ -372,7 +377,8 @@ class LibrdkafkaClaims(SettledClaims):
 
 
 def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
-    """Resolve conflicting claims on a partition: the newest generation becomes the owner.
+    """Resolve conflicting claims on a partition: the member with the newest generation becomes its
+    owner.
 
     The second newest claimant is the previous owner. Two claims of any one generation leave the
     partition without owner. Members' lists are in the reverse of the order in which partitions were
@@ -418,7 +424,6 @@ def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
 
 
 def _subscriptions_identical(peer: LibrdkafkaProblem) -> bool:
-    """Return whether all topics have the same subscribers and all members the same topics."""
     by_topic, by_member = peer.subscribers, peer.topic_sets
     return all(one == by_topic[0] for one in by_topic) and all(
         one == by_member[0] for one in by_member
@@ -452,29 +457,22 @@ class LibrdkafkaAssignment(GeneralAssignment):
         self._movements = LibrdkafkaMovements()
 
     def _kept(self, member: int, slots: Sequence[int]) -> list[int]:
-        """Return the owned partitions that a member may keep: those of its topics, on its rack."""
         kept = super()._kept(member, slots)
         return [slot for slot in kept if self._rack_fits(member, slot)]
 
     def _rack_fits(self, member: int, slot: int) -> bool:
-        """Return whether a member has no rack (null, as in Java) or the rack of a replica.
-
-        The empty rack, which this library's members without a rack send, fits no partition.
-        """
+        # A rack of null fits every partition, as in Java. The empty rack, which this library's
+        # members without a rack send, fits none.
         rack = self._rack_of_member[member]
         return self._racks is None or rack is None or rack in self._racks[slot]
 
     def _assign(self, slots: Sequence[int]) -> None:
-        """Assign each partition to the least loaded subscriber, if possible on a replica's rack."""
         if self._racks is not None:
             slots = [slot for slot in slots if not self._assign_by_rack(slot)]
         super()._assign(slots)
 
     def _assign_by_rack(self, slot: int) -> bool:
-        """Assign a partition to the least loaded subscriber on a replica's rack, if there is one.
-
-        Return whether it is assigned.
-        """
+        # True if a subscriber on a replica's rack was found.
         topic, topic_sets = self._peer.topic_of_slot[slot], self._topic_sets
         member = self._queue.first(lambda m: topic in topic_sets[m] and self._rack_fits(m, slot))
         if member < 0:
@@ -490,7 +488,8 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or the partition that librdkafka moves instead.
+        """Move a partition to a member, or another one that librdkafka moves in its place by
+        mistake (see `LibrdkafkaMovements`).
 
         `LibrdkafkaMovements` selects it. If its recorded owner does not have it, that owner loses
         nothing.
@@ -505,10 +504,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
             self._queue.change_load(source, -1)
 
     def _listed_owners(self) -> dict[int, int]:
-        """Return a dict from partition to the first member in join order whose list has it.
-
-        Members that can neither lose nor get a partition (fixed members) do not count.
-        """
+        # The first member in join order whose list has the partition counts, fixed members aside.
         owner = _ListedOwners()
         for member in reversed(range(len(self.lists))):
             if member not in self._fixed:
@@ -522,7 +518,6 @@ class LibrdkafkaAssignment(GeneralAssignment):
         return [list(slots) for slots in self.lists]
 
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes to the topic and no partition is in two lists."""
         topic_of_slot, topic_sets = self._peer.topic_of_slot, self._topic_sets
         owned = [(m, slot) for m, slots in enumerate(self.lists) for slot in slots]
         return len(owned) == len({slot for _, slot in owned}) and all(
@@ -530,7 +525,6 @@ class LibrdkafkaAssignment(GeneralAssignment):
         )
 
     def _state(self) -> tuple[object, ...]:
-        """Return lists, owners and movements, which decide the next passes, to detect a loop."""
         lists = tuple(map(tuple, self.lists))
         return lists, tuple(self.owner), self._movements.state(), self._is_irregular
 
@@ -552,7 +546,7 @@ class _ListedOwners(dict[int, int]):
 
 @dataclass(eq=False, slots=True)
 class _Way:
-    """Direction of moves: source and target member.
+    """Direction in which partitions move: from a source member to a target member.
 
     Directions are compared by identity, as the library compares addresses.
     """
@@ -563,14 +557,18 @@ class _Way:
 
 @dataclass(eq=False, slots=True)
 class _MovedSlots:
-    """Partitions of a topic that moved in one direction, and the key that allocated their list."""
+    """Partitions of a topic that moved in one direction.
+
+    The key is the direction whose allocation the library shares with this list.
+    """
 
     key: _Way
     slots: list[int] = field(default_factory=list)
 
 
 class LibrdkafkaMovements:
-    """The moves of partitions in one run, with three defects of librdkafka that decide plans.
+    """Record of partitions moved so far, with three defects of librdkafka that change plans.
+    librdkafka reads it to move a partition back instead of moving another one of its topic forward.
 
     It records each partition's source and target, and the partitions by topic and direction.
 
@@ -591,7 +589,9 @@ class LibrdkafkaMovements:
         self._alive: list[_Way] = []  # freed ways stay alive here, so that ids are unique
 
     def move(self, slot: int, topic: int, owner: Sequence[int], target: int) -> tuple[int, int]:
-        """Record a move; return the partition that the library actually moves, and its source.
+        """Record the move of a partition to a member.
+
+        Return the partition that librdkafka moves instead, mostly the same one, and its source.
 
         Args:
             slot: the slot that should move.
@@ -621,10 +621,8 @@ class LibrdkafkaMovements:
         return moving, source
 
     def _opposite(self, slot: int, topic: int, owner: int, target: int) -> _MovedSlots | None:
-        """Return the moves in the opposite direction: their first partition moves instead.
-
-        None if ``slot`` itself moves.
-        """
+        # None if the partition itself moves, else the moves in the opposite direction: the first of
+        # these moves instead.
         if topic not in self._moved:
             return None
         if slot in self._way and self._way[slot].target != owner:
@@ -632,17 +630,13 @@ class LibrdkafkaMovements:
         return self._find(topic, target, owner)
 
     def _find(self, topic: int, source: int, target: int) -> _MovedSlots | None:
-        """Return a topic's partitions that moved from source to target; None if there are none."""
         moved = self._moved.get(topic, {}).get((source, target))
         if moved is not None and id(moved.key) in self._freed:
             raise _undefined()
         return moved
 
     def _remove(self, slot: int, topic: int, way: _Way) -> _MovedSlots:
-        """Remove a partition from those that moved in a direction; return the remaining ones.
-
-        An empty list is also deleted.
-        """
+        # The library also deletes a list that becomes empty.
         moved = self._find(topic, way.source, way.target)
         if moved is None:
             raise _crash("looks for a move that it has forgotten")
@@ -655,11 +649,7 @@ class LibrdkafkaMovements:
         return moved
 
     def _add(self, slot: int, topic: int, way: _Way) -> None:
-        """Record the direction in which a partition has moved.
-
-        Its earlier direction counts as freed memory. The partition is appended to the direction's
-        list.
-        """
+        # The library frees the earlier direction of the partition.
         if slot in self._way:
             self._freed.add(id(self._way[slot]))
             self._alive.append(self._way[slot])
@@ -670,10 +660,11 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def state(self) -> object:
-        """Return all recorded moves, which decide later ones, to compare with an earlier pass.
+        """Return all recorded moves as a comparable value.
 
-        A list depends on the allocation of its key, so the state has the slot to which that
-        allocation belongs, and whether it is freed.
+        Equal values in two passes show that librdkafka loops forever. A list depends on the
+        allocation of its key, so the state has the slot to which that allocation belongs, and
+        whether it is freed.
         """
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
         slot_of = {id(way): slot for slot, way in self._way.items()}
@@ -686,7 +677,6 @@ class LibrdkafkaMovements:
 
 
 def _crash(what: str) -> PeerAssignorError:
-    """Return the error to raise for an input on which the library's process crashes."""
     return PeerAssignorError(f"the library {what}, and crashes", "crash")
 
 

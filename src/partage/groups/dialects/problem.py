@@ -41,13 +41,14 @@ class PeerAssignorError(UnsupportedProblemError):
 
 
 class PeerProblem:
-    """Input of the assignors of other clients: a rebalance with numbered partitions (slots).
+    """Members, topics and numbered partitions of a rebalance, as assignors of non-Java clients see
+    them.
 
-    Slots are by topic name, then partition number. Names sort by code points (Java's order differs
-    beyond U+FFFF). The clients request metadata only of the topics to which the group subscribes,
-    so a topic without subscriber has no slots. A topic without partitions has no effect and is left
-    out. "Topic" means a position in ``topics`` in all attributes, and a member is its position in
-    the group.
+    A partition's number in this problem is called its slot. Slots are by topic name, then partition
+    number. Names sort by code points (Java's order differs beyond U+FFFF). The clients request
+    metadata only of the topics to which the group subscribes, so a topic without subscriber has no
+    slots. A topic without partitions has no effect and is left out. "Topic" means a position in
+    ``topics`` in all attributes, and a member is its position in the group.
 
     Attributes:
         problem: the group and the cluster.
@@ -103,7 +104,7 @@ class PeerProblem:
 
     @cached_property
     def id_rank(self) -> list[int]:
-        """Position of each member's id among the sorted ids (by code points)."""
+        """Position of each member's id among all ids sorted by code points."""
         ids = self.problem.group.ids
         rank = [0] * len(ids)
         for r, m in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
@@ -152,7 +153,8 @@ class PeerProblem:
 
 
 class LibrdkafkaProblem(PeerProblem):
-    """Input of librdkafka's assignors: a rebalance with numbered partitions (slots) and racks.
+    """Members, topics, racks and numbered partitions of a rebalance, as librdkafka's assignors see
+    them.
 
     Other than in `PeerProblem`, a topic that a member names twice counts once.
 
@@ -175,7 +177,8 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def metadata_order(self) -> list[int]:
-        """Topics in the order of the leader's metadata request: as members first name them.
+        """Topics in the order in which the leader requests their metadata: as members first name
+        them.
 
         The library keeps the order of the response, which brokers may choose.
         """

@@ -24,10 +24,11 @@ __all__ = ["assign_sticky"]
 def assign_sticky(
     peer: PeerProblem, claims: Sequence[Claims], *, undoes_exchanges: bool
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run the Python clients' sticky algorithm; return each member's partitions and its loop.
+    """Run the sticky algorithm of kafka-python or aiokafka.
 
-    The loop is None if the class returns. If it loops forever, the partitions are the most even
-    valid assignment after any of its moves. Partitions are slots (numbers in this problem).
+    Return each member's partitions, and the endless loop if the client would never return. If it
+    loops forever, the partitions are the most even valid assignment after any of its moves.
+    Partitions are slots (numbers in this problem).
 
     Args:
         peer: the problem.
@@ -52,7 +53,8 @@ def assign_sticky(
 
 
 def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
-    """Resolve conflicting claims on a partition: the newest generation becomes the owner.
+    """Resolve conflicting claims on a partition: the member with the newest generation becomes its
+    owner.
 
     The second newest claimant is the previous owner. Of two claims of one generation the first
     counts. Of two claims of generation 0 the last counts, because the clients take 0 for "no
@@ -97,11 +99,8 @@ def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -
 
 
 def _subscriptions_identical(peer: PeerProblem) -> bool:
-    """Return whether all topics have equal subscribers and all members equal lists of topics.
-
-    The order of the names as sent counts. A client may send a set's elements in any order, so
-    members with the same topics may have "different" subscriptions.
-    """
+    # The order of topic names as sent counts. A client may send a set's elements in any order, so
+    # members with the same topics may have "different" subscriptions.
     by_topic, by_member = peer.subscribers, peer.subscriptions
     return all(one == by_topic[0] for one in by_topic) and all(
         one == by_member[0] for one in by_member
@@ -153,10 +152,8 @@ class PythonAssignment(GeneralAssignment):
         return -1
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or move one back that moved in the opposite direction.
-
-        This is Kafka's ``getTheActualPartitionToBeMoved``.
-        """
+        # Kafka's getTheActualPartitionToBeMoved: a partition of the topic that moved in the
+        # opposite direction earlier moves back instead.
         owner = self.owner[slot]
         moving = self._movements.opposite(slot, topic, owner, target)
         if self._undoes_exchanges and self.owner[moving] != owner:
@@ -164,7 +161,6 @@ class PythonAssignment(GeneralAssignment):
         self._move_one(moving, topic, target)
 
     def _move_one(self, slot: int, topic: int, target: int) -> None:
-        """Move this partition to a member, never another one instead, and record the move."""
         source = self.owner[slot]
         self._moving.add(slot)
         self._movements.add(slot, topic, source, target)
@@ -184,10 +180,7 @@ class PythonAssignment(GeneralAssignment):
         )
 
     def _state(self) -> tuple[object, ...]:
-        """Return all that decides the next passes, so that an endless loop can be detected.
-
-        It is owners and movements; the queue of members follows from the owners.
-        """
+        # The queue of members follows from the owners.
         return (
             tuple(self.owner),
             self._movements.state(),
@@ -196,15 +189,13 @@ class PythonAssignment(GeneralAssignment):
         )
 
     def _loads(self) -> list[int]:
-        """Return the loads that count for the balance score: those in the queue of members.
-
-        The class also counts 0 for each excluded member that its look-up has added again.
-        """
+        # The class counts 0 for each excluded member that its look-up has added again.
         return [*super()._loads(), *(0 for _ in self._added_again)]
 
 
 class Movements:
-    """The moves of partitions in one run: first source, and target (``PartitionMovements``).
+    """Record of the partitions moved so far in one run: first source and present target (Kafka's
+    ``PartitionMovements``).
 
     The clients keep the partitions that moved from one member to another in a hash set and take any
     of them, in an order that changes with the process's hash seed. Here they are sorted.
@@ -226,7 +217,7 @@ class Movements:
         return back[0] if back else slot
 
     def add(self, slot: int, topic: int, source: int, target: int) -> None:
-        """Record that a partition has moved from source to target.
+        """Record that a partition has moved from one member to another.
 
         If it is back at its first source, it counts as not moved.
         """
@@ -242,5 +233,8 @@ class Movements:
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
     def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
-        """Return all recorded moves, which decide later ones, to compare with an earlier pass."""
+        """Return all recorded moves as a comparable value.
+
+        Equal values in two passes show an endless loop.
+        """
         return frozenset(self._way.items())

@@ -11,7 +11,7 @@ __all__ = ["assign_ranges", "assign_round_robin"]
 
 
 def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int]]) -> Plan:
-    """Return the plan of the Python clients' range assignors, which ignore racks.
+    """Return the plan of the range assignor of kafka-python or aiokafka, which ignores racks.
 
     A member that names a topic twice has two ranges. The second replaces the first, so that the
     partitions of the first have no owner.
@@ -34,10 +34,10 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
 
 
 def _ranges(members: Sequence[int], slots: range) -> dict[int, range]:
-    """Return a dict from member to its consecutive partitions of a topic.
+    """Divide a topic's partitions into consecutive ranges, one for each member.
 
-    All get the same number of partitions, the first members one more. ``slots`` are the topic's
-    partitions as numbers in this problem.
+    The first members get one partition more if the division leaves a remainder. ``slots`` are the
+    topic's partitions as numbers in this problem.
     """
     quota, extra = divmod(len(slots), len(members))
     first = slots.start
@@ -50,7 +50,8 @@ def _ranges(members: Sequence[int], slots: range) -> dict[int, range]:
 
 
 def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
-    """Return the plan in which each partition goes to the next member in turn that subscribes.
+    """Return the round-robin plan: each partition goes to the next member in turn that subscribes
+    to its topic.
 
     Args:
         peer: the problem.

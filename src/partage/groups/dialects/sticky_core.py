@@ -23,10 +23,10 @@ __all__ = ["GeneralAssignment", "SettledClaims", "SortedMembers", "owned_slots_i
 
 @dataclass(frozen=True)
 class SettledClaims:
-    """Each member's owned partitions after conflicts between members' claims are resolved.
+    """Partitions that each member owns after conflicts between members' claims are resolved.
 
-    Partitions are slots (numbers in this problem). A claim is a partition that a member says it
-    owns.
+    A claim is a partition that a member says it owns. Partitions are slots (numbers in this
+    problem).
 
     Attributes:
         owned: the slots (numbered partitions) of each member.
@@ -98,13 +98,13 @@ class GeneralAssignment(ABC):
     # --- steps ---
 
     def _assign(self, slots: Sequence[int]) -> None:
-        """Assign each of these partitions to the least loaded subscriber of its topic."""
         topic_of_slot = self._peer.topic_of_slot
         for slot in slots:
             self._give(self._least_loaded(topic_of_slot[slot]), slot)
 
     def _exclude_fixed(self) -> None:
-        """Exclude topics with one subscriber, and members that subscribe to no other topics."""
+        # A topic with one subscriber cannot move, and a member without other topics neither loses
+        # nor gets a partition.
         peer = self._peer
         is_shared = [len(subscribers) >= 2 for subscribers in peer.subscribers]
         self._order = [s for s in self._order if is_shared[peer.topic_of_slot[s]]]
@@ -134,7 +134,7 @@ class GeneralAssignment(ABC):
             self.lists = self._copied_lists()
 
     def _repeat_passes(self, slots: Sequence[int]) -> bool:
-        """Repeat passes over the partitions until none moves; return whether any has moved.
+        """Repeat passes over the partitions until none of them moves; return whether any has moved.
 
         If the run returns to an earlier state, the client would loop forever; this sets `loop`.
         """
@@ -179,7 +179,6 @@ class GeneralAssignment(ABC):
         return moved
 
     def _least_loaded(self, topic: int) -> int:
-        """Return the least loaded member that subscribes to the topic, -1 if there is none."""
         topic_sets = self._topic_sets
         return self._queue.first(lambda m: topic in topic_sets[m])
 
@@ -206,22 +205,17 @@ class GeneralAssignment(ABC):
         return True
 
     def _score(self) -> int:
-        """Return Kafka's balance score: the sum of load differences over all pairs of members.
-
-        This is ``getBalanceScore``; 0 is perfectly even.
-        """
+        # Kafka's getBalanceScore: load differences of all pairs of members; 0 is even.
         loads = sorted(self._loads())
         last = len(loads) - 1
         return sum((2 * i - last) * load for i, load in enumerate(loads))
 
     def _loads(self) -> list[int]:
-        """Return the numbers of partitions of the members that count for the balance score."""
         return [self._queue.load[m] for m in self._queue]
 
     # --- endless loops ---
 
     def _compare_with_best(self) -> None:
-        """Remember the assignment if it is valid and more even than the best one of this run."""
         score = self._score()
         if score < self._best_score and self._is_valid():
             self._best, self._best_score = self._copied_lists(), score
@@ -240,12 +234,10 @@ class GeneralAssignment(ABC):
     # --- parts that differ between the clients ---
 
     def _kept(self, member: int, slots: Sequence[int]) -> list[int]:
-        """Return the owned partitions that a member may keep: those of its subscribed topics."""
         topic_of_slot, topics = self._peer.topic_of_slot, self._topic_sets[member]
         return [slot for slot in slots if topic_of_slot[slot] in topics]
 
     def _give(self, member: int, slot: int) -> None:
-        """Make a member the owner of a partition and add 1 to its load."""
         self.owner[slot] = member
         self._queue.change_load(member, 1)
 
@@ -259,10 +251,8 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return the member that gets a partition whose owner or previous owner has left the queue.
-
-        Members that can neither lose nor get a partition have left the queue. -1 means the least
-        loaded subscriber. ``target`` is the previous owner.
+        """Return the member that gets a partition if its owner or its previous owner can neither
+        lose nor get partitions. -1 means the least loaded subscriber.
 
         Raises:
             PeerAssignorError: the client fails there.
@@ -286,7 +276,10 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _state(self) -> object:
-        """Return all that decides the next passes, so that an endless loop can be detected."""
+        """Return owners and moves as a comparable value.
+
+        Equal values in two passes show an endless loop.
+        """
 
 
 class SortedMembers:
@@ -314,7 +307,7 @@ class SortedMembers:
 
     @property
     def highest(self) -> int:
-        """The largest number of partitions of a member in the queue."""
+        """Largest number of partitions that a member in the queue has."""
         return self._keys[-1][0]
 
     @property
@@ -333,12 +326,13 @@ class SortedMembers:
         insort(self._keys, (self.load[member], self._rank[member]))
 
     def first(self, fits: Callable[[int], bool]) -> int:
-        """Return the least loaded member for which ``fits`` is true, -1 if there is none."""
+        """Return the least loaded member that satisfies a condition, -1 if there is none."""
         return next((m for m in self if fits(m)), -1)
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
-    """Return all owned partitions: in each turn, the member with the most left adds one.
+    """Return all owned partitions in turns: the member with the most partitions left adds one of
+    its own each time.
 
     If several have the most left, the last one by id adds one. A member first adds the partitions
     that had another owner before, by topic and number (the clients take any of these), then the

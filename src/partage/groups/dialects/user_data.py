@@ -43,7 +43,8 @@ class LastAssignment:
 
     @classmethod
     def of(cls, memory: object) -> LastAssignment | None:
-        """Check that the memory belongs to this kind of strategy and return it; None stays None.
+        """Check that a member's remembered assignment has this type and return it; return None for
+        None.
 
         Raises:
             InvalidConfigError: the memory is another strategy's.
@@ -125,7 +126,9 @@ def encode_claims(
 
 
 def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
-    r"""Decode a member's claims; return no claims of generation -1 for malformed bytes.
+    r"""Decode a member's claims (owned partitions and their generation) from sticky user data.
+
+    Malformed bytes give no partitions and generation -1.
 
     Args:
         data: the user data as sent.
@@ -152,7 +155,6 @@ def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
 
 
 def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | None]] | None:
-    """Decode the list of topics with their partition numbers; None if the list is null."""
     count = reader.integer(4)
     if count == -1:
         return None
@@ -161,11 +163,14 @@ def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | N
 
 
 class _UnreadableError(Exception):
-    """Raised if user data ends too early or a name is not UTF-8; the member then has no claims."""
+    """Raised if user data ends too early or a name is not UTF-8.
+
+    The member then counts as owning nothing.
+    """
 
 
 class _LenientReader:
-    """Decoder of user data with the Python clients' rules for malformed bytes.
+    """Decoder of sticky user data that treats malformed bytes as kafka-python and aiokafka do.
 
     A negative length is null, and trailing bytes are ignored.
     """
@@ -175,11 +180,10 @@ class _LenientReader:
         self._position = 0
 
     def integer(self, size: int) -> int:
-        """Decode the next signed big-endian integer of ``size`` bytes."""
         return int.from_bytes(self._take(size), "big", signed=True)
 
     def string(self) -> str | None:
-        """Decode the next string, whose length is an int16; None for null."""
+        # The length is an int16; a negative one means null.
         length = self.integer(2)
         if length < 0:
             return None
@@ -189,7 +193,6 @@ class _LenientReader:
             raise _UnreadableError from None
 
     def int32_list(self) -> list[int] | None:
-        """Decode the next list of int32; None for null."""
         count = self.integer(4)
         if count == -1:
             return None

@@ -22,11 +22,11 @@ __all__ = ["MAX_TABLE_SIZE", "FaustCopartitioned", "SplitMix64", "assign_actives
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustStrategy):
-    """The assignor of Faust's design document: takeover by standbys, standbys spread evenly.
+    """Assignor after Faust's design document: standbys take over from failed members, and are
+    spread evenly over the group.
 
-    This is what Faust's design document asks for. Topics with equally many partitions and the
-    same subscribers are assigned together. For each such group of topics, the aims are, each
-    only as far as the previous ones allow:
+    Topics with equally many partitions and the same subscribers are assigned together. For each
+    such group of topics, the aims are, each only as far as the previous ones allow.
 
     1. no member is idle while there are as many partitions as members;
     2. a partition whose active member left goes to one of its standbys, or to a member that had
@@ -87,10 +87,8 @@ class FaustCopartitioned(FaustStrategy):
         return assignments
 
     def _random_generator(self, topics: CopartitionedTopics) -> SplitMix64:
-        """Return a random generator seeded by the setting and the topics' partition count.
-
-        Topics with other partition counts then do not change the placement of standbys.
-        """
+        # The partition count is part of the seed, so that topics with other counts do not change
+        # the placement of standbys.
         return SplitMix64(self.settings.seed ^ SplitMix64(topics.partitions).next_number())
 
 
@@ -125,7 +123,9 @@ class _Penalties(NamedTuple):
 
     @classmethod
     def of(cls, partitions: int, members: int) -> _Penalties:
-        """Return penalties such that one unit of an aim outweighs all later aims on a path."""
+        """Return penalties in which one unit of an aim outweighs everything that later aims can
+        cost on a path.
+        """
         cold_start = members + 1
         load = (members + 1) * cold_start
         disturbed = (partitions + 1) * load
@@ -182,8 +182,8 @@ def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
 def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
     """Choose a first owner of each partition, from which the minimum-cost flow starts.
 
-    It is the previous owner, else the standby with the lowest load, else any member with the lowest
-    load.
+    It is the previous owner, else the least loaded member with a standby, else the least loaded
+    member.
     """
     owner = list(previous.owner)
     load = np.bincount([m for m in owner if m >= 0], minlength=members).tolist()
@@ -199,9 +199,8 @@ def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
 
 
 def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalties) -> Costs:
-    """Return the cost of making each member the owner of each partition, apart from its load.
-
-    The result is int64[P, M].
+    """Return the cost of each partition on each member, apart from the member's load
+    (int64[partitions, members]).
     """
     pairs = list(zip(previous.owner, previous.standbys, strict=True))
     costs = np.full((len(previous.owner), members), penalties.cold_start + 1, np.int64)
@@ -222,7 +221,8 @@ def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalt
 
 
 class _MinimumCostFlow:
-    """Minimum-cost flow that improves partitions' owners in place (successive shortest paths).
+    """Minimum-cost flow that reassigns partitions to members in place, by successive shortest
+    paths.
 
     Attributes:
         _owner: by partition its active member.
@@ -247,7 +247,6 @@ class _MinimumCostFlow:
             self._update_moves(member)
 
     def augment_until_optimal(self) -> None:
-        """Move partitions along the cheapest path between members while that lowers the cost."""
         while (path := self._shortest_path()) is not None:
             moves = [(int(self._move_partition[a, b]), a, b) for a, b in pairwise(path)]
             for p, source, target in moves:
@@ -258,7 +257,6 @@ class _MinimumCostFlow:
                 self._update_moves(member)
 
     def _update_moves(self, member: int) -> None:
-        """Recompute the cheapest partition to move from a member to each other one."""
         owned = self._owned[member]
         self._move_cost[member] = _INFINITE
         if owned:
@@ -269,7 +267,8 @@ class _MinimumCostFlow:
         self._move_cost[member, member] = _INFINITE
 
     def _shortest_path(self) -> list[int] | None:
-        """Return the path of members along which moves lower the cost most; None if there is none.
+        """Return the path of members along which moving one partition each lowers the cost most;
+        None if no path lowers it.
 
         Bellman-Ford algorithm: there is no negative cycle, so as many rounds as there are members
         suffice. The path's ends add the changes of their load costs.
@@ -298,10 +297,8 @@ class _MinimumCostFlow:
         return path[::-1]
 
     def _load_cost(self, load: Costs) -> Costs:
-        """Return the cost that each member's last partition adds, given the numbers of partitions.
-
-        The first partition of a member also saves the penalty of an idle member.
-        """
+        # Each further partition costs more than the last, so the sum grows with the square of the
+        # load. The first one also saves the penalty of an idle member.
         cost: Costs = load * self._penalties.load
         return cost - np.where(load == 1, self._penalties.idle, 0)
 
@@ -330,7 +327,9 @@ class SplitMix64:
         return int(self.next_numbers(1)[0])
 
     def next_numbers(self, count: int) -> NDArray[np.uint64]:
-        """Return the next ``count`` random numbers, computed at once (the state is a counter).
+        """Return the next ``count`` random 64-bit numbers as an array.
+
+        The generator's state is a counter, so they are computed at once.
 
         >>> SplitMix64(7).next_numbers(1).tolist() == [SplitMix64(7).next_number()]
         True
@@ -344,7 +343,7 @@ class SplitMix64:
         return numbers
 
     def permute(self, items: Sequence[_Item]) -> list[_Item]:
-        """Return the items in a random order."""
+        """Return the items in a random order, determined by the seed."""
         order = np.argsort(self.next_numbers(len(items)), kind="stable")
         return [items[i] for i in order.tolist()]
 
@@ -356,10 +355,11 @@ def place_standbys(
     replicas: int,
     generator: SplitMix64,
 ) -> list[set[int]]:
-    """Choose the members that get a standby of each partition, so that failures spread evenly.
+    """Choose the members that get a standby of each partition, so that any member's failure spreads
+    evenly.
 
-    The placement is greedy, with exchanges, so that any member's failure spreads evenly. Standbys
-    stay where they are as far as the placement stays even. Two figures are even at the end:
+    Standbys stay where they are as far as the placement stays even. Two figures are even at the
+    end.
 
     * for each member, how many standbys of its partitions each other member has (the counts
       differ by at most one);
@@ -388,7 +388,7 @@ def place_standbys(
 
 
 class _Placement:
-    """The members chosen for standbys of partitions so far, with the counts that guide the choice.
+    """Standbys placed on members so far, with the counts that keep the placement even.
 
     A choice prefers the member with the fewest standbys of the owner's partitions, then the
     smallest total, then the lowest random number. It only changes the figures of the chosen member,
@@ -418,7 +418,8 @@ class _Placement:
         self._existing: list[set[int]] = [set() for _ in owner]
 
     def keep_existing(self, previous: PreviousCopies, wanted: int) -> None:
-        """Keep copies that members have already as standbys, at most ``wanted`` for each partition.
+        """Keep members' existing copies of a partition as its standbys, at most ``wanted`` for each
+        partition.
 
         If there are more, those that spread standbys most evenly stay.
         """
@@ -428,7 +429,6 @@ class _Placement:
             self._existing[p] = set(self.standbys[p])
 
     def add_missing(self, wanted: int) -> None:
-        """Add standbys on other members until each partition has ``wanted``."""
         is_candidate = np.ones(self._members, np.bool_)
         for p in self._order:
             missing = wanted - len(self.standbys[p])
@@ -439,10 +439,6 @@ class _Placement:
                 is_candidate[excluded] = True
 
     def balance_by_owner(self) -> None:
-        """Move standbys until each owner's ones are spread evenly over the other members.
-
-        Even means that the counts differ by at most one.
-        """
         for owner in range(self._members):
             count = self._count[owner]
             others = np.delete(np.arange(self._members), owner)
@@ -452,7 +448,8 @@ class _Placement:
                 self._move(owner, int(others[score.argmax()]), int(others[score.argmin()]))
 
     def balance_totals(self) -> None:
-        """Move standbys from members with more partitions to members with fewer.
+        """Move standbys from members with more copies to members with fewer, as long as each
+        owner's standbys stay spread evenly.
 
         The counts by owner (`balance_by_owner`) stay even.
         """
@@ -460,11 +457,7 @@ class _Placement:
             self._move(*exchange)
 
     def _find_exchange(self) -> tuple[int, int, int] | None:
-        """Find a standby to move between members whose totals differ by two or more.
-
-        Return the owner of the partition, the source and the target; None if no move exists. The
-        largest totals come first, and for each of them the smallest.
-        """
+        # The largest totals come first, and for each of them the smallest.
         total = self._total
         order = np.argsort(total, kind="stable")
         for source in order[::-1].tolist():
@@ -481,7 +474,6 @@ class _Placement:
         return None
 
     def _best_members(self, p: int, candidates: NDArray[np.intp], limit: int) -> list[int]:
-        """Return the best candidates for standbys of partition p, at most ``limit`` members."""
         owner = self._owner[p]
         keys = (
             self._random[owner, candidates],
@@ -497,7 +489,6 @@ class _Placement:
         self._total[members] += 1
 
     def _move(self, owner: int, source: int, target: int) -> None:
-        """Move a standby of one of an owner's partitions between members, preferably a new copy."""
         movable = [
             p for p in self._owned[owner]
             if source in self.standbys[p] and target not in self.standbys[p]

@@ -59,7 +59,8 @@ class CopartitionedTopics(NamedTuple):
 def find_copartitioned_topics(
     problem: Problem,
 ) -> tuple[list[CopartitionedTopics], tuple[str, ...]]:
-    """Return the groups of copartitioned topics, and the subscribed topics without partitions.
+    """Return the groups of copartitioned topics (equal partition counts and subscribers), and the
+    subscribed topics without partitions.
 
     Groups with fewer partitions come first.
 
@@ -95,7 +96,8 @@ def find_copartitioned_topics(
 
 
 def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...]]:
-    """Decode the metadata of each member; return it, and a warning for each that is malformed.
+    """Decode each member's Faust metadata, and return it with a warning for each member whose
+    metadata is malformed.
 
     A member with unreadable metadata counts as a new one: it gets its share and the others keep
     theirs. Faust's own leader fails on it. Without user data, the owned partitions count.
@@ -145,7 +147,8 @@ class PreviousCopies(NamedTuple):
 def find_previous_owners(
     topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
 ) -> PreviousCopies:
-    """Return the previous active members and standbys of copartitioned topics, as reported.
+    """Return the previous active member and standbys of each partition of copartitioned topics, as
+    members report them.
 
     If members dispute a partition, the one that reports it for more of the topics was the owner
     (one of the topics may be new), then the one that joined first. Numbers that the topics do not
@@ -170,7 +173,6 @@ def find_previous_owners(
 
 
 def _count_topics(by_topic: ByTopic, topics: CopartitionedTopics) -> Counter[int]:
-    """Return a dict from partition number to the number of topics that list it."""
     return Counter(
         p
         for topic in topics.topics
@@ -204,11 +206,8 @@ def collect_warnings(
 def _misplaced_changelogs(
     groups: Sequence[CopartitionedTopics], settings: FaustSettings
 ) -> list[str]:
-    """Return a warning for each changelog that has no source topic of its partition count.
-
-    Faust does not report the source topic of a table. A changelog is certainly placed apart from
-    its source if no source topic with a common subscriber has as many partitions.
-    """
+    # Faust does not report the source topic of a table. A changelog is certainly placed apart from
+    # its source if no source topic with a common subscriber has as many partitions.
     changelogs, global_changelogs = settings.all_changelogs, set(settings.global_changelogs)
     warnings = []
     for group in groups:
@@ -234,7 +233,6 @@ def _misplaced_changelogs(
 
 
 def _missing_standbys(groups: Sequence[CopartitionedTopics], settings: FaustSettings) -> list[str]:
-    """Return a warning for each member count that is too small for the configured standbys."""
     if not settings.replicas_are_configured:
         return []
     topics: dict[int, list[str]] = {}
@@ -248,6 +246,5 @@ def _missing_standbys(groups: Sequence[CopartitionedTopics], settings: FaustSett
 
 
 def _join_names(names: Sequence[str]) -> str:
-    """Format the first few names as text, with the number of the others."""
     more = len(names) - _MAX_NAMES_IN_WARNING
     return ", ".join(names[:_MAX_NAMES_IN_WARNING]) + (f" and {more} more" if more > 0 else "")

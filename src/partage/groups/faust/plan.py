@@ -47,7 +47,7 @@ class CopartitionedAssignment:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FaustPlan(Plan):
-    """A plan with the metadata that Faust's workers receive.
+    """A plan together with the Faust metadata that each worker receives with its assignment.
 
     The owner of a partition is its one active member by the assignment rule. All members are
     active for a global table's changelog: only ``metadata`` and `wire` contain that.
@@ -68,7 +68,8 @@ class FaustPlan(Plan):
     changelogs: frozenset[str] = frozenset()
 
     def wire(self) -> dict[str, list[tuple[str, list[int]]]]:
-        """Return by member the topics and partitions that its client consumes, sorted by topic.
+        """Return a dict from each member to the (topic, partition numbers) pairs that its client
+        consumes, sorted by topic.
 
         These are the active partitions, followed by the standbys of changelogs. A partition that
         is both occurs twice.
@@ -102,9 +103,8 @@ class FaustPlan(Plan):
         }
 
     def with_standbys(self) -> Assignment:
-        """Return active and standby partitions of all members as an assignment, active ones first.
-
-        Each has its role.
+        """Return the active and then the standby partitions of all members as one assignment, in
+        which each partition has its role.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -139,7 +139,8 @@ def build_plan(
     settings: FaustSettings,
     warnings: tuple[str, ...],
 ) -> FaustPlan:
-    """Build the plan from the assignments of all groups of copartitioned topics.
+    """Build the plan of a Faust group from the active and standby partitions chosen for each group
+    of copartitioned topics.
 
     Args:
         problem: the consumer group and the cluster.
@@ -191,10 +192,7 @@ def build_plan(
 def _distribution(
     urls: Sequence[str], actives: Sequence[ByTopic], is_included: Callable[[str], bool]
 ) -> dict[str, ByTopic]:
-    """Return a dict from worker URL to the worker's active partitions by topic.
-
-    If two members share a URL, the later counts. ``is_included`` selects topics.
-    """
+    # If two members share a URL, the later one counts.
     return {
         url: {topic: numbers for topic, numbers in by_topic.items() if is_included(topic)}
         for url, by_topic in zip(urls, actives, strict=True)

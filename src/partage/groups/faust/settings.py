@@ -67,7 +67,9 @@ copied=(), url='')
     replicas_are_configured: bool = field(default=False, repr=False, compare=False)
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Check the values of ``config`` and return the settings with them; other keys are ignored.
+        """Check the Faust settings of a configuration and return a copy that has them.
+
+        Other keys are ignored.
 
         Raises:
             InvalidConfigError: a value has the wrong type.
@@ -93,7 +95,8 @@ copied=(), url='')
 
 @dataclass(frozen=True)
 class SeededSettings(FaustSettings):
-    """The settings of ``faust:copartitioned``: those of both strategies, and a random seed.
+    """Settings of the assignor ``faust:copartitioned``: those of both Faust assignors, and a random
+    seed.
 
     The seed decides among equal placements of standbys.
 
@@ -104,7 +107,9 @@ class SeededSettings(FaustSettings):
     seed: int = 0
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Check the values of ``config``, the seed included, and return the settings with them."""
+        """Check the Faust settings of a configuration, the seed included, and return a copy that
+        has them.
+        """
         settings = super().with_config(config)
         if SEED in config:
             seed = _parse_whole_number(SEED, config[SEED], _MAX_SEED)
@@ -128,7 +133,6 @@ def _parse_whole_number(key: str, value: object, maximum: int) -> int:
 
 
 def _parse_topics(key: str, value: object) -> tuple[str, ...]:
-    """Check that a setting is a list of topic names, or its text; return each name once."""
     if isinstance(value, str):
         value = [name.strip() for name in value.split(",")]
     if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):

@@ -131,10 +131,11 @@ def assign_partitions(
 def _assign_actives(
     assignments: Sequence[CopartitionedAssignment], partitions: int, max_capacity: int
 ) -> None:
-    """Assign each partition without active member to one of its standbys, or to the next member.
+    """Assign each partition without an active member to the first member with a standby of it, else
+    to the next member in turn.
 
-    Only members below ``max_capacity`` count. The index ``positions_of`` replaces Faust's search
-    through the circle (``_find_promotable_standby``); it finds the same member.
+    Members with ``max_capacity`` active partitions get no more. The index ``positions_of`` replaces
+    Faust's search through the circle (``_find_promotable_standby``); it finds the same member.
     """
     actives = [assignment.actives for assignment in assignments]
     unassigned = _unassign_overassigned(actives, partitions, 1)
@@ -165,7 +166,10 @@ def _assign_standbys(
     max_capacity: int,
     replicas: int,
 ) -> None:
-    """Assign missing standbys to members; if all are full, replace a standby of a full member."""
+    """Assign missing standbys to members with room.
+
+    If all members are full, evict another standby from one of them.
+    """
     limit = max_capacity * replicas
     standbys = [assignment.standbys for assignment in assignments]
     unassigned = deque(_unassign_overassigned(standbys, partitions, replicas))
@@ -205,11 +209,7 @@ def _find_active_member(
 def _find_standby_member(
     candidates: Sequence[CopartitionedAssignment], current: int, p: int, limit: int
 ) -> int:
-    """Return the position of the next member that can take a standby of partition ``p``.
-
-    It is -1 if there is none: all are full or have the partition. Source:
-    ``_find_round_robin_assignable``.
-    """
+    # Source: Faust's _find_round_robin_assignable. -1: all members are full or have the partition.
     for step in range(len(candidates)):
         position = (current + step) % len(candidates)
         candidate = candidates[position]
@@ -221,7 +221,6 @@ def _find_standby_member(
 def _find_full_member(
     assignments: Sequence[CopartitionedAssignment], p: int, limit: int
 ) -> CopartitionedAssignment:
-    """Return the first member without partition ``p`` that is full of standbys."""
     for assignment in assignments:
         if len(assignment.standbys) == limit and not assignment.has(p):
             return assignment
@@ -231,9 +230,9 @@ def _find_full_member(
 def _free_up_partition(
     assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, limit: int
 ) -> int:
-    """Remove one standby of a full member, to make room for another; return its partition.
+    """Remove one standby from a full member and return its partition.
 
-    The lowest partition that another member has room for is removed, else the lowest one.
+    It is the lowest that another member has room for, else the lowest.
     """
     standbys = full.standbys
     if not standbys:
@@ -249,7 +248,8 @@ def _free_up_partition(
 
 
 def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, wanted: int) -> list[int]:
-    """Remove surplus copies of partitions from members; return the partitions that lack copies.
+    """Remove surplus copies of partitions from members, and return the partitions that lack copies,
+    once for each missing copy.
 
     The first members that have a copy lose it. The result is ascending; a partition occurs as often
     as it lacks copies. Source: ``_unassign_overassigned`` and ``_get_unassigned``.
@@ -263,7 +263,6 @@ def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, wanted
 
 
 def _count_assigned(assigned: Sequence[set[int]], partitions: int) -> list[int]:
-    """Return how many members have each partition."""
     counts = [0] * partitions
     for numbers in assigned:
         for p in numbers:
@@ -274,7 +273,7 @@ def _count_assigned(assigned: Sequence[set[int]], partitions: int) -> list[int]:
 
 
 class _LivelockDetector:
-    """Detector of standbys that replace each other endlessly (Brent's cycle detection, 1980).
+    """Detector of standbys that evict each other endlessly (Brent's cycle detection, 1980).
 
     Each state of the eviction loop follows from the previous one. If a state recurs, the loop
     does not terminate. The reference state is renewed whenever the number of steps doubles.
@@ -286,7 +285,11 @@ class _LivelockDetector:
         self._reference: object = None
 
     def check(self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]) -> None:
-        """Count a replaced standby; raise `PeerAssignorError` if an earlier state recurs."""
+        """Count an eviction.
+
+        Raise `PeerAssignorError` if the state after it occurred before, since Faust then loops
+        forever.
+        """
         self._evictions += 1
         if self._evictions < _EVICTIONS_BEFORE_CHECK:
             return
@@ -298,5 +301,4 @@ class _LivelockDetector:
 
 
 def _failure(reason: str, exception: str = "AssertionError") -> PeerAssignorError:
-    """Return the error to raise for an input on which Faust raises ``exception``, or hangs."""
     return PeerAssignorError(f"Faust's assignor fails on this: {reason} ({exception})", exception)

@@ -28,11 +28,11 @@ __all__ = ["FaustStrategy"]
 
 @dataclass(frozen=True, repr=False)
 class FaustStrategy(PlainStrategy, ABC):
-    """Base class of the assignors for Faust groups; subclasses assign copartitioned topics.
+    """Base class of the assignors for Faust groups.
 
-    Its members remember the `FaustMetadata` of their last assignment and send it when they join
-    again. Both strategies send the same, so one group can have members of both; the leader
-    decides.
+    A subclass assigns each group of copartitioned topics. Its members remember the `FaustMetadata`
+    of their last assignment and send it when they join again. Both strategies send the same, so one
+    group can have members of both; the leader decides.
     """
 
     settings: FaustSettings = field(default_factory=FaustSettings)
@@ -93,7 +93,8 @@ class FaustStrategy(PlainStrategy, ABC):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Assign one group of copartitioned topics; return each subscriber's partitions in order.
+        """Choose the active and standby partitions of each subscriber of copartitioned topics, in
+        the order of the subscribers.
 
         Args:
             topics: one group of copartitioned topics, with its subscribers.

@@ -52,7 +52,8 @@ _WHY = {
 def certify_counts(
     canonical: CanonicalProblem, found: CountPlan, costs: RackCosts | None, table: RackTable | None
 ) -> Certificate:
-    """Return the certificate that a plan which balances partition counts is optimal.
+    """Return the certificate that a plan by partition counts is optimal in loads, rack cost and
+    moves.
 
     Levels of topics prove the loads; dual prices of members prove rack cost and moves.
     """
@@ -84,7 +85,8 @@ def certify_limited(
     table: RackTable | None,
     max_moves: int,
 ) -> Certificate:
-    """Return the certificate that a plan by counts is optimal among those within a limit of moves.
+    """Return the certificate that no plan with at most ``max_moves`` moves has more even partition
+    counts than this one.
 
     Dual prices for each level of load prove the loads; dual prices of members prove the rest.
     """
@@ -124,7 +126,9 @@ def _with_topics(
     figures: Mapping[str, float],
     bounds: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Add the topic excess (unevenness of topics) to a plan's figures, with lower bound 0."""
+    """Add the topic excess (how unevenly each topic is spread over members) to a plan's figures,
+    with 0 as its lower bound.
+    """
     excess = topic_excess(canonical, owner)
     if excess is None:
         return {**figures}, {**bounds}
@@ -132,7 +136,7 @@ def _with_topics(
 
 
 def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
-    """Reorder the members' dual prices from canonical order to the group's order of members."""
+    # From canonical order to the group's order of members.
     out = np.zeros(canonical.members, np.int64)
     out[canonical.order] = price
     return out
@@ -141,7 +145,7 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, table: RackTable | None, found: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return the lower bound that the dual prices prove for weighted rack cost plus moves."""
+    """Return the lower bound on weighted rack cost plus moves that the dual prices prove."""
     claims, price = canonical.claims, found.price
     columns = np.zeros(canonical.members, np.int64)
     cost, profile = np.zeros((1, 1), np.int64), np.zeros(canonical.size, np.int64)
@@ -182,7 +186,8 @@ def certify_weights(
     together: Int64Array | None,
     max_moves: int | None,
 ) -> Certificate:
-    """Return the certificate of a plan by weights, with lower bounds of overload and largest load.
+    """Return the certificate of a plan by weights: its overload and largest load, with lower bounds
+    of both.
 
     Args:
         canonical: the problem.
@@ -249,7 +254,7 @@ def certify_weights(
 
 
 def _open_to(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which partitions are of a topic that one of these members subscribes to (bool[n])."""
+    # True for partitions whose topic one of these members subscribes to.
     wanted = np.zeros(len(canonical.rows.topics), bool)
     for s in np.unique(canonical.subscription[members]).tolist():
         wanted[canonical.topics_of[s]] = True
@@ -257,7 +262,9 @@ def _open_to(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> NDArray
 
 
 def forced_moves(canonical: CanonicalProblem) -> int:
-    """Return how many owned partitions must move because no previous owner may keep them."""
+    """Return the number of owned partitions that must move because no previous owner still
+    subscribes to them.
+    """
     claims = canonical.claims
     return int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
 
@@ -265,23 +272,20 @@ def forced_moves(canonical: CanonicalProblem) -> int:
 def _topics(
     canonical: CanonicalProblem, weighted: WeightedProblem, bound: Bound
 ) -> tuple[int, ...]:
-    """Return the topics, as numbers of the cluster, that the argument of a lower bound concerns."""
+    # As topic numbers of the cluster.
     mine = weighted.classes.topic >= 0
     mine[mine] = bound.topics[weighted.classes.topic[mine]]
     return tuple(canonical.rows.topics[mine].tolist())
 
 
 def _why(weighted: WeightedProblem, bound: Bound, topics: int) -> str:
-    """Return the reason for a lower bound as a sentence for users."""
     count = int(weighted.members(bound.topics).sum())
     return _WHY[bound.kind].format(topics=topics, members=count, most=bound.most)
 
 
 def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array | None:
-    """Reorder the families of co-partitioned topics from canonical order to the cluster's numbers.
-
-    A family is a set of topics whose equal partition numbers go to one member.
-    """
+    # From canonical order to the cluster's topic numbers. A family is a set of topics whose equal
+    # partition numbers go to one member.
     if together is None:
         return None
     out = np.full(len(canonical.problem.index.topics), -1, np.int64)
@@ -290,9 +294,10 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Convert owners in canonical order to the owner of each partition of the cluster (int32[P]).
+    """Return the owner of each partition of the cluster as a position in the group, -1 for none
+    (int32[P]).
 
-    -1 means no owner. Results are members as positions in the group.
+    ``owner`` has partitions and members in canonical order.
     """
     out = np.full(canonical.problem.index.partitions, -1, np.int32)
     out[canonical.rows.partition] = canonical.order[owner] if len(owner) else owner

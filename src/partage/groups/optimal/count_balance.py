@@ -53,7 +53,7 @@ _MOST_INTERLEAVED = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPlan:
-    """The best plan that balances partition counts, and the data that prove it optimal.
+    """The best plan by partition counts, with the data that prove it optimal.
 
     A row is a partition in canonical order.
 
@@ -73,7 +73,9 @@ class CountPlan:
 def balance_counts(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None
 ) -> CountPlan:
-    """Find the best plan for even partition counts, then least rack cost, then fewest moves.
+    """Find the plan with the most even partition counts.
+
+    Among these it has the least rack cost, then the fewest moves.
 
     Args:
         canonical: the problem.
@@ -120,10 +122,11 @@ def balance_counts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportArcs:
-    """The arcs of the transportation problem from classes of partitions to members.
+    """Arcs of the transportation problem that assigns classes of interchangeable partitions to
+    members.
 
-    Partitions of a class are interchangeable. Contested ones (that several members may keep) form
-    further classes. A row is a partition in canonical order.
+    Contested ones (that several members may keep) form further classes. A row is a partition in
+    canonical order.
 
     Attributes:
         of_row: int64[n], class of each row, contested ones included.
@@ -152,7 +155,8 @@ class TransportArcs:
         weight: int,
         move: int = 1,
     ) -> TransportArcs:
-        """Build the transportation problem's arcs from partition classes, claims and subscriptions.
+        """Build the arcs of the transportation problem from partition classes, claims and
+        subscriptions.
 
         The cost of an arc is the rack cost times ``weight``, minus ``move`` for partitions that
         stay.
@@ -182,10 +186,11 @@ class TransportArcs:
 def _with_contested(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Add a class of partitions for each set of members that may all keep the same partitions.
+    """Add a class for each set of partitions that the same several members may keep (contested
+    partitions).
 
-    Such partitions are contested. Return each partition's class, each class's class without regard
-    to claims, and the members (keepers) of the added classes.
+    Return each partition's class, each class's class without regard to claims, and the members
+    (keepers) of the added classes.
     """
     plain = len(classes.topic_class)
     base = list(range(plain))
@@ -207,9 +212,8 @@ def _with_contested(
 def _eligible_pairs(
     classes: PartitionClasses, subscription_classes: SubscriptionClasses, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the pairs of partition class and member group whose members subscribe to the topics.
-
-    The pairs are sorted by class.
+    """Return the pairs of partition class and member group in which the members subscribe to the
+    partitions' topics, sorted by class.
     """
     open_groups: list[list[int]] = [[] for _ in range(len(subscription_classes.size))]
     for g, b in enumerate(classes.member_class.tolist()):
@@ -233,9 +237,10 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, kept: Int64Array) -> None:
-    """Leave partitions with previous owners, as many per owner as the minimum-cost flow says.
+    """Leave partitions with their previous owners, as many for each owner as the minimum-cost flow
+    decides; change ``owner`` in place.
 
-    The first partitions of an owner stay; ``owner`` is changed.
+    The first partitions of an owner stay.
     """
     cells = len(kept) if not len(arcs.cell) else int(arcs.cell.max()) + 1
     whole = np.zeros(len(kept) + 1, bool)
@@ -259,7 +264,7 @@ def keep_partitions(owner: Int32Array, arcs: TransportArcs, kept: Int64Array) ->
 def _keep_first(
     owner: Int32Array, rows: Int64Array, cell: Int64Array, kept: Int64Array, keeper: Int64Array
 ) -> None:
-    """Leave the first partitions with their previous owner, where the flow keeps only some."""
+    # Where the flow keeps only some of an owner's partitions, the first ones stay.
     order = np.argsort(cell, kind="stable")
     rows, cell = rows[order], cell[order]
     nth = np.arange(len(rows)) - np.searchsorted(cell, cell)
@@ -269,7 +274,7 @@ def _keep_first(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentOrder:
-    """The order in which partitions without owner are assigned, and whether members take turns.
+    """The order in which partitions without an owner are assigned, and whether members take turns.
 
     A row is a partition in canonical order.
 
@@ -284,7 +289,11 @@ class AssignmentOrder:
 
     @classmethod
     def of(cls, canonical: CanonicalProblem, together: Int64Array | None) -> AssignmentOrder:
-        """Order partitions by number; with topic families, equal numbers of one are adjacent."""
+        """Return the default order by partition number.
+
+        With topic families (topics whose equal partition numbers belong together), equal numbers of
+        a family are adjacent.
+        """
         if together is None:
             return cls(None, in_blocks=False)
         number = canonical.problem.index.number_of[canonical.rows.partition]
@@ -304,7 +313,9 @@ def assign_rest(
     group: Int64Array,
     found: CheapestPlan,
 ) -> None:
-    """Assign partitions without owner to members, as many per member group as the flow says."""
+    """Assign the partitions without an owner to members, as many to each member group as the
+    minimum-cost flow decides.
+    """
     pool = assignment_order.without_owner(owner)
     pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
     target = _interleave_groups(arcs, found.free)
@@ -318,10 +329,9 @@ def assign_rest(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Return the member group for each unassigned partition, class by class, as the flow says.
+    """Return the member group of each unassigned partition.
 
-    The groups of a class take turns. In blocks, one group would get all of one topic, and the next
-    group all of another.
+    The groups take turns, since otherwise one group would get all of one topic.
     """
     target = np.repeat(arcs.free_group, free)
     of = np.repeat(np.arange(len(free)), free)
@@ -340,7 +350,7 @@ def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
 def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """Repeat each member as often as it receives a partition, group after group.
+    """Repeat each member as often as it receives a partition, one member group after another.
 
     Members of a group take turns, unless ``in_blocks``.
     """
@@ -357,10 +367,8 @@ def repeat_members(
 
 
 def _order(values: Int64Array, below: int) -> NDArray[np.intp]:
-    """Return the indices that sort small integers stably (argsort).
-
-    NumPy sorts 16-bit keys by radix, faster than wider ones; ``below`` is above all values.
-    """
+    # A stable argsort. NumPy sorts 16-bit keys by radix, faster than wider ones; ``below`` is above
+    # all values.
     return np.argsort(values.astype(np.int16) if below <= 1 << 15 else values, kind="stable")
 
 
@@ -370,7 +378,8 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Find the best plan without a flow if all partitions and all eligible members are equivalent.
+    """Find the plan with the most even counts without a flow, for partitions and members that are
+    all interchangeable.
 
     Each member owns ``base`` partitions or one more, and the members that owned the most keep the
     most. Dual prices of 1 for members that must release partitions prove that no plan moves fewer.
@@ -402,7 +411,7 @@ def _balance_equivalent(
 
 
 def release_excess(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
-    """Remove the owner of the last partitions of members that own more than their quota."""
+    """Remove the owner of the last partitions of each member that owns more than its quota."""
     over = has > quota
     if not over.any():
         return

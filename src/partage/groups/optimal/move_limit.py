@@ -44,7 +44,8 @@ _MOST_ROUNDS = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedPlan:
-    """The best plan that moves at most a given number of partitions, and the data that prove it.
+    """The best plan that moves at most a given number of partitions, with the data that prove it
+    optimal.
 
     Attributes:
         owner: int32[n], place (position of the member in canonical order) of each row's owner.
@@ -64,7 +65,8 @@ class LimitedPlan:
 def balance_within_limit(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None, limit: int
 ) -> LimitedPlan:
-    """Find the best plan by partition counts that moves at most ``limit`` owned partitions.
+    """Find the plan with the most even partition counts among those that move at most ``limit``
+    owned partitions.
 
     Args:
         canonical: the problem; its best plan without limit needs more moves.
@@ -107,7 +109,6 @@ def balance_within_limit(
 def _transport_problem(
     classes: PartitionClasses, arcs: TransportArcs, loads: Int64Array
 ) -> TransportProblem:
-    """Build the transportation problem for `find_cheapest_plan` from arcs and members' loads."""
     return TransportProblem(
         arcs.supply, classes.group, classes.groups, arcs.keep_class, arcs.keep_member,
         arcs.keep_most, arcs.keep_cost, arcs.free_class, arcs.free_group, arcs.free_cost, loads,
@@ -121,10 +122,10 @@ def _minimise_rack_cost(
     loads: Int64Array,
     limit: int,
 ) -> tuple[TransportArcs, CheapestPlan, int, int]:
-    """Find the plan with the least rack cost that moves at most ``limit`` owned partitions.
+    """Find the flow with the least rack cost that moves at most ``limit`` owned partitions.
 
-    It searches for the least Lagrange multiplier of moves at which the cheapest plan satisfies the
-    limit. Return the arcs and the flow of that plan, and the weights of rack cost and moves.
+    A bisection finds the Lagrange multiplier of moves that satisfies the limit. Return the arcs and
+    the flow of that plan, and the weights of rack cost and moves.
     """
     claims = canonical.claims
     owned = int(np.count_nonzero(claims.owned))
@@ -160,7 +161,8 @@ def _balance_equivalent(
     limit: int,
     rack_weight: int,
 ) -> LimitedPlan:
-    """Find the plan without a flow if all partitions and members are equivalent.
+    """Find the best plan within the limit without a flow, for partitions and members that are all
+    interchangeable.
 
     Each move takes a partition from one of the most loaded members.
     """
@@ -189,7 +191,6 @@ def _balance_equivalent(
 
 
 def _lower_largest(has: Int64Array, moves: int) -> tuple[Int64Array, int]:
-    """Take ``moves`` partitions from the most loaded members; return the loads and the largest."""
     low, high = 0, int(has.max(initial=0))
     while low < high:
         middle = (low + high) // 2
@@ -205,7 +206,6 @@ def _lower_largest(has: Int64Array, moves: int) -> tuple[Int64Array, int]:
 
 
 def _raise_smallest(load: Int64Array, more: int) -> Int64Array:
-    """Give ``more`` partitions one by one to the least loaded members; return the loads."""
     low = int(load.min()) if len(load) else 0
     high = low + more
     while low < high:

@@ -27,7 +27,7 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestClaims:
-    """The members that may keep each partition: those with the newest claims that still subscribe.
+    """The members that may keep each partition: subscribers whose claim has the newest generation.
 
     A claim is a partition that a member says it owns. A row is the position of a partition in
     canonical order, a place that of a member.
@@ -48,7 +48,8 @@ class NewestClaims:
 
 
 class CanonicalProblem:
-    """The input of the optimal assignor in an order that does not depend on the join order.
+    """Input of the optimal assignor with members and partitions in a canonical order, which does
+    not depend on the join order.
 
     A place is the position of a member in this order. A row is the position of a partition whose
     topic has subscribers.
@@ -102,13 +103,16 @@ class CanonicalProblem:
 
     @cached_property
     def eligibility(self) -> Eligibility:
-        """Subscriptions and partition counts in the form that `partage.solve` takes."""
+        """Subscriptions of members and partition counts of topics, as the solver (`partage.solve`)
+        takes them.
+        """
         start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
         return Eligibility(self.rows.counts, start, topic, self.subscription)
 
     def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
-        """Return whether each member subscribes to the topic of the partition at the same position.
+        """Return for each pair of member and partition whether the member subscribes to the
+        partition's topic (bool[n]).
 
         Members are places, partitions are rows of this problem; the result is bool[n].
         """
@@ -127,7 +131,9 @@ class CanonicalProblem:
 
     @cached_property
     def claims(self) -> NewestClaims:
-        """The members that may keep each partition: its newest claimants that subscribe."""
+        """The members that may keep each partition: subscribers whose claim on it has the newest
+        generation.
+        """
         place, row = self.claimed
         owned = np.zeros(self.size, bool)
         owned[row] = True
@@ -142,7 +148,6 @@ class CanonicalProblem:
     def _disputed(
         self, owned: NDArray[np.bool_], place: Int64Array, row: Int64Array
     ) -> NewestClaims:
-        """Return the members that may keep each partition, if several members claim one."""
         sent = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
         newest = np.full(self.size, np.iinfo(np.int64).min)
         may = self.may_own(place, row)
@@ -163,7 +168,8 @@ class CanonicalProblem:
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of partition and member where a newer claim on the partition overrides it.
+        """Pairs of partition and member whose claim on it is overridden by a newer generation, the
+        newest of them first.
 
         They are rows and places of this problem, the newest claims first, of members that still
         subscribe.
@@ -183,7 +189,7 @@ class CanonicalProblem:
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of member and existing partition that the member claims (says it owns).
+        """Pairs of member and existing partition that the member says it owns, as two arrays.
 
         They are places and rows of this problem.
         """
@@ -212,10 +218,8 @@ class CanonicalProblem:
         return of[row >= 0], row[row >= 0]
 
     def _located(self, topic: Int64Array, number: Int32Array) -> Int64Array:
-        """Convert (topic, partition number) pairs to positions of partitions in this problem.
-
-        Positions are rows; -1 means that there is no such partition (int64[n]).
-        """
+        # Rows are positions of partitions in this problem; -1 means that there is no such
+        # partition.
         if not self.size:
             return np.full(len(topic), -1, np.int64)
         counts, start = self.rows.counts, self.rows.start
@@ -232,10 +236,7 @@ class CanonicalProblem:
 
 
 def _member_order(problem: Problem) -> Int32Array:
-    """Return the members in canonical order, which does not depend on the join order.
-
-    Static ones come first, by instance id, then the others by member id.
-    """
+    # Static members come first, by instance id, then the others by member id.
     group = problem.group
     instances = [m.instance_id for m in group]
     named = sorted({i for i in instances if i is not None})
@@ -277,7 +278,9 @@ class PartitionClasses:
         subscription_classes: SubscriptionClasses,
         racks: RackTable | None,
     ) -> PartitionClasses:
-        """Build classes of partitions and groups of members from subscriptions and rack costs."""
+        """Group interchangeable partitions into classes and interchangeable members into groups, by
+        subscriptions and rack costs.
+        """
         if racks is None:
             of_row, topic_class = (
                 subscription_classes.topic[canonical.topic],
@@ -311,7 +314,7 @@ def _used_costs(
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Merge partitions with equal rack costs to profiles, and members with equal ones to columns.
 
-    Return the profile of each partition, the column of each member, and the costs by both.
+    Return each partition's profile, each member's column, and the costs by both.
     """
     if not len(profile) or not len(row):
         return np.zeros_like(profile), np.zeros_like(row), np.zeros((1, 1), np.int64)
@@ -321,7 +324,6 @@ def _used_costs(
 
 
 def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the distinct ones of the used table rows, and each used row's index in them."""
     there = np.zeros(len(table), bool)
     there[used] = True
     seen: dict[bytes, int] = {}
@@ -333,7 +335,10 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
 
 
 def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Renumber values from 0 in ascending order; return the new numbers and the distinct values."""
+    """Renumber values from 0 in ascending order.
+
+    Return the new numbers, and the distinct values.
+    """
     if not len(values):
         return values, values
     low = int(values.min())

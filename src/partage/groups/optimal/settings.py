@@ -182,7 +182,7 @@ def _fraction(setting: str, value: object) -> float | None:
 
 
 def _from_text(setting: str, value: object) -> object:
-    """Parse text as JSON, because values of a properties file or a command line are strings."""
+    # Values of a properties file or a command line are strings.
     if not isinstance(value, str):
         return value
     try:
@@ -224,7 +224,9 @@ _MOST_UNITS = 1 << 36
 
 
 def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
-    """Return each partition's value of a setting by topic; others get the mean (float[P])."""
+    """Return the value of each partition in a setting by topic; partitions without one get the mean
+    of the others (float[P]).
+    """
     index = problem.index
     out = np.full(index.partitions, np.nan)
     for topic, of in values.items():
@@ -241,7 +243,9 @@ def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
 
 
 def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ...]:
-    """Return a warning for each topic that a setting names and that does not fit the cluster."""
+    """Return a warning for each topic named in the settings that the cluster lacks or that has
+    other partitions.
+    """
     out: list[str] = []
     for key, values in (("weights", settings.weights), ("traffic", settings.traffic)):
         for topic, of in (values or {}).items():
@@ -298,7 +302,7 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
 def families(
     canonical: CanonicalProblem, settings: OptimalSettings
 ) -> tuple[Int64Array, tuple[str, ...]]:
-    """Return each topic's family of topics to co-partition, -1 for none, and a list of warnings.
+    """Return each topic's family, -1 for none, and a list of warnings.
 
     A family is a set of topics whose equal partition numbers go to one member. Topics can only form
     one if they have the same partition numbers and the same subscribers.

@@ -164,10 +164,7 @@ class Optimal(PlainStrategy):
         return self._by_loads(request, warnings)
 
     def _within(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan by partition counts that moves at most ``limit`` partitions.
-
-        Use the search by weights if the exact answer would take too long.
-        """
+        # The search by weights takes over where the exact answer would take too long.
         canonical = request.canonical
         try:
             found = balance_within_limit(canonical, request.table, request.family, limit)
@@ -179,7 +176,6 @@ class Optimal(PlainStrategy):
         return self._by_loads(request, warnings)
 
     def _by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
-        """Return the best plan found for weighted loads, with its certificate."""
         canonical = request.canonical
         required = request.family if self.settings.together == "require" else None
         weight = by_partition(canonical.problem, self.settings.weights or {})
@@ -199,7 +195,7 @@ class Optimal(PlainStrategy):
         return _plan(canonical, plan.owner, certificate=proof, warnings=warnings)
 
     def _tolerance(self, weight: NDArray[np.float64], shares: Shares) -> float:
-        """Return the least decrease of a member's relative load for which a partition may move."""
+        # In units of relative load.
         fraction = self.settings.tolerance
         if fraction is None:
             fraction = 0.0 if len(weight) <= MOST_ITEMS else 0.001
@@ -208,7 +204,7 @@ class Optimal(PlainStrategy):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """The inputs of one call of `Optimal.assign`, prepared for the solvers."""
+    """Inputs of one call of `Optimal.assign`, prepared for the solvers."""
 
     canonical: CanonicalProblem
     racks: RackCosts | None
@@ -220,16 +216,15 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Memory of the optimal assignor: the future owner of each partition to be revoked first.
+    """Members that a cooperative rebalance has promised partitions that others must revoke first.
 
-    ``destined`` maps (topic, partition) to a member id.
+    The follow-up rebalance keeps the promises. ``destined`` maps (topic, partition) to a member id.
     """
 
     destined: Mapping[tuple[str, int], str]
 
 
 def _forced_warning(forced: int, limit: int) -> str:
-    """Return the warning that more partitions must move than the setting for moves allows."""
     return (
         f"{forced} partitions have to move, for nobody who owned them subscribes to them now: "
         f"more than the {limit} that may"
@@ -237,7 +232,6 @@ def _forced_warning(forced: int, limit: int) -> str:
 
 
 def _unfinished_warning(proof: Certificate) -> str:
-    """Return the warning that the search for a weighted plan reached its limit of work."""
     largest, least = proof.figures["largest"], proof.bounds["largest"]
     above = f", at most {largest / least - 1:.1%} above the best" if least > 0 else ""
     return (
@@ -247,7 +241,8 @@ def _unfinished_warning(proof: Certificate) -> str:
 
 
 def _cooperative_plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
-    """Return the plan of the first of a cooperative rebalance's two phases (KIP-429).
+    """Return the plan of the first of two cooperative rebalances (KIP-429), in which partitions
+    that move have no owner.
 
     Partitions that move have no owner in it, because their previous owners must revoke them first.
     """
@@ -275,7 +270,7 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
 
 
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
-    """Return the member that the previous plan promised each unclaimed partition.
+    """Return a dict from each unclaimed partition to the member that the previous plan promised it.
 
     The result is a dict from row (partition) to place (member) of the canonical problem. Members
     that have left are not in it.

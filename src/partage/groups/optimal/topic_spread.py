@@ -35,9 +35,10 @@ def spread_topics(
     alike: Int64Array,
     classes: PartitionClasses | None = None,
 ) -> Int32Array:
-    """Spread topics more evenly over members, without changing loads, rack cost and moves.
+    """Return owners that spread each topic more evenly over members, with the same loads, rack cost
+    and moves.
 
-    Return the owners after that. ``owner`` is a plan that is optimal in these three.
+    ``owner`` is a plan that is optimal in these three.
 
     With ``classes`` and without former claims the spread is the most even one of all plans with
     each member's load, the rack cost and the moves of ``owner``; see `spread_exactly`.
@@ -70,9 +71,10 @@ def _exchange_owners(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> Int32Array:
-    """Exchange partitions between members to spread topics more evenly; return the owners.
+    """Exchange partitions between members as long as that spreads topics more evenly (2-exchange
+    local search); return the owners.
 
-    This is a 2-exchange local search. The result is ``owner`` if the problem is too large.
+    The result is ``owner`` if the problem is too large.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     claims = canonical.claims
@@ -108,7 +110,8 @@ def _return_to_former(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> Int32Array:
-    """Swap equivalent partitions, so that members get those back that they owned before.
+    """Swap equivalent partitions, so that members get back partitions that they owned in an older
+    generation.
 
     A former claimant has a claim of an older generation; it swaps with the newest claimant.
     """
@@ -134,9 +137,10 @@ def _trade_topics(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> bool:
-    """Swap partitions that stay for moved ones of other topics, where that spreads topics better.
+    """Swap owned partitions for moved ones of other topics where that spreads topics better; return
+    whether any was swapped.
 
-    Return whether any was swapped. The numbers of moves and partitions per member stay the same.
+    The numbers of moves and partitions per member stay the same.
     """
     keeper, topic = canonical.claims.keeper, canonical.topic
     changed = False
@@ -166,9 +170,10 @@ def _trade_topics(
 def _reassign_class(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Permute the owners of interchangeable partitions, so that topics are spread more evenly.
+    """Permute the owners of interchangeable partitions, so that topics are spread more evenly;
+    change ``owner`` and ``counts`` in place.
 
-    ``rows`` are the partitions; ``owner`` and ``counts`` are changed.
+    ``rows`` are the partitions.
     """
     topic, mine = canonical.topic[rows], owner[rows]
     who, quota = np.unique(mine, return_counts=True)
@@ -199,9 +204,8 @@ def _reassign_class(
 def _swap_owners(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Swap owners of two partitions of different topics, as long as that spreads topics better.
-
-    Better means a smaller sum of squared counts by topic and member.
+    """Swap owners of two partitions of different topics as long as the sum of squared counts by
+    topic and member falls.
     """
     topic = canonical.topic[rows]
     compared = 0
@@ -235,10 +239,10 @@ def _swap_owners(
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
-    """Return how far a plan is from the most even spread of topics over their subscribers.
+    """Return by how much topics are spread less evenly over their subscribers than possible; None
+    if the problem is too large.
 
-    It is half of the sum of squared counts by topic and member, minus that of even counts. None if
-    the problem is too large.
+    It is half of the sum of squared counts by topic and member, minus that of even counts.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     if topics * members > _MOST_PAIRS:
@@ -308,7 +312,8 @@ def spread_exactly(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Items:
-    """Interchangeable partitions as items: those with the same topic, rack costs and claimants.
+    """Sets of interchangeable partitions (items): those of one topic with equal rack costs and
+    claimants.
 
     A row is a partition in canonical order; I counts items, M members.
 
@@ -326,12 +331,11 @@ class _Items:
 
     @property
     def count(self) -> int:
-        """Number of items (sets of interchangeable partitions)."""
+        # The number of sets.
         return len(self.first)
 
     @classmethod
     def of(cls, canonical: CanonicalProblem, classes: PartitionClasses) -> _Items:
-        """Group the partitions of a problem into items of interchangeable ones."""
         claims, members = canonical.claims, canonical.members
         claimants = claims.keeper.astype(np.int64) + 1
         sets: dict[tuple[int, ...], int] = {}
@@ -354,7 +358,8 @@ class _Items:
 
 
 class _Residual:
-    """Residual network of a plan's flow, for cycle canceling; `cancel` changes the plan in place.
+    """Residual network of the minimum-cost flow that spreads topics; canceling a negative cycle in
+    it improves the plan in place.
 
     An item is a set of interchangeable partitions (`_Items`).
 
@@ -401,9 +406,8 @@ class _Residual:
         self.nodes = items.count + topics * members + members
 
     def negative_cycles(self) -> tuple[list[Int64Array], int]:
-        """Find disjoint cycles of negative cost with the Bellman-Ford algorithm.
-
-        Return them, each as nodes in order, and the number of arcs visited.
+        """Find disjoint cycles of negative cost with the Bellman-Ford algorithm; return each as its
+        nodes in order, and the number of arcs visited.
         """
         tail, head, cost = self._arcs()
         distance = np.zeros(self.nodes, np.int64)
@@ -425,7 +429,6 @@ class _Residual:
         return [], visited
 
     def _arcs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Return tail, head and cost of the network's arcs that have residual capacity."""
         item, member = self._item, self._member
         cost = self.cost[item, member]
         back = self.placed[item, member] > 0
@@ -437,9 +440,8 @@ class _Residual:
         return np.concatenate(tail), np.concatenate(head), np.concatenate(each)
 
     def cancel(self, cycle: Int64Array) -> None:
-        """Exchange partitions between members along a cycle of negative cost (an improvement).
-
-        The partition of each item on it goes from one member to the next.
+        """Exchange partitions between members along a cycle of negative cost: one partition of each
+        set on it goes to the next member.
         """
         members = self.placed.shape[1]
         for before, node, after in zip(

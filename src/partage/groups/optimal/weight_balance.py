@@ -31,7 +31,7 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """The share of the load that each member should get, and its capacity.
+    """The part of the total load that each member should get, and its capacity.
 
     Members are in canonical order.
 
@@ -48,7 +48,8 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPlan:
-    """The best plan found for weighted loads, and the data from which to compute its bounds.
+    """The best plan found for weighted loads, and the data from which its lower bounds are
+    computed.
 
     Attributes:
         owner: int32[n], place (member) of each row's (partition's) owner.
@@ -62,7 +63,7 @@ class WeightPlan:
 
 
 def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Scale weights to integers by a power of two; return them and that factor.
+    """Scale weights to integers by a power of two, and return them with the factor.
 
     The factor is 1.0 if they need no scaling.
 
@@ -77,7 +78,7 @@ def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64],
 
 
 def member_shares(canonical: CanonicalProblem, scale: float) -> Shares:
-    """Return the members' shares and capacities, in canonical order."""
+    """Return each member's share of the load and its capacity, in canonical order."""
     group = canonical.problem.group
     weight = np.array([m.weight for m in group], float)[canonical.order]
     limit = [np.inf if m.capacity is None else m.capacity for m in group]
@@ -97,7 +98,8 @@ def balance_weights(
     most_moves: float,
     tolerance: float,
 ) -> WeightPlan:
-    """Find a plan that balances weighted loads; return it and the data for its lower bounds.
+    """Find a plan with even weighted loads, within a limit of moves; return it with the data for
+    its lower bounds.
 
     Args:
         canonical: the problem.
@@ -170,7 +172,6 @@ def balance_weights(
 
 
 def _open_groups(classes: SubscriptionClasses, class_of: list[int]) -> list[list[int]]:
-    """Return, for each class of topics, the groups of members that subscribe to them."""
     subscribers: list[set[int]] = [set() for _ in classes.supply]
     for t, m in zip(classes.arc_topic.tolist(), classes.arc_member.tolist(), strict=True):
         subscribers[t].add(m)
@@ -180,10 +181,8 @@ def _open_groups(classes: SubscriptionClasses, class_of: list[int]) -> list[list
 def _fractional(
     weighted: WeightedProblem, draining: NDArray[np.bool_]
 ) -> NDArray[np.float64] | None:
-    """Return the members' loads in the best plan that may split partitions (linear relaxation).
-
-    They are infinite for members of weight 0.
-    """
+    # Loads of the linear relaxation, which may split partitions. Members of weight 0 get infinity,
+    # so that they exceed no share.
     if not draining.any():
         return fractional_loads(weighted)
     share = fractional_loads(replace(weighted, speed=np.where(draining, 0.0, weighted.speed)))
@@ -191,11 +190,9 @@ def _fractional(
 
 
 def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Number the sets of partitions that must have one owner (items); return each partition's item.
+    """Return for each partition the number of the set that must have one owner (its item).
 
-    A set is the equal partition numbers of a topic family, else a single partition (int64[n]).
-
-    These are equal partition numbers of a topic family (int64[n]).
+    It has the equal partition numbers of a topic family, or the partition alone.
     """
     if together is None or not (together >= 0).any():
         return np.arange(canonical.size)
@@ -214,10 +211,8 @@ def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Arr
 def _costs(
     canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the rack costs as the search takes them: by item's profile and member's column.
-
-    An item is a set of partitions with one owner. Return each member's column, the costs by profile
-    and column, and each item's profile.
+    """Return each member's column, the rack costs by profile and column, and the profile of each
+    item (set of partitions with one owner).
     """
     if racks is None:
         nothing = np.zeros(count, np.int64)
@@ -234,10 +229,11 @@ def _costs(
 def _homes(
     canonical: CanonicalProblem, item: Int64Array, count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
-    """Return how many partitions of each item were owned, and how many each member may keep.
+    """Return how many partitions of each item were owned, and how many of them each member may
+    keep.
 
-    An item is a set of partitions with one owner. The second result is a dict from item to a dict
-    from member to count.
+    An item is a set of partitions that must have one owner. The second result is a dict from item
+    to a dict from member to count.
     """
     claims = canonical.claims
     owned = np.bincount(item[claims.owned], minlength=count).astype(np.int64)

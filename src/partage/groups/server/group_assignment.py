@@ -47,7 +47,7 @@ class GroupAssignment:
         return cls(start, np.zeros(0, np.int32), present=False)
 
     def plan(self, spec: GroupSpec) -> Plan:
-        """Convert the assignment to a plan, in which each partition has one owner.
+        """Convert the result to a `Plan`, in which each partition has one owner.
 
         Every member has an entry, even if Kafka's map has none.
 
@@ -57,7 +57,7 @@ class GroupAssignment:
         return Plan(*self._parts(spec))
 
     def assignment(self, spec: GroupSpec) -> Assignment:
-        """Convert it to an `Assignment`, in which a partition may have several owners."""
+        """Convert the result to an `Assignment`, in which a partition may have several owners."""
         return Assignment(*self._parts(spec))
 
     def _parts(
@@ -71,7 +71,7 @@ class GroupAssignment:
 def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Merge several arrays of partitions, each grouped by member, into one list per member.
+    """Merge several arrays of partitions, each grouped by member, into one list for each member.
 
     The result is in compressed rows (CSR): offsets by member, and partitions. Each part is an
     array, and int64[M] begin and end of each member's run in it. Runs do not overlap and cover the
@@ -98,7 +98,8 @@ def concatenate_runs(
 
 
 def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
-    """Convert an assignment to the JSON object ``{"type", "assignment"}``.
+    """Convert a server-side assignor's result to a JSON object with the keys ``type`` and
+    ``assignment``.
 
     Topic ids are in Java's order, partitions ascending.
     """

@@ -58,10 +58,11 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 
 @kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
 def larger_quotas(had, quota, extra, kept, missing):
-    """Compute how many of its previous partitions each member keeps, and how many new ones it gets.
+    """Fill ``kept`` and ``missing``: how many previous partitions each member keeps, and how many
+    new ones it gets.
 
     ``extra`` members may have one partition more than ``quota``. Members are in the order of the
-    coordinator's map; ``kept`` and ``missing`` are filled.
+    coordinator's map.
     """
     for i in range(len(had)):
         limit = quota + 1 if extra > 0 else quota
@@ -78,10 +79,10 @@ def larger_quotas(had, quota, extra, kept, missing):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
 def line_up(members, sizes, line, other, count, bits):
-    """Sort members by their number of partitions (``sizes``) into the array ``line``.
+    """Sort members by their number of partitions (``sizes``) into the array ``line``, with a stable
+    radix sort.
 
-    The radix sort is stable, and ``members`` is ascending. ``other`` is a buffer as long as
-    ``line``; ``count`` has 2 ** bits counters.
+    ``other`` is a buffer as long as ``line``; ``count`` has 2 ** bits counters.
     """
     low = high = sizes[members[0]]
     for i in range(len(members)):
@@ -113,10 +114,11 @@ def line_up(members, sizes, line, other, count, bits):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def fill(line, sizes, free, owner):
-    """Assign each partition of ``free`` to a least loaded member; ``line`` has the members by load.
+    """Assign each unassigned partition (``free``) to the member with the fewest partitions.
 
-    Members of the lowest size get one partition each, in the order of the line, and then
-    form the next level together with the members that already had that size.
+    ``line`` has the members sorted by that number. Members of the lowest size get one partition
+    each, in the order of the line, and then form the next level together with the members that
+    already had that size.
     """
     end = at = 0
     level = sizes[line[0]] - 1
@@ -133,7 +135,8 @@ def fill(line, sizes, free, owner):
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
 def next_uneven(begin, end, set_of_topic, start, members, sizes):
-    """Return the next topic to balance: two of its subscribers differ by two or more partitions.
+    """Return the next topic to balance, in which two subscribers differ by two or more partitions;
+    ``end`` if there is none.
 
     The search covers topics from ``begin`` to ``end``; the result is ``end`` if all are even.
 
@@ -160,7 +163,8 @@ def next_uneven(begin, end, set_of_topic, start, members, sizes):
     " int32[::1], int32[::1], int32[::1])"
 )
 def rebalance(members, line, sizes, partitions, owner, block, left, begin):
-    """Move a topic's partitions from its most to its least loaded subscribers; return the number.
+    """Move a topic's partitions from its most to its least loaded subscribers until they are even;
+    return the number of moves.
 
     ``block`` (as long as ``partitions``) receives the topic's partitions by (owner, number);
     ``begin`` and ``left`` (by member) hold each member's first place in it and how many of
@@ -232,7 +236,7 @@ def rebalance(members, line, sizes, partitions, owner, block, left, begin):
 def collect(owner, end, out):
     """Write all assigned partitions to ``out``, grouped by owner.
 
-    ``end`` has each owner's begin, then its end.
+    ``end`` has the position of each owner's next partition.
     """
     for partition in range(len(owner)):
         m = owner[partition]

@@ -20,9 +20,8 @@ _MOST_RUNS = 50_000
 
 
 class ServerRange(PlainStrategy):
-    """The group coordinator's range assignor (KIP-848): per topic, runs of consecutive partitions.
-
-    Per topic, members in order get consecutive partitions.
+    """The group coordinator's range assignor (KIP-848): members in order get consecutive partitions
+    of each topic.
 
     Guarantees, the first before the next:
 
@@ -51,12 +50,15 @@ class ServerRange(PlainStrategy):
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for the group's members and topics; unlike `decide` it never raises."""
+        """Return the range plan for the group's members and topics.
+
+        Unlike `decide` it never raises.
+        """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for a `GroupSpec`, the input that a group coordinator has.
+        """Return the range assignment for a `GroupSpec`, the input that a group coordinator has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown.
@@ -77,7 +79,7 @@ class ServerRange(PlainStrategy):
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Topics with equal subscribers and partition counts, in which a member gets the same range.
+    """Topics with equal subscribers and partition counts, in which each member gets the same range.
 
     Attributes:
         rows: int32[topics, count], the partitions of each topic.
@@ -116,7 +118,7 @@ def _blocks(subscribers: SubscriberSets, start: Int32Array, partition: Int32Arra
 
 
 def _by_slices(blocks: list[_Block], members: int) -> GroupAssignment:
-    """Build the assignment by copying each member's range in each topic (fast for few ranges)."""
+    # Copies each member's range of each topic, which is fast for few ranges.
     pieces: list[list[Int32Array]] = [[] for _ in range(members)]
     for block in blocks:
         cut = block.cut.tolist()
@@ -130,7 +132,7 @@ def _by_slices(blocks: list[_Block], members: int) -> GroupAssignment:
 
 
 def _by_sorting(blocks: list[_Block], members: int) -> GroupAssignment:
-    """Build the assignment by sorting all partitions by owner (fast for many ranges)."""
+    # Sorts all partitions by owner, which is fast for many ranges.
     owner = np.concatenate(
         [np.tile(np.repeat(b.members, np.diff(b.cut)), len(b.rows)) for b in blocks]
     )

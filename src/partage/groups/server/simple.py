@@ -67,7 +67,8 @@ class ServerSimple(PlainStrategy):
         return self.decide(spec).assignment(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for a `GroupSpec`, the input that a group coordinator has.
+        """Return the share group's assignment for a `GroupSpec`, the input that a group coordinator
+        has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
@@ -80,9 +81,8 @@ class ServerSimple(PlainStrategy):
 
 
 def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign all topics' partitions as ``SimpleHomogeneousAssignmentBuilder`` does.
-
-    This is the share group assignor for members with equal subscriptions.
+    """Assign partitions to share group members with equal subscriptions (Kafka's
+    ``SimpleHomogeneousAssignmentBuilder``).
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
@@ -120,10 +120,10 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign topic by topic as ``SimpleHeterogeneousAssignmentBuilder`` does.
+    """Assign partitions topic by topic to share group members with different subscriptions (Kafka's
+    ``SimpleHeterogeneousAssignmentBuilder``).
 
-    This is the share group assignor for members with different subscriptions. They keep previous
-    partitions of topics without subscribers (Q24).
+    They keep previous partitions of topics without subscribers (Q24).
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
@@ -141,10 +141,8 @@ def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
-    """Return a dict from topic to its subscribers, as positions in the coordinator's map.
-
-    Topics are in the order in which members name them.
-    """
+    # Topics are in the order in which members name them, subscribers are positions in the
+    # coordinator's map.
     group = spec.problem.group
     named = [spec.named(i)[0] for i in range(len(group.subscriptions))]
     for topics in named:
@@ -157,9 +155,10 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
 
 
 def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers: list[int]) -> None:
-    """Assign one topic's partitions to its subscribers, several members per partition.
+    """Assign one topic's partitions to its subscribers, several members for each partition, and
+    change ``result``.
 
-    ``result`` is changed. Previous members of a partition stay within the quotas.
+    Previous members of a partition stay within the quotas.
     """
     first, count, dense = spec.numbered
     target = dense[first[topic] : first[topic] + count[topic]]
@@ -197,12 +196,14 @@ def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
 
 
 def _table_for(size: int) -> int:
-    """Return the table length of a Java ``HashMap`` that Kafka creates for ``size`` + 1 keys."""
+    # Kafka creates a HashMap for ``size`` + 1 keys.
     return table_for_capacity((size + 1) * 4 // 3 + 1)
 
 
 def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
-    """Return each member's previous partitions, in the iteration order of Java's maps and sets."""
+    """Return the previous partitions of each member, in the iteration order of Java's maps and
+    sets.
+    """
     before = spec.previous
     position = np.empty(spec.members, np.int64)
     position[spec.visit] = np.arange(spec.members)
@@ -221,7 +222,7 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 
 
 class _MemberSets:
-    """The share group's assignment under construction: a set of partitions per member and topic.
+    """A share group's assignment under construction: a set of partitions for each member and topic.
 
     Sets may be empty. Members are positions in the coordinator's map, partitions are dense numbers.
 
@@ -242,15 +243,13 @@ class _MemberSets:
         ]
 
     def add(self, member: int, partition: int) -> None:
-        """Assign a partition to a member."""
         self._sets[member].setdefault(self._topic_of[partition], set()).add(partition)
 
     def remove(self, member: int, partition: int) -> None:
-        """Revoke a partition from a member; the topic's set stays, even if it is empty."""
+        # The topic's set stays, even if it is empty.
         self._sets[member][self._topic_of[partition]].discard(partition)
 
     def to_assignment(self) -> GroupAssignment:
-        """Return the assignment with members in join order, without topics that do not exist."""
         spec = self._spec
         lists: list[list[int]] = [[] for _ in range(spec.members)]
         emptied = []
@@ -267,11 +266,11 @@ class _MemberSets:
 
 
 class _Shares:
-    """The members of each partition of a share group, and the partitions of each member.
+    """Members of each partition of a share group, and partitions of each member, in the order of
+    Java's maps.
 
-    Both maps have the order of Java's maps. Every change is also made in ``result``. ``hash_of``
-    gives a partition's hash as a key of Java's map from partition to members, and ``table`` the
-    initial table length of that map.
+    Every change is also made in ``result``. ``hash_of`` gives a partition's hash as a key of Java's
+    map from partition to members, and ``table`` the initial table length of that map.
     """
 
     def __init__(self, result: _MemberSets, hash_of: Callable[[int], int], table: int) -> None:
@@ -287,10 +286,7 @@ class _Shares:
         self._added: dict[int, list[int]] = {}
 
     def add_previous(self, member: int, partition: int) -> None:
-        """Record that a member was assigned a partition before this rebalance.
-
-        This is one more call of Java's ``computeIfAbsent``.
-        """
+        # This is one more call of Java's computeIfAbsent.
         self.members_of(partition).add(member)
         self._added.setdefault(partition, []).append(member)
         self.by_member.setdefault(member, {})[partition] = None
@@ -304,7 +300,6 @@ class _Shares:
         return self.by_partition.setdefault(partition, set())
 
     def partitions(self) -> list[int]:
-        """Return the partitions in the iteration order of Java's map."""
         keys = list(self.by_partition)
         hashes = [self._hash_of(key) for key in keys]
         order = hash_order(
@@ -314,10 +309,7 @@ class _Shares:
         return [keys[i] for i in order]
 
     def revoke_over_quota(self, members: Iterable[int], quota: Callable[[int], int]) -> None:
-        """Revoke partitions from members above their quota.
-
-        A member loses those that come first in Java's iteration order.
-        """
+        # A member loses the partitions that come first in Java's iteration order.
         for member in members:
             partitions = list(self.by_member[member])
             excess = len(partitions) - quota(member)
@@ -331,10 +323,7 @@ class _Shares:
             self.by_member[member] = dict.fromkeys(p for p in partitions if p not in revoked)
 
     def revoke_shared_too_widely(self, members_per_partition: int) -> None:
-        """Revoke partitions from members where more than ``members_per_partition`` share one.
-
-        The members that come first in Java's iteration order lose it.
-        """
+        # The members that come first in Java's iteration order lose the partition.
         for partition in self.partitions():
             members = self.by_partition[partition]
             excess = len(members) - members_per_partition
@@ -349,7 +338,9 @@ class _Shares:
                 self.under_quota.add(member)
 
     def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
-        """Add members to the partitions that too few share: members under their quota, in a cycle.
+        """Add members to the partitions that too few share.
+
+        Members under their quota take turns.
 
         Raises:
             CoordinatorAssignorError: no member under its quota is left in the middle of a
@@ -373,8 +364,6 @@ class _Shares:
 
 
 class _CyclicCursor:
-    """Cursor that cycles through a list of members and can remove the last returned one."""
-
     def __init__(self, items: Sequence[int]) -> None:
         self._items = list(items)
         self._next = 0
@@ -385,7 +374,7 @@ class _CyclicCursor:
         return not self._items
 
     def next_outside(self, excluded: frozenset[int]) -> int:
-        """Return the next member outside ``excluded``, or -1 after a whole cycle without one."""
+        """Return the next member outside ``excluded``; -1 after a whole cycle without one."""
         while True:
             if self._next >= len(self._items):
                 if not self._returned_in_cycle:
@@ -401,6 +390,5 @@ class _CyclicCursor:
                 return item
 
     def remove(self) -> None:
-        """Remove the member that `next_outside` returned last from the list."""
         self._next -= 1
         del self._items[self._next]

@@ -119,7 +119,8 @@ def _decoded(topic_id: str | None) -> bytes | None:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The previous target assignment (KIP-848): each member's partitions, as one set per topic.
+    """Previous target assignment of a group (KIP-848): the partitions of each member, as one set
+    for each topic.
 
     Members and sets keep the order of insertion, which decides Java's iteration order. Both levels
     are in compressed rows (CSR). M counts members, S sets, P partitions.
@@ -141,7 +142,7 @@ class Targets:
     given: NDArray[np.bool_] | None = None
 
     def marked(self, partitions: int) -> NDArray[np.bool_]:
-        """Return which partitions have a previous owner (bool[P])."""
+        """Return a mask of the partitions that have a previous owner (bool[P])."""
         if self.given is not None:
             return self.given
         marks = np.zeros(partitions, bool)
@@ -150,7 +151,7 @@ class Targets:
 
     @cached_property
     def member(self) -> Int32Array:
-        """The member that each set of partitions belongs to (int32[S])."""
+        """The member of each set of partitions (int32[S])."""
         sets = np.diff(self.set_start)
         return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
 
@@ -161,11 +162,11 @@ class Targets:
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """Index of the set that each entry of ``partition`` is in (int32[n])."""
+        """For each entry of ``partition`` the index of its set (int32[n])."""
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return member and topic of each selected set that has no partitions."""
+        """Return (member, topic) of the selected sets that have no partitions."""
         at = np.flatnonzero(selected & (self.size == 0))
         return tuple(zip(self.member[at].tolist(), self.topic[at].tolist(), strict=True))
 
@@ -216,17 +217,15 @@ def previous_targets(
 
 
 def _has_holes(problem: Problem, dense: Int32Array) -> bool:
-    """Return whether a partition's dense number may differ from its topic's first + its number.
-
-    Such is the case after a topic has grown or was deleted.
-    """
+    # After a topic has grown or was deleted, a dense number may differ from the topic's first one
+    # plus the partition number.
     index = problem.index
     return len(dense) != index.partitions or len(index.extent_topic) != len(index.topics)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sent:
-    """The partitions that members claim to own, as flat arrays in the order sent.
+    """Partitions that members claim to own, as flat arrays in the order sent.
 
     Each member sends topic names, and for each claim a name and a partition number.
 
@@ -254,11 +253,11 @@ class _Sent:
     def read(
         self, begin: Int32Array, limit: Int32Array, partitions: int
     ) -> tuple[NDArray[Any], Int32Array, NDArray[np.bool_]] | None:
-        """Convert the claimed partitions to dense numbers with a compiled kernel, if possible.
+        """Convert the claimed partitions to dense numbers with a compiled kernel.
 
-        Return the number of partitions under each topic name, the partitions, and whether each
-        partition of the cluster is claimed. The result is None if a claim is a special case, such
-        as a partition that does not exist.
+        Return None if a claim is a special case, such as a partition that does not exist. Return
+        the number of partitions under each topic name, the partitions, and whether each partition
+        of the cluster is claimed.
         """
         size, out = np.zeros(len(self.topic), np.int32), np.empty(len(self.number), np.int32)
         given = np.zeros(partitions, bool)
@@ -275,7 +274,6 @@ class _Sent:
         given: NDArray[np.bool_] | None,
         hashes: NDArray[np.uint32],
     ) -> Targets:
-        """Group partitions to previous targets: ``size`` partitions for each sent topic name."""
         start = np.zeros(len(self.topic) + 1, np.int32)
         np.cumsum(size, out=start[1:])
         uuid_hash = np.append(hashes, np.uint32(0))[self.topic]
@@ -288,7 +286,7 @@ class _Sent:
 
 @dataclass(frozen=True, eq=False)
 class _Claimed:
-    """The partitions that members claim to own, grouped by member and topic name.
+    """Partitions that members claim to own, grouped by member and topic name.
 
     Attributes:
         sent: all names, and all claims as sent.
@@ -312,17 +310,15 @@ class _Claimed:
         return cls(sent, np.bincount(name_of, minlength=len(sent.topic)), number)
 
     def spread(self, by_name: Int32Array) -> Int32Array:
-        """Repeat a value per sent topic name for each partition claimed under that name."""
+        # From one value for each name to one for each claim.
         return np.repeat(by_name, self.size)
 
     def select(self, kept: NDArray[np.bool_]) -> _Claimed:
-        """Return only the claims at which ``kept`` (bool[n]) is true."""
         name_of = self.spread(np.arange(len(self.sent.topic), dtype=np.int32))[kept]
         size = np.bincount(name_of, minlength=len(self.sent.topic))
         return _Claimed(self.sent, size, self.number[kept])
 
     def member(self) -> Int32Array:
-        """Return the member that sent each claim (int32[n])."""
         names = np.diff(self.sent.name_start)
         return self.spread(np.repeat(np.arange(len(names), dtype=np.int32), names))
 
@@ -335,13 +331,11 @@ def _undisputed(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return which claims (partitions that members say they own) are valid; the newest wins.
-
-    Of equal generations the last member in join order has the partition. With ``several_owners``
-    each member's first claim of a partition is valid. The result is bool[n].
+    """Return a mask of the claims that are valid (bool[n]): of several claims on a partition the
+    newest.
 
     Of equal generations the last member in join order has it. With ``several_owners`` each member's
-    first claim of a partition is valid. The result is bool[n].
+    first claim of a partition is valid.
     """
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(inside)
@@ -418,7 +412,9 @@ class GroupSpec:
 
     @cached_property
     def visit(self) -> list[int]:
-        """All members, in the iteration order of the coordinator's map of member specifications."""
+        """All members, in the iteration order of the map in which the coordinator passes them to an
+        assignor.
+        """
         return members_in_map_order(self.problem)
 
     @cached_property
@@ -449,7 +445,7 @@ class GroupSpec:
 
     @cached_property
     def plain(self) -> bool:
-        """True if dense partition numbers are sorted by (topic, partition).
+        """True if dense partition indices are sorted by (topic, partition).
 
         They are not after a topic has grown or was deleted.
         """
@@ -465,7 +461,8 @@ class GroupSpec:
 
     @cached_property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
-        """All partitions sorted by (topic, partition number), with each topic's begin and size.
+        """All partitions sorted by (topic, partition number), with the position of each topic's
+        first partition and its count.
 
         The result is each topic's first index in the list, its number of partitions, and the list.
         """
@@ -524,7 +521,8 @@ class GroupSpec:
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def named(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return a subscription's existing topics in Java's order, and its number of names.
+        """Return the existing topics of a subscription in the iteration order of Java's
+        ``HashSet``, and the number of its names.
 
         Kafka copies the names to a ``HashSet``. Iteration skips names without a topic; the size
         counts them.
@@ -548,9 +546,10 @@ class GroupSpec:
 
     @cached_property
     def _subscribes(self) -> NDArray[np.bool_] | None:
-        """Topics that each subscription contains, as a mask; None if the matrix would be too large.
+        """Mask of the topics in each subscription (bool[subscriptions, T + 1]); None if the matrix
+        would be too large.
 
-        The matrix is bool[subscriptions, T + 1]; the last column is for no topic and is False.
+        The last column stands for no topic and is False.
         """
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:
@@ -561,7 +560,8 @@ class GroupSpec:
         return matrix
 
     def subscribes(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return which members subscribe to the topic at the same position (bool[n]).
+        """Return for each pair of member and topic whether the member subscribes to the topic
+        (bool[n]).
 
         Topic -1 means no topic: False.
         """

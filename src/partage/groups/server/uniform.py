@@ -27,7 +27,8 @@ __all__ = ["ServerUniform", "assign_heterogeneous", "assign_homogeneous"]
 
 
 class ServerUniform(PlainStrategy):
-    """The group coordinator's uniform assignor (KIP-848): even loads; previous partitions stay.
+    """The group coordinator's uniform assignor (KIP-848): members get about equally many partitions
+    and keep their previous ones.
 
     Guarantees where all members subscribe alike, the first before the next:
 
@@ -68,7 +69,7 @@ class ServerUniform(PlainStrategy):
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for the group's members and topics.
+        """Return the uniform plan for the group's members and topics.
 
         The previous target assignment is the members' owned partitions.
         """
@@ -76,7 +77,7 @@ class ServerUniform(PlainStrategy):
         return self.decide(spec).plan(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for a `GroupSpec`, the input that a group coordinator has.
+        """Return the uniform assignment for a `GroupSpec`, the input that a group coordinator has.
 
         Raises:
             CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
@@ -128,7 +129,8 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _topics_in_order(spec: GroupSpec) -> Int32Array:
-    """Return the topics of the subscription in the iteration order of Kafka's copied ``HashSet``.
+    """Return the topics of the common subscription in the iteration order of Kafka's copied
+    ``HashSet``.
 
     It is the subscription of the first member.
     """
@@ -139,7 +141,7 @@ def _topics_in_order(spec: GroupSpec) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """The previous partitions that members could keep: those of topics in their subscription.
+    """Previous partitions that members could keep, because their subscription still has the topics.
 
     They are sets of partitions, one per member and topic (see `Targets`).
 
@@ -183,7 +185,8 @@ def _quotas(
 def _revoke_over_quota(
     spec: GroupSpec, previous: _PreviousSets, kept: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
-    """Return which previous partitions stay with their owner, and those to revoke over the quota.
+    """Return which previous partitions stay with their owner, and which are revoked because the
+    owner has more than its quota.
 
     The first result is bool[n], None if all stay. A member's sets are iterated in the order of its
     map, and each set in its own order, until the quota is reached; later partitions are revoked.
@@ -220,7 +223,8 @@ def _revoke_over_quota(
 
 
 def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> Int32Array | None:
-    """Return the partitions of each set after its first ``kept`` ones, which are revoked.
+    """Return the partitions of each set after its first ``kept`` ones, which are revoked; None if
+    Java's iteration order is not ascending.
 
     This needs sets that Java iterates in order: partition numbers ascend and are smaller than the
     set's table length (and than 65,536, where hash mixing begins), so each is alone in its bucket.
@@ -244,8 +248,6 @@ def _rows_of(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[
     """Return the indices of all entries that belong to some rows of compressed rows (CSR).
 
     The second result is, for each entry, the position of its row in ``which``.
-
-    The second result is, for each entry, the position of its row in ``which``.
     """
     sizes = np.diff(start)[which]
     rank = np.repeat(np.arange(len(which)), sizes)
@@ -255,7 +257,7 @@ def _rows_of(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[
 
 
 def _exclusive_sums(values: NDArray[Any], rank: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each value, the sum of the earlier values of its group (``rank``, ascending)."""
+    # ``rank`` is the ascending group number of each value.
     before = np.cumsum(values, dtype=np.int64) - values
     first = np.flatnonzero(np.diff(rank, prepend=-1))
     since: NDArray[np.int64] = before - np.repeat(before[first], np.diff(first, append=len(rank)))
@@ -269,7 +271,7 @@ def _append_runs(
     free: Int32Array,
     missing: NDArray[np.int64],
 ) -> tuple[Int32Array, Int32Array]:
-    """Return each member's kept partitions, followed by its new ones, in compressed rows (CSR)."""
+    # Kept partitions come first, then new ones.
     end = np.cumsum(kept)
     visit = np.array(spec.visit, np.intp)
     given_end = np.zeros(spec.members, np.int64)
@@ -311,7 +313,7 @@ def assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
 
 @dataclass(frozen=True, eq=False)
 class _SubscribedTopics:
-    """The topics with subscribers, and the members that subscribe to each.
+    """Topics that have subscribers, and the members that subscribe to each.
 
     Topics with the same subscribers share one set of members.
 
@@ -349,11 +351,10 @@ class _SubscribedTopics:
 
     @property
     def set_sizes(self) -> Int32Array:
-        """Number of members in each distinct set of subscribers (int32[S])."""
         return np.diff(self.start)
 
     def subscribers(self, topic: int) -> Int32Array:
-        """Return a topic's subscribers, as positions in the coordinator's map of members.
+        """Return the subscribers of a topic, as positions in the coordinator's map of members.
 
         ``topic`` is an index of ``topics``.
         """
@@ -362,10 +363,10 @@ class _SubscribedTopics:
 
 
 def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
-    """Return the subscribed topics, and which of them have the same subscribers.
+    """Return the subscribed topics, the set of subscribers of each, and the subscriptions of each
+    set.
 
-    The results are the topics, each topic's set of subscribers, and the subscriptions of each set.
-    Sets are numbered in order of occurrence.
+    Topics with equal subscribers share a set. Sets are numbered in order of occurrence.
     """
     width = max(len(spec.problem.index.topics), 1)
     subscription, topic = np.divmod(spec.subscribed_pairs, width)
@@ -380,10 +381,10 @@ def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArra
 
 
 class _Builder:
-    """Builder of the assignment for different subscriptions: partitions' owners, members' sizes.
+    """Builder of the uniform assignment for members with different subscriptions: the owner of each
+    partition, and each member's number of partitions.
 
-    The size of a member is its number of partitions. Members are positions in the coordinator's
-    map.
+    Members are positions in the coordinator's map.
     """
 
     def __init__(self, spec: GroupSpec, subscribed: _SubscribedTopics) -> None:
@@ -404,7 +405,6 @@ class _Builder:
         self._work = 6 * entries + 2 * len(self.partition)
 
     def keep_previous(self) -> None:
-        """Keep each member's previous partitions of topics that it still subscribes to."""
         before = self.spec.previous
         still_subscribed = self.spec.subscribes(before.member, before.topic)
         number = np.empty(self.spec.members, np.int32)
@@ -422,7 +422,6 @@ class _Builder:
             self.duplicates.add(self.owner, partition, owner)
 
     def assign_unassigned(self) -> None:
-        """Assign each partition without owner to its least loaded subscriber, topic by topic."""
         free = self.owner[self.partition] < 0
         partition = self.partition[free]
         bound = np.concatenate([[0], np.cumsum(free)])[self.start]
@@ -433,7 +432,8 @@ class _Builder:
             fill(line, self.sizes, of_topic, self.owner, work=self._work)
 
     def balance(self) -> None:
-        """Move partitions between each topic's subscribers, topic by topic, until loads are even.
+        """Move partitions between each topic's subscribers, topic by topic, until loads are even or
+        16 rounds have passed.
 
         This ends when a round returns to the topic that moved a partition last, or after 16 rounds.
         """
@@ -458,7 +458,6 @@ class _Builder:
                     at += 1
 
     def _balance_topic(self, topic: int) -> bool:
-        """Move a topic's partitions between subscribers to even loads; return whether any moved."""
         partitions = self.partition[self.start[topic] : self.start[topic + 1]]
         members = len(self.sizes)
         buffer = np.zeros(len(partitions) + 2 * members, np.int32)
@@ -474,20 +473,14 @@ class _Builder:
         return bool(moved)
 
     def _forget_changed_sets(self, topic: int, partitions: Int32Array, before: Int32Array) -> None:
-        """Forget empty sets and duplicate owners for members that have lost a partition.
-
-        Kafka removes a set with its last partition; a set that was always empty stays.
-        """
+        # Kafka removes a set with its last partition; a set that was always empty stays.
         for at in np.flatnonzero(self.owner[partitions] != before).tolist():
             number = int(before[at])
             self.emptied.discard((self.spec.visit[number], topic))
             self.duplicates.pairs.discard((number, int(partitions[at])))
 
     def _subscribers_by_size(self, topic: int) -> Int32Array:
-        """Return a topic's subscribers sorted by number of partitions, then by position in the map.
-
-        The next call reuses the array.
-        """
+        # Ties are in map order. The next call reuses the array.
         members = self.subscribed.subscribers(topic)
         line, buffer = self._line[: len(members)], self._sort_buffer[: len(members)]
         bits = min(max(4, len(members).bit_length() + 1), _MAX_DIGIT_BITS)
@@ -495,7 +488,6 @@ class _Builder:
         return line
 
     def to_assignment(self) -> GroupAssignment:
-        """Return the assignment built so far, with members in join order."""
         visit = np.array(self.spec.visit, np.int32)
         member = np.where(self.owner >= 0, visit[self.owner], np.int32(-1))
         emptied = tuple(self.emptied)
@@ -522,7 +514,9 @@ class _DuplicateOwners:
         return bool(self.pairs)
 
     def add(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
-        """Record all previous owners; set each partition's ``owner`` to the last in map order."""
+        """Record all previous owners, and set each partition's ``owner`` to the last of them in map
+        order.
+        """
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]
         self.pairs.update(zip(member.tolist(), partition.tolist(), strict=True))

@@ -82,9 +82,8 @@ class Sticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Encode the partitions and generation of the last assignment.
-
-        None before the first one.
+        """Encode the partitions and the generation of the member's last assignment; None before the
+        first one.
         """
         last = StickyMemory.of(memory)
         if last.generation is None:
@@ -114,7 +113,9 @@ class Sticky(PlainStrategy):
         return decision.to_plan(sticky, memory=replace(before, max_generation=highest))
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Run Kafka's algorithm; return its decision and the highest generation claimed so far.
+        """Run Kafka's sticky algorithm.
+
+        Return the decided assignment, and the highest generation of any claim so far.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -153,7 +154,9 @@ class CooperativeSticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """Encode the generation of the last assignment as 4 bytes; -1 before the first one."""
+        """Encode the generation of the member's last assignment as 4 bytes; -1 before the first
+        one.
+        """
         generation = StickyMemory.of(memory).generation
         return (NO_GENERATION if generation is None else generation).to_bytes(4, "big", signed=True)
 
@@ -190,7 +193,9 @@ class CooperativeSticky(PlainStrategy):
         )
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Run Kafka's algorithm; return its decision and the highest generation claimed so far.
+        """Run Kafka's cooperative sticky algorithm.
+
+        Return the decided assignment, and the highest generation of any claim so far.
 
         Raises:
             StickyAssignorError: Kafka's class throws an exception.
@@ -216,7 +221,8 @@ def _decide(
 
 
 def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
-    """Return the partitions that must move between members, and their new owners.
+    """Return the partitions that must move between members, and their new owners (Kafka's
+    ``partitionsTransferringOwnership``).
 
     The source is Kafka's map ``partitionsTransferringOwnership`` if the decision has one.
     """
@@ -224,7 +230,6 @@ def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 
 
 def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
-    """Return the partitions that are assigned to one member while another one still owns them."""
     member, slot = owned_slots(sticky, decision.slots)
     if not decision.slots.regular:
         return _find_transfers_of_duplicates(sticky, decision, member, slot)
@@ -237,10 +242,11 @@ def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 def _find_transfers_of_duplicates(
     sticky: StickyProblem, decision: Decision, member: Int32Array, slot: Int32Array
 ) -> Transfers:
-    """Return the partitions that must move between members, if a partition may have two new owners.
+    """Return the partitions that must move between members, where a partition may have two new
+    owners.
 
-    The last owner in the iteration order of Kafka's map counts as the new owner. ``member`` and
-    ``slot`` are pairs of current owner and partition.
+    The last one in the iteration order of Kafka's map counts. ``member`` and ``slot`` are pairs of
+    current owner and partition.
     """
     have = set(zip(member.tolist(), slot.tolist(), strict=True))
     start, given = decision.start.tolist(), decision.slot.tolist()
@@ -264,7 +270,7 @@ def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """Memory of a sticky assignor: what the Java object keeps between rebalances, immutable.
+    """Memory of a sticky assignor between rebalances: what the Java object keeps in its fields.
 
     Attributes:
         max_generation: the highest generation of any claim in any call of ``assign``. It never
@@ -282,7 +288,7 @@ class StickyMemory:
 
     @classmethod
     def of(cls, memory: object) -> StickyMemory:
-        """Return the given memory, or a new one for None.
+        """Check that a memory is of a sticky assignor and return it; return an empty one for None.
 
         Raises:
             InvalidConfigError: the memory is of another strategy.

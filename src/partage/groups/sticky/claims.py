@@ -44,7 +44,7 @@ _List = tuple[int, Int32Array, Int32Array]
 
 @dataclass(frozen=True, eq=False)
 class ClaimedSlots:
-    """The partitions that members claim (say that they owned), as pairs of member and partition.
+    """Partitions that members say they owned (claims), as pairs of member and partition.
 
     Only topics that exist and have a subscriber count. Members are in the order of the leader's
     map; each member's claims are in the order sent. A slot is a partition's index in this problem.
@@ -65,7 +65,9 @@ class ClaimedSlots:
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the partitions claimed in members' user data, all that ``StickyAssignor`` reads."""
+    """Return the partitions that members claim in their user data, which is all that
+    ``StickyAssignor`` reads.
+    """
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
     if sent is None:
@@ -81,11 +83,10 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
 
 
 def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, int | None]]:
-    """Return the claimed partitions and the generation that each member's user data contains.
+    """Decode the claimed partitions and the generation from each member's user data.
 
-    The generation is None if the data has none.
-
-    The values equal those of `partage.wire.sticky_userdata.decode_sticky_user_data`.
+    The generation is None if the data has none. The values equal those of
+    `partage.wire.sticky_userdata.decode_sticky_user_data`.
     """
     if not any(user_data):
         return [(Claims.of(()), None)] * len(user_data)
@@ -102,13 +103,16 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the subscriptions' owned partitions, the claims of ``CooperativeStickyAssignor``."""
+    """Return the partitions that members claim as owned in their subscription, as
+    ``CooperativeStickyAssignor`` reads them.
+    """
     generation = [_cooperative_generation(member) for member in sticky.problem.group]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
 
 def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32Array]:
-    """Return the owned partitions of all members, as pairs of member and partition slot.
+    """Return the partitions that members claim as owned in their subscription, as arrays of members
+    and partition slots.
 
     A slot is a partition's index in this problem. Owned partitions that are not among ``slots`` are
     left out.
@@ -126,9 +130,8 @@ def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32A
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """Return the generation of a member's claims for ``CooperativeStickyAssignor``, None for none.
-
-    It is the subscription's generation, or else the first 4 bytes of the user data.
+    """Return the generation of a member's claims: that of its subscription, or else the first 4
+    bytes of its user data.
     """
     if member.generation >= 0:
         return member.generation
@@ -140,10 +143,7 @@ def _cooperative_generation(member: Member) -> int | None:
 
 
 def _owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Return member, topic and partition number of each partition in the members' subscriptions.
-
-    Unknown topics are left out. Members are in the order of the leader's map.
-    """
+    # Unknown topics are left out. Members are in the order of the leader's map.
     if sticky.owned is None:
         sticky.owned = _known_claims(sticky, [m.owned for m in sticky.problem.group])
     return sticky.owned
@@ -152,10 +152,7 @@ def _owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
 def _known_claims(
     sticky: StickyProblem, claims: Sequence[Claims]
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Return member, topic and partition number of each claimed partition of a known topic.
-
-    ``claims`` is by member; the result is in the order of the leader's map.
-    """
+    # ``claims`` is by member; the result is in the order of the leader's map.
     lists = [(m, claims[m]) for m in sticky.visit if len(claims[m].partition)]
     if not lists:
         return _concatenate([])
@@ -207,7 +204,7 @@ NO_OWNER = -1
 
 @dataclass(frozen=True, eq=False)
 class ResolvedClaims:
-    """Each partition's owner after conflicting claims of members are resolved, -1 for none.
+    """Owner of each partition after conflicting claims of members are resolved.
 
     A claim is a partition that a member says it owned. S counts partition slots (existing
     partitions and claimed ones that do not exist), n claims.
@@ -225,7 +222,8 @@ class ResolvedClaims:
 
 
 def has_equal_subscriptions(sticky: StickyProblem) -> bool:
-    """Return whether Kafka considers all subscriptions equal.
+    """Return whether Kafka's sticky assignor takes all subscriptions for equal, which selects its
+    algorithm.
 
     A subscription with a repeated name is not equal to itself, and members without topics
     count only after the first member with topics (Q1).
@@ -247,9 +245,8 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
 
 
 def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClaims:
-    """Return each partition's owner after conflicting claims: the newest generation wins.
-
-    If the generations are equal, no claimant becomes the owner.
+    """Resolve conflicting claims on a partition: the newest generation becomes its owner, and of
+    equal generations none.
 
     For the earlier claimant Kafka compares the generation field of its subscription, for the later
     one the generation of its claim. For ``StickyAssignor`` these differ if the field is not set
@@ -283,7 +280,8 @@ def read_group_user_data(
     tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
     | None
 ):
-    """Decode the claims in all members' user data with one compiled kernel.
+    """Decode the claims in all members' user data with one compiled kernel; None if the kernel
+    cannot decode them exactly.
 
     The result equals `partage.wire.sticky_userdata.decode_sticky_user_data` member by member. Its
     first part is (member, topic, partition number) of each claim, in the order of the leader's map.
@@ -329,7 +327,7 @@ def _offsets(sizes: list[int]) -> NDArray[np.int64]:
 
 
 def _utf8_or_nothing(text: str) -> bytes:
-    """Encode a name as UTF-8; return b"" if it has a lone surrogate, which no member can send."""
+    # A lone surrogate cannot be sent by a member, so b"" matches nothing.
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -30,7 +30,8 @@ __all__ = ["MemberLists", "assign_by_rack", "assign_constrained"]
 
 @dataclass(slots=True)
 class Quota:
-    """The partitions that each member may have (Kafka's quotas), and the members below them.
+    """Number of partitions that each member may have, and the members that have fewer (quotas of
+    Kafka's sticky assignor).
 
     Attributes:
         low, high: floor and ceiling of partitions / members.
@@ -103,7 +104,7 @@ def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, 
 
 
 def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota) -> Int32Array:
-    """Return how many of its partitions each member keeps (step 1).
+    """Return how many of its partitions each member keeps (step 1 of Kafka's algorithm).
 
     The queues of ``quota`` get the members that may get more.
     """
@@ -117,9 +118,8 @@ def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota) -> Int32Array:
 
 
 def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
-    """Return how many of its ``size`` partitions a member keeps.
-
-    If the member may get more, it is added to a queue of ``quota``.
+    """Return how many of its ``size`` partitions a member keeps; queue the member if it may get
+    more.
     """
     if size < quota.low:
         quota.under.append(member)
@@ -135,7 +135,8 @@ def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
 
 
 def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
-    """Return the partitions without owner, sorted by topic and partition number (step 2).
+    """Return the partitions without an owner, sorted by topic and partition number (step 2 of
+    Kafka's algorithm).
 
     Kafka iterates all partitions, counted from 0, in parallel with the sorted kept ones. A kept
     partition outside the partition count stops the comparison: all later partitions count as
@@ -156,7 +157,8 @@ def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int
 
 
 def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Array:
-    """Return the member for each of the last ``count`` unassigned partitions (step 6).
+    """Return the member for each of the last ``count`` unassigned partitions (step 6 of Kafka's
+    algorithm).
 
     Members below the low quota take turns until each has reached it. Then members that may have one
     partition more get it, in the order in which they reached the low quota.
@@ -208,10 +210,11 @@ def _find_transfers(
 def assign_by_rack(
     free: Int32Array, racks: Racks, quota: Quota, size: NDArray[np.int64], sticky: StickyProblem
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Assign unassigned partitions to members that are on a rack of a replica (step 5, KIP-881).
+    """Assign unassigned partitions to members that are on a rack of a replica, as far as quotas
+    allow (step 5 of Kafka's algorithm; KIP-881).
 
-    Only members below their quota get partitions; ``quota`` and ``size`` are updated. The result is
-    the assigned partitions, their members, and the partitions that remain unassigned.
+    ``quota`` and ``size`` are updated. The result is the assigned partitions, their members, and
+    the partitions that remain unassigned.
     """
     under = np.array(quota.under, np.int32)
     waiting = np.array(quota.exact, np.int32)
@@ -262,9 +265,9 @@ def assign_by_rack(
 
 
 def _by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
-    """Group the positions in ``rack`` (the rack of each member, -1 for none) by rack.
+    """Group the positions in ``rack`` by rack (compressed rows, CSR).
 
-    Members without rack are left out. The result is in compressed rows (CSR): offsets, positions.
+    Positions of members without a rack (-1) are left out.
     """
     order = np.argsort(rack, kind="stable")
     start = np.searchsorted(rack[order], np.arange(width + 1)).astype(np.int32)
@@ -272,7 +275,7 @@ def _by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
 
 
 class MemberLists:
-    """Builder of each member's list of partitions in the constrained algorithm.
+    """Builder of each member's list of partitions, for groups with equal subscriptions.
 
     Partitions are slots (indices in this problem). It uses compiled kernels if they are loaded,
     which are twice as fast as NumPy's sorts.
@@ -288,7 +291,7 @@ class MemberLists:
     def keep(
         self, slots: Slots, owner: Int32Array, keep: Int32Array, previous_owner: Int32Array
     ) -> None:
-        """Keep the first partitions of each owner, as many as ``keep`` says, and revoke its others.
+        """Keep the first ``keep[m]`` partitions of each owner m, and revoke its others.
 
         Partitions are ordered by partition number, then topic. ``owner`` and ``previous_owner``
         (int32 by slot) are updated.

@@ -39,7 +39,8 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """The result of a sticky algorithm: the list of partitions that each member gets.
+    """Result of a sticky assignor: the list of partitions that each member gets, in the order of
+    Kafka's class.
 
     Partitions are slots: indices in this problem, which may include claimed partitions that do not
     exist. `to_plan` converts the decision to a plan.
@@ -66,14 +67,14 @@ class Decision:
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
     def without(self, removed: NDArray[np.bool_]) -> Decision:
-        """Return the decision without the partitions at which ``removed`` (bool[n]) is true."""
+        """Return a copy without the entries for which ``removed`` (bool[n]) is true."""
         start = np.zeros(len(self.start), np.int32)
         sizes = np.bincount(self.member[~removed], minlength=len(start) - 1)
         np.cumsum(sizes, out=start[1:])
         return replace(self, start=start, slot=self.slot[~removed])
 
     def to_pairs(self, sticky: StickyProblem) -> dict[str, list[tuple[str, int]]]:
-        """Return a dict from member id to the member's (topic, partition number) pairs in order.
+        """Return a dict from member id to the member's (topic, partition number) pairs, in order.
 
         Claimed partitions that do not exist are included.
         """
@@ -85,7 +86,9 @@ class Decision:
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
 
     def to_plan(self, sticky: StickyProblem, **more: Any) -> Plan:
-        """Convert the decision to a plan, with a warning if Kafka's class never returns.
+        """Convert the decision to a plan.
+
+        The plan has a warning if Kafka's class never returns on this input.
 
         Raises:
             StickyAssignorError: Kafka's class assigns a partition twice; see its `assignment`.
@@ -135,7 +138,9 @@ class Decision:
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Sort array entries by their member; return each member's offset and the stable order."""
+    """Group array entries by their member: return the offset of each member's group, and the
+    indices that sort the entries (stable).
+    """
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
     # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
@@ -144,7 +149,8 @@ def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.i
 
 
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:
-    """Return which partitions must be revoked before their new owner gets them (bool[P]).
+    """Return a mask of the partitions that another member must revoke before their new owner gets
+    them (bool[P]).
 
     The new owner does not own such a partition, and another member does. ``owned_by`` (-1 for a
     member that left) and ``owned`` are pairs of previous owner and partition; a partition may have

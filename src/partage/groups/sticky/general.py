@@ -69,7 +69,7 @@ def assign_general(
 
 
 def _balance(inputs: GeneralProblem) -> Decision:
-    """Run the general algorithm with compiled kernels and return its decision.
+    """Run the general sticky algorithm with compiled kernels and return its decision.
 
     If Kafka's class never returns on this input, the decision is the most even valid assignment
     that it reaches. This takes a second run that scores the assignment after each move, which is
@@ -91,7 +91,8 @@ def _balance(inputs: GeneralProblem) -> Decision:
 
 
 class ArrayBalancer:
-    """The general sticky algorithm on arrays: call `assign_unassigned`, then `balance`, once.
+    """Kafka's general sticky algorithm on arrays, for one run: call `assign_unassigned`, then
+    `balance`.
 
     Attributes:
         owner: int32[S], the owner of each slot (numbered partition), -1 for none.
@@ -122,7 +123,7 @@ class ArrayBalancer:
         self.loop: EndlessLoop | None = None
 
     def assign_unassigned(self) -> None:
-        """Assign each partition without owner to the least loaded subscriber of its topic.
+        """Assign each partition without an owner to the least loaded subscriber of its topic.
 
         If racks matter, a subscriber on a rack of the partition's replicas comes first.
         """
@@ -133,7 +134,7 @@ class ArrayBalancer:
         self._pass(free, filling=True)
 
     def balance(self, *, watch: bool = False) -> None:
-        """Move partitions from members with more partitions to members with fewer, one by one.
+        """Move partitions one by one from members with more of them to members with fewer.
 
         If Kafka's class would loop forever, `loop` is set. With ``watch`` the result is then the
         most even valid assignment after any move; without it, the result is arbitrary.
@@ -177,11 +178,8 @@ class ArrayBalancer:
         return moved_at_all
 
     def _snapshot(self) -> tuple[bytes | int, ...]:
-        """Return all that decides the next passes; two equal snapshots prove an endless loop.
-
-        It consists of the owners (sizes and the queue follow from them), the recorded movements,
-        and the order and Java table length of each set of movements.
-        """
+        # Sizes and the queue of members follow from the owners. Java's iteration order of a set of
+        # movements depends on its order of insertion and its table length.
         net = self._net
         at = np.flatnonzero(net[TO] >= 0)
         table_size = self._sets[TABLE, net[SET, at]]
@@ -192,10 +190,7 @@ class ArrayBalancer:
         )  # fmt: skip
 
     def _describe_loop(self, slots: Int32Array, repeated: RepeatedState) -> EndlessLoop:
-        """Return the length of Kafka's endless loop, and the partitions that move in it.
-
-        This runs the passes of one more period.
-        """
+        # This runs the passes of one more period.
         begin = self._state[CLOCK]
         for _ in range(repeated.length):
             self._pass(slots)
@@ -204,10 +199,10 @@ class ArrayBalancer:
         return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _pass(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
-        """Try to move each partition to a less loaded member once; return whether any moved.
+        """Try once to move each partition to a less loaded member; return whether any moved.
 
-        With ``filling``, assign each partition instead of moving it. With ``racks``, only members
-        on a rack of the partition's replicas can get it.
+        With ``filling``, assign each partition instead; with ``racks``, only to members on a rack
+        of a replica.
         """
         queue, inputs, state = self._queue, self._inputs, self._state
         known = inputs.claimed.slots
@@ -241,17 +236,13 @@ class ArrayBalancer:
         return bool(state[MOVES])
 
     def _watch(self, slot: int) -> None:
-        """Record a move, and remember the assignment if it is the most even valid one so far."""
         self._best.record(slot, int(self.owner[slot]), int(self.seq[slot]))
         score = self._score(self.size)
         if score < self._best.score and self._is_valid():
             self._best.update(score)
 
     def _is_valid(self) -> bool:
-        """Return whether every member subscribes to the topics of all its partitions.
-
-        Only a move to a previous owner can violate this.
-        """
+        # Only a move to a previous owner can give a member a topic to which it does not subscribe.
         if not self._state[TAINTED]:
             return True
         assigned = np.flatnonzero(self.owner >= 0)
@@ -259,7 +250,8 @@ class ArrayBalancer:
         return bool(self._inputs.subscriptions.is_subscribed(self.owner[assigned], topic).all())
 
     def _raise_null_pointer(self, slot: int) -> None:
-        """Raise Kafka's NullPointerException if the partition's previous owner left the queue (Q2).
+        """Raise the error for Kafka's NullPointerException (Q2) if the partition's previous owner
+        can neither lose nor get partitions.
 
         A member leaves the queue of members by load if it can neither lose nor get a partition.
         """
@@ -269,11 +261,11 @@ class ArrayBalancer:
 
     @staticmethod
     def _is_level(size: NDArray[np.int64]) -> bool:
-        """Return whether the members' numbers of partitions differ by at most one."""
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded member.
+        """Return whether no member could take a partition from a more loaded one (Kafka's
+        ``isBalanced``).
 
         This is Kafka's ``isBalanced``; it is only called where its result can matter.
 
@@ -295,12 +287,11 @@ class ArrayBalancer:
         return not (most_on_topic[subscriptions.topic] > per_entry + 1).any()
 
     def _score(self, size: NDArray[np.int64]) -> int:
-        """Return Kafka's balance score: the sum of size differences over all pairs of members."""
         sizes = np.sort(size[~self._fixed])
         return int(((2 * np.arange(len(sizes)) - len(sizes) + 1) * sizes).sum())
 
     def _prepare_movements(self) -> None:
-        """Allocate the arrays that record moves (Kafka's ``PartitionMovements``)."""
+        # The arrays for Kafka's PartitionMovements.
         slots = self._inputs.claimed.slots
         sticky = self._inputs.sticky
         self._net = np.full((5, slots.count), -1, np.int32)
@@ -328,17 +319,14 @@ class _Best:
         self._moves: list[tuple[int, int, int]] = []
 
     def record(self, slot: int, owner: int, seq: int) -> None:
-        """Record that a partition has moved to a new owner, with its new order number."""
         self._moves.append((slot, int(self._owner[slot]), int(self._seq[slot])))
         self._owner[slot], self._seq[slot] = owner, seq
 
     def update(self, score: int) -> None:
-        """Make the assignment after the recorded moves the best one, with its balance score."""
         self.score = score
         self._moves.clear()
 
     def restore(self, owner: Int32Array, seq: Int32Array, size: NDArray[np.int64]) -> None:
-        """Undo all moves made since the best assignment, in the given arrays."""
         for slot, old_owner, old_seq in reversed(self._moves):
             size[owner[slot]] -= 1
             size[old_owner] += 1
@@ -346,10 +334,10 @@ class _Best:
 
 
 class MemberQueue:
-    r"""Kafka's tree set of members by (size, id), as one tournament tree per cell of members.
+    r"""Priority queue of members by number of partitions, which finds the least loaded subscriber
+    of a topic (Kafka's ``TreeSet``).
 
-    It returns the least loaded subscriber of a topic. The size of a member is its number of
-    partitions.
+    The size of a member is its number of partitions.
 
     A cell is the set of members with one subscription and one rack. A member's key is
     ``size * members + rank of its id``, so the least key belongs to the member that comes first.
@@ -398,8 +386,6 @@ def _trees(
     """Build the tournament trees of a `MemberQueue`, which find the least loaded members.
 
     Return the begin of each tree, the offset of each member's leaf in its tree, and the keys.
-
-    Return the begin of each cell's tree, the offset of each member's leaf in it, and the keys.
     """
     members = len(cell_of)
     count = np.bincount(cell_of)
@@ -424,10 +410,8 @@ def _trees(
 def _cells_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
-    """Return the sets of members (cells of a `MemberQueue`) that subscribe to each topic.
-
-    ``subscription`` is the subscription of each cell. The result is in compressed rows (CSR):
-    offsets by topic, and cells.
+    """Return the cells (sets of members with one subscription and rack) that subscribe to each
+    topic, in compressed rows (CSR).
     """
     subscriptions = inputs.subscriptions
     sizes = np.diff(subscriptions.start)[subscription]

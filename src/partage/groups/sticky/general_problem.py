@@ -22,7 +22,8 @@ __all__ = ["GeneralProblem", "fixed_members", "null_pointer", "prepare"]
 
 @dataclass(frozen=True, eq=False)
 class GeneralProblem:
-    """Input arrays of Kafka's general sticky algorithm: valid claims and unassigned partitions.
+    """Input of Kafka's general sticky algorithm as arrays: the valid claims, and the partitions
+    without one.
 
     A claim is a partition that a member says it owned. A slot is a partition's index in this
     problem (dimension S); existing partitions come before claimed ones that do not exist.
@@ -62,7 +63,8 @@ def prepare(
     racks: Racks,
     max_generation: int,
 ) -> GeneralProblem:
-    """Drop invalid claims and find unassigned partitions; return the general algorithm's input.
+    """Drop invalid claims, find the unassigned partitions, and return them as the general
+    algorithm's input.
 
     A claim is invalid if another member has the partition, if its member does not subscribe to the
     topic, or if its member is on none of the partition's racks.
@@ -95,7 +97,7 @@ def _unassigned(
     slots: Slots,
     subscriptions: Subscriptions,
 ) -> Int32Array:
-    """Return the partitions that no valid claim keeps with a member, in the order of ``every``."""
+    # In the order of ``every``.
     kept = claims[1]
     if not len(kept):
         return every
@@ -113,10 +115,12 @@ def _unassigned(
 
 
 def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
-    """Return each partition's previous owner for Kafka's general algorithm, -1 for none (int32[S]).
+    """Return the previous owner of each partition as Kafka's general algorithm sees it, -1 for
+    none.
 
-    It is the member of the newest claim that is older than ``max_generation``, the first of equal
-    ones. Claims without generation count as older ones.
+    It is the newest claimant older than ``max_generation``. It is the member of the newest claim
+    that is older than ``max_generation``, the first of equal ones. Claims without generation count
+    as older ones.
     """
     out = np.full(claimed.slots.count, -1, np.int32)
     undated = ~claimed.dated & (max_generation > NO_GENERATION)
@@ -133,7 +137,8 @@ def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
 def fixed_members(
     inputs: GeneralProblem, size: NDArray[np.int64], owner: Int32Array, slot: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return the members that can neither lose nor get a partition by balancing (bool[M]).
+    """Return a mask of the members that balancing can neither take partitions from nor give any
+    (bool[M]).
 
     ``owner`` and ``slot`` are pairs of member and assigned partition.
     """
@@ -144,7 +149,7 @@ def fixed_members(
 
 
 def null_pointer(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
-    """Return the error to raise where Kafka's class throws a NullPointerException (Q2).
+    """Return the error for an input on which Kafka's class throws a NullPointerException (Q2).
 
     A member claims the partition with an older generation, but no longer subscribes to its topic.
     """

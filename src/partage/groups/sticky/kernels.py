@@ -43,7 +43,9 @@ _MIN_TREE_TABLE = 64
 
 
 class SlotArrays(NamedTuple):
-    """Topic and replica racks of each partition slot (partition index), for compiled kernels.
+    """Topic and replica racks of each partition, as arrays for compiled kernels.
+
+    A slot is a partition's index in the problem.
 
     Attributes:
         topic: int32[S], topic of each slot.
@@ -57,7 +59,7 @@ class SlotArrays(NamedTuple):
 
 
 class DraftArrays(NamedTuple):
-    """The assignment that the general algorithm is building; each move changes it in place.
+    """Assignment that the general sticky algorithm is building; each move changes it in place.
 
     Attributes:
         owner: int32[S], owner of each slot, -1 for none.
@@ -122,7 +124,7 @@ class MovementArrays(NamedTuple):
 
 @piece
 def _update_key(queue, m, key):
-    """Set member m's queue key (load and id rank) and update the tournament tree above it."""
+    """Change member m's queue key (load and id rank), and update its tournament tree."""
     tree = queue.tree
     start, i = queue.base[queue.cell_of[m]], queue.leaf[m]
     tree[start + i] = key
@@ -137,10 +139,10 @@ def _update_key(queue, m, key):
 
 @piece
 def _first_key(k, slot, racks, slots, queue):
-    """Return the key of topic k's least loaded subscriber in the queue, -1 if there is none.
+    """Return the queue key of topic k's least loaded subscriber, -1 if there is none.
 
-    With ``racks`` only subscribers on the partition's racks count. Members without a rack count as
-    being on all racks.
+    With ``racks`` only subscribers on a rack of the partition count. Members without a rack count
+    as being on all racks.
     """
     best = -1
     for j in range(queue.cell_start[k], queue.cell_start[k + 1]):
@@ -161,14 +163,14 @@ def _first_key(k, slot, racks, slots, queue):
 
 @piece
 def _bucket(movements, k, slot, table):
-    """Return the bucket of a partition's ``TopicPartition`` in a Java hash table of this length."""
+    """Return a partition's bucket in a Java hash table of ``table`` buckets."""
     h = (31 * (31 + movements.number[slot]) + movements.hashed[k]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (table - 1)
 
 
 @piece
 def _find(sets, k, source, target):
-    """Return the set of topic k's partitions that moved from one member to another, -1 for none."""
+    # -1: no partition of topic k moved from source to target.
     s = sets[OF_TOPIC, k]
     while s >= 0 and not (sets[SOURCE, s] == source and sets[TARGET, s] == target):
         s = sets[AFTER, s]
@@ -177,7 +179,7 @@ def _find(sets, k, source, target):
 
 @piece
 def _remove(movements, state, k, slot):
-    """Delete the record that a partition has moved; an empty set of movements becomes unused."""
+    # An empty set of movements becomes unused.
     net, sets = movements.net, movements.sets
     s, before, after = net[SET, slot], net[PREV, slot], net[NEXT, slot]
     if before >= 0:
@@ -205,9 +207,9 @@ def _remove(movements, state, k, slot):
 
 @piece
 def _add(movements, state, k, slot, source, target):
-    """Add a partition to those of topic k that moved from one member to another.
+    """Add a partition to those of topic k that moved from source to target.
 
-    The length of the set's Java hash table follows ``HashMap``.
+    The set's table length grows as in Java's ``HashMap``.
     """
     net, sets = movements.net, movements.sets
     s = _find(sets, k, source, target)
@@ -242,9 +244,10 @@ def _add(movements, state, k, slot, source, target):
 
 @piece
 def _actual(movements, k, slot, holder, target):
-    """Return the partition that Kafka moves instead (``getTheActualPartitionToBeMoved``).
+    """Return the partition that Kafka moves instead of ``slot``.
 
     It is the topic's first in Java's order that moved in the opposite direction, or ``slot``.
+    Source: ``getTheActualPartitionToBeMoved``.
     """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else holder
@@ -263,9 +266,9 @@ def _actual(movements, k, slot, holder, target):
 
 @piece
 def _record(movements, state, k, slot, holder, target):
-    """Record that a partition moves to another member (Kafka's ``PartitionMovements``).
+    """Record the move of a partition from its first owner in this run to ``target``.
 
-    The source is its first owner in this run. A partition that returns there has no record.
+    A partition that returns to its first owner has no record.
     """
     source = holder
     if movements.net[TO, slot] >= 0:
@@ -286,10 +289,6 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
 
     With ``filling``, assign each partition to the first subscriber in the queue instead. The pass
     begins at index ``at``; the result is the index where it stopped.
-
-    A partition moves if its owner has at least two partitions more than its previous owner, or than
-    a subscriber. The pass stops with ``state[CHECK] = 1`` where Kafka's balance test could matter
-    (see ``ArrayBalancer``), and with ``state[ONE_MOVE]`` after each move.
     """
     owner, size, state, stamp = draft.owner, draft.size, draft.state, queue.stamp
     members, topic = len(queue.rank), -1
@@ -364,7 +363,7 @@ def _not_before(under_place, begin, end, place):
 
 
 class UnderQuota(NamedTuple):
-    """The members below the low quota, to which `assign_on_racks` assigns partitions in turn.
+    """Members below the low quota, to which `assign_on_racks` assigns partitions in turn.
 
     Attributes:
         member: int32[U], these members in order.
@@ -383,7 +382,7 @@ class UnderQuota(NamedTuple):
 
 
 class WaitingMembers(NamedTuple):
-    """The members at the low quota that may get one more partition: a first-in queue per rack.
+    """Members at the low quota that may get one more partition: a first-in queue for each rack.
 
     Attributes:
         queue: int32, members by rack; the rows from ``head`` to ``tail`` of a rack wait.
@@ -423,7 +422,6 @@ def _next_under(slot, place, slots, under):
 
 @piece
 def _longest_waiting(slot, slots, waiting):
-    """Return the longest waiting member on the partition's racks; -1 if none waits there."""
     chosen = -1
     for j in range(slots.rack_start[slot], slots.rack_start[slot + 1]):
         r = slots.rack[j]
@@ -484,7 +482,8 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def keep_up_to_quota(order, owner, at, end, out, previous_owner):
-    """Copy partitions, in ``order``, to their owners' parts of ``out``; revoke those over quota.
+    """Copy partitions to their owners' parts of ``out`` in the given order, and revoke those for
+    which a part has no room.
 
     The part of member m is from ``at[m]`` to ``end[m]``.
     """
@@ -515,7 +514,7 @@ def append_to_lists(slot, member, at, out):
     " boolean[::1], boolean[::1])"
 )
 def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
-    """Resolve several members' claims on one partition: the newest generation wins.
+    """Resolve conflicting claims on partitions: the newest generation becomes the owner.
 
     Equal ones both lose. ``owner`` gets each partition's owner, ``entry`` its claim, -1 for none.
     """
@@ -549,7 +548,6 @@ _MASK = 0xFFFFFFFF
 
 @piece
 def _hash(data, begin, end):
-    """Return the FNV-1a hash (32 bits) of the bytes from ``begin`` to ``end``."""
     value = _BASIS
     for i in range(begin, end):
         value = ((value ^ data[i]) * _PRIME) & _MASK
@@ -558,7 +556,6 @@ def _hash(data, begin, end):
 
 @piece
 def _int(data, at, size):
-    """Decode the big-endian signed integer of ``size`` bytes at offset ``at``."""
     value = 0
     for i in range(at, at + size):
         value = (value << 8) | data[i]
@@ -568,7 +565,9 @@ def _int(data, at, size):
 
 @piece
 def _same(data, at, names, begin, size):
-    """Return whether ``size`` bytes of two arrays are equal, from ``at`` and from ``begin`` on."""
+    """Return whether ``size`` bytes of ``data`` from ``at`` and ``names`` from ``begin``
+    are equal.
+    """
     for i in range(size):  # noqa: SIM110 - Numba has no generators in all()
         if data[at + i] != names[begin + i]:
             return False
@@ -576,7 +575,7 @@ def _same(data, at, names, begin, size):
 
 
 class EncodedNames(NamedTuple):
-    """The names of the known topics as UTF-8 bytes, with a hash table to look them up.
+    """Names of the known topics as UTF-8 bytes, with a hash table to look them up.
 
     Attributes:
         data: uint8, the names as UTF-8, one after the other.
@@ -593,7 +592,7 @@ class EncodedNames(NamedTuple):
 
 
 class ClaimColumns(NamedTuple):
-    """Output of `read_claims`: the claimed partitions of all members, one after another.
+    """Output arrays of `read_claims`: the claimed partitions of all members, one after another.
 
     Attributes:
         topic: int32, topic of each claim.
@@ -612,17 +611,15 @@ class ClaimColumns(NamedTuple):
 
 @piece
 def _is(k, data, at, size, names, start):
-    """Return whether the bytes at ``at`` are the name of topic ``k``.
-
-    The arrays are separate arguments, because a tuple of more arrays costs time in this inner call.
-    """
+    # Separate arguments instead of EncodedNames, because a tuple of more arrays costs time in this
+    # inner call.
     begin = start[k]
     return start[k + 1] - begin == size and _same(data, at, names, begin, size)
 
 
 @piece
 def _topic(data, at, size, names):
-    """Look up the topic whose name the bytes contain; return -1 for an unknown name."""
+    # -1: the name is unknown.
     table = names.table
     mask = len(table) - 1
     place = _hash(data, at, at + size) & mask
@@ -635,7 +632,7 @@ def _topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Insert the topic names into their empty hash table, which is longer than their number."""
+    """Insert the topic names into their hash table, which is empty and longer than their number."""
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):
@@ -649,12 +646,12 @@ def hash_names(names):
 
 @kernel("int64(uint8[::1], int64[::1], EncodedNames, ClaimColumns)", EncodedNames, ClaimColumns)
 def read_claims(data, start, names, claims):
-    """Decode the partitions of known topics that all members claim; return their number.
+    """Decode the partitions that members claim in their sticky user data; return their number.
 
-    ``start`` has the offset of each member's sticky user data, and the end. The format is that of
-    `decode_sticky_user_data`: malformed bytes claim nothing, with generation -1. Java's hash order
-    of topics is the same for all members, so the topic that followed last time (``names.after``)
-    usually needs no look-up.
+    Only known topics count. ``start`` has the offset of each member's sticky user data, and the
+    end. The format is that of `decode_sticky_user_data`: malformed bytes claim nothing, with
+    generation -1. Java's hash order of topics is the same for all members, so the topic that
+    followed last time (``names.after``) usually needs no look-up.
     """
     after, topic, number = names.after, claims.topic, claims.number
     total = 0

@@ -34,7 +34,7 @@ _MIN_REGULAR_KEYS = 49
 
 
 class Slots:
-    """Numbering of partitions as slots, which the sticky algorithms use as array indices.
+    """Numbering of partitions as slots: array indices of the sticky algorithms.
 
     Existing partitions come first, by (topic, number), then foreign slots. A foreign slot is a
     partition that does not exist, but that a member claims, or that Kafka meets when it counts a
@@ -56,18 +56,18 @@ class Slots:
 
     @property
     def regular(self) -> bool:
-        """True if the numbering has existing partitions only."""
+        """True if all numbered partitions exist."""
         return self.count == self.real
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each partition, as an index of ``StickyProblem.topics`` (int32[S], by slot)."""
+        """Topic of each partition, as an index into ``StickyProblem.topics`` (int32[S])."""
         foreign = (self._foreign >> 32).astype(np.int32)
         return np.concatenate([self._sticky.topic, foreign]) if len(foreign) else self._sticky.topic
 
     @cached_property
     def number(self) -> Int32Array:
-        """Partition number of each partition within its topic (int32[S], by slot)."""
+        """Partition number of each partition within its topic (int32[S])."""
         if not len(self._foreign):
             return self._sticky.number
         foreign = ((self._foreign & 0xFFFFFFFF) - _HALF).astype(np.int32)
@@ -80,10 +80,10 @@ class Slots:
 
     @cached_property
     def walk(self) -> Int32Array:
-        """The partitions that Kafka meets when it counts each topic's partitions from 0 (int32[T]).
+        """Partitions that Kafka visits when it counts each topic's partitions from 0 to find
+        unassigned ones (int32[T]).
 
-        Kafka does so when it looks for unassigned partitions. These slots are ``arange(real)``
-        unless the partition numbers of a topic have holes.
+        These slots are ``arange(real)`` unless the partition numbers of a topic have holes.
         """
         if self._sticky.counted:
             return np.arange(self.real, dtype=np.int32)
@@ -100,10 +100,8 @@ class Slots:
 
 
 class SlotLayout:
-    """Numbering of a group's existing partitions as slots (array indices).
-
-    It is shared by groups with equal subscriptions. Existing partitions are numbered by (topic,
-    partition number).
+    """Numbering of a group's existing partitions by (topic, partition number), shared by groups
+    with equal subscriptions.
 
     Attributes: those of `StickyProblem`.
     """
@@ -153,7 +151,7 @@ class SlotLayout:
 
 
 class StickyProblem:
-    """Input of the sticky assignors: a rebalance with numbered members, topics and partitions.
+    """Members, topics and numbered partitions of a rebalance, as input of the sticky assignors.
 
     A slot is a partition's number in this problem, by (topic, partition number). Groups with the
     same subscriptions share it (`SlotLayout`).
@@ -220,10 +218,10 @@ class StickyProblem:
         return self.problem.group.members_in_refilled_map_order
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
-        """Convert partitions to slots (indices in this problem); return also their numbering.
+        """Convert (topic, partition number) pairs to slots (indices in this problem); also return
+        the numbering, which includes claimed partitions that do not exist.
 
-        ``topic`` and ``number`` are the partitions; their topics are known. Partitions that do not
-        exist get foreign slots.
+        Partitions that do not exist get foreign slots.
         """
         if self.counted:
             slot = self.start[topic]
@@ -256,9 +254,9 @@ class StickyProblem:
 
 
 def _in_trees(hash_of_id: list[int]) -> bool:
-    """Return whether Java's map of these ids may have a bucket that is a tree instead of a chain.
+    """Return whether Java's map of these ids may have a bucket that is a tree.
 
-    If it has, a map that is filled again has another iteration order.
+    If it has, filling a map again changes its iteration order.
     """
     hashes = np.array(hash_of_id, np.int64) & 0xFFFFFFFF
     return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
@@ -279,14 +277,15 @@ def _lay_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
 
 
 def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
-    """Combine topic and partition number into one sortable integer per pair (int64[n])."""
+    """Combine each pair of topic and partition number into one integer that sorts in their order
+    (int64[n]).
+    """
     return (topic.astype(np.int64) << 32) | (number.astype(np.int64) + _HALF)
 
 
 class Subscriptions:
-    """The members' subscriptions as Kafka's general sticky algorithm counts them.
-
-    A topic name that a member lists twice counts twice.
+    """Members' subscriptions as Kafka's general sticky algorithm counts them: a topic that a member
+    lists twice counts twice.
 
     Attributes:
         listed: known topics of each distinct subscription in the order sent, with repetitions.
@@ -336,7 +335,9 @@ class Subscriptions:
         return subscription * max(self._topics, 1) + self.topic
 
     def is_subscribed(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """Return which members subscribe to the topic at the same position (bool[n])."""
+        """Return for each pair of member and topic whether the member subscribes to the topic
+        (bool[n]).
+        """
         if not len(self._keys):
             return np.zeros(len(member), bool)
         wanted = self.of_member[member].astype(np.int64) * max(self._topics, 1) + topic
@@ -374,7 +375,7 @@ def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int
 
 
 class Racks:
-    """The racks of members, and the racks of each partition's replicas.
+    """Racks of members and of each partition's replicas.
 
     S counts partition slots: existing partitions, then claimed ones that do not exist (foreign
     slots).
@@ -420,10 +421,8 @@ class Racks:
         return max(len(self._sticky.problem.cluster.rack_names), 1)
 
     def _differ(self) -> bool:
-        """Return whether racks matter to Kafka's sticky assignors.
-
-        They do if a member shares a rack with a replica, and not all partitions have the same
-        racks.
+        """Return whether racks matter to Kafka's sticky assignors: a member shares a rack with a
+        replica, and partitions have different racks.
         """
         has_replica = np.zeros(self._width, bool)
         has_replica[self.rack] = True
@@ -435,7 +434,9 @@ class Racks:
 
     @cached_property
     def weight(self) -> NDArray[np.int64]:
-        """Number of members on each partition's racks, summed over the racks (int64[S])."""
+        """Number of members on the racks of each partition's replicas, added up over these racks
+        (int64[S]).
+        """
         on_rack = self.of_member[self.of_member >= 0]
         members = np.bincount(on_rack, minlength=self._width)
         total = np.zeros(len(self.rack) + 1, np.int64)
@@ -443,10 +444,10 @@ class Racks:
         return total[self.start[1:]] - total[self.start[:-1]]
 
     def mismatch(self, member: Int32Array, slot: Int32Array) -> NDArray[np.bool_]:
-        """Return which members are on none of the racks of the partition at the same position.
+        """Return for each pair of member and partition whether the member is on no rack of the
+        partition's replicas (bool[n]).
 
-        The result is bool[n]. It is False for members without a rack, and for all pairs if racks do
-        not matter.
+        It is False for members without a rack, and for all pairs if racks do not matter.
         """
         if not self.active:
             return np.zeros(len(member), bool)

@@ -25,7 +25,8 @@ __all__ = ["ListBalancer", "OwnerMap", "PartitionMovements"]
 
 
 class ListBalancer:
-    """The general sticky algorithm on Python lists, for claims of partitions that do not exist.
+    """Kafka's general sticky algorithm on Python lists, for groups that claim partitions which do
+    not exist.
 
     An instance is used for one run: `decide` returns its result.
 
@@ -103,10 +104,7 @@ class ListBalancer:
         return Decision(start, slot, self._slots, owner_order=self._owners.order, loop=self._loop)
 
     def _assign_unassigned(self) -> None:
-        """Assign each unassigned partition to the least loaded subscriber of its topic.
-
-        Subscribers on a rack of the partition's replicas come first.
-        """
+        # Subscribers on a rack of a replica come first.
         waiting = self._inputs.free.tolist()
         if self._inputs.racks.active:
             waiting = [s for s in waiting if not self._assign(s, by_rack=True)]
@@ -114,9 +112,10 @@ class ListBalancer:
             self._assign(s, by_rack=False)
 
     def _assign(self, slot: int, *, by_rack: bool) -> bool:
-        """Assign a partition to the least loaded subscriber; return False if there is none.
+        """Assign a partition to the least loaded subscriber, with ``by_rack`` only to one without a
+        rack or on a rack of a replica.
 
-        With ``by_rack`` only subscribers on a rack of its replicas, or without rack, count.
+        Return False if there is none.
         """
         for m in self._in_queue(self._topic[slot]):
             rack = self._rack[m]
@@ -144,7 +143,6 @@ class ListBalancer:
         return moved_at_all
 
     def _pass(self, slots: list[int]) -> list[int]:
-        """Move each partition that a less loaded member can take; return the moved ones."""
         moved = []
         for slot in slots:
             if self._is_balanced():
@@ -160,11 +158,9 @@ class ListBalancer:
         return {m: list(slots) for m, slots in self.have.items()}
 
     def _is_better(self) -> bool:
-        """Return whether the assignment is valid and more even than the best one so far."""
         return self._score(self.have) < self._score(self._best) and self._is_valid()
 
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes to the topic and no partition has two owners."""
         held = [slot for slots in self.have.values() for slot in slots]
         return len(held) == len(set(held)) and all(
             self._topic[slot] in self._wanted[self._class[m]]
@@ -173,22 +169,19 @@ class ListBalancer:
         )
 
     def _snapshot(self) -> object:
-        """Return all that decides the next passes; two equal snapshots prove an endless loop."""
+        # All that decides the next passes: two equal snapshots prove an endless loop.
         lists = {m: sorted(slots) for m, slots in self.have.items()}
         return lists, dict(self._holder), list(self._queue), self._movements.state()
 
     def _describe_loop(self, slots: list[int], repeated: RepeatedState) -> EndlessLoop:
-        """Return the length of Kafka's endless loop, and the partitions that move in it.
-
-        This runs the passes of one more period.
-        """
+        # This runs the passes of one more period.
         moving = {slot for _ in range(repeated.length) for slot in self._pass(slots)}
         keys = self._slots.keys
         names = self._inputs.names(np.array(sorted(moving, key=lambda slot: int(keys[slot]))))
         return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _better_owner(self, slot: int) -> int | None:
-        """Return the member to which Kafka moves a partition to balance loads, None if it stays."""
+        # None if the partition stays.
         holder = self._holder.get(slot)
         if holder is None:
             raise self._null(slot)
@@ -207,9 +200,8 @@ class ListBalancer:
         return None
 
     def _move(self, slot: int, target: int) -> int:
-        """Move a partition, or the one that Kafka moves instead; return the moved partition.
-
-        See `PartitionMovements.actual`.
+        """Move a partition, or another one that Kafka moves instead (`PartitionMovements.actual`);
+        return the one moved.
         """
         slot = self._movements.actual(slot, self._holder[slot], target)
         holder = self._holder[slot]
@@ -225,9 +217,8 @@ class ListBalancer:
         return slot
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded member.
-
-        This is Kafka's ``isBalanced``.
+        """Return whether no member could take a partition from a more loaded one (Kafka's
+        ``isBalanced``).
         """
         if not self._queue:
             what = "every member has all that it can get, but a partition still moves"
@@ -320,7 +311,7 @@ class PartitionMovements:
         self._sets: dict[tuple[int, int, int], _JavaSet] = {}
 
     def record(self, slot: int, old: int, new: int) -> None:
-        """Record that a partition moves from member ``old`` to ``new``.
+        """Record that a partition moves from member ``old`` to member ``new``.
 
         If it has moved before in this run, its first owner counts as the source.
         """
@@ -339,10 +330,8 @@ class PartitionMovements:
         self._sets.setdefault((k, old, new), _JavaSet()).add(slot, hashed)
 
     def actual(self, slot: int, old: int, new: int) -> int:
-        """Return the partition that Kafka moves instead (``getTheActualPartitionToBeMoved``).
-
-        It is a partition of the topic that moved in the opposite direction, or else ``slot``
-        itself.
+        """Return the partition to move instead of ``slot``: one of its topic that moved in the
+        opposite direction earlier, else ``slot`` (``getTheActualPartitionToBeMoved``).
         """
         if slot in self._net:
             old = self._net[slot][0]
@@ -350,13 +339,17 @@ class PartitionMovements:
         return slot if opposite is None else opposite.first()
 
     def state(self) -> object:
-        """Return the recorded moves, in a form to compare with those of an earlier pass."""
+        """Return the recorded moves as a comparable value.
+
+        Equal values in two passes show an endless loop.
+        """
         sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
         return dict(self._net), sets
 
 
 class OwnerMap:
-    """The members in the iteration order of Kafka's map ``currentAssignment``.
+    """Members in the iteration order of Kafka's map ``currentAssignment``, which changes when
+    members are removed and added.
 
     ``GeneralAssignmentBuilder.balance`` removes members that can neither lose nor get a slot from
     the map and adds them again at the end. Its order only matters where a partition has two owners
@@ -376,7 +369,8 @@ class OwnerMap:
         self.order = self._table.order()
 
     def remove_fixed(self, fixed: Collection[int]) -> None:
-        """Remove the members that can neither lose nor get a partition, in Kafka's order.
+        """Remove the members that can neither lose nor get a partition, in the order in which Kafka
+        removes them.
 
         This is the iteration order of a map created for all members.
         """
@@ -391,13 +385,15 @@ class OwnerMap:
         self._copy = self.order
 
     def restore(self) -> None:
-        """Refill the map from the copy that `remove_fixed` made, as Kafka does."""
+        """Refill the map from the copy that `remove_fixed` made, as Kafka does when it undoes its
+        moves.
+        """
         self._table.clear()
         for m in self._filled(self._copy, DEFAULT_TABLE).order():
             self._table.put(m)
 
     def add_fixed(self) -> None:
-        """Add the members that `remove_fixed` removed to the map again."""
+        """Add the members that `remove_fixed` removed back to the map."""
         for m in self._aside:
             self._table.put(m)
         self.order = self._table.order()

@@ -33,7 +33,8 @@ def unassigned_along_walk(
     claims: tuple[Int32Array, Int32Array],
     place: NDArray[np.int64],
 ) -> Int32Array:
-    """Return the partitions that Kafka considers unassigned, if members claim non-existing ones.
+    """Return the partitions that Kafka takes for unassigned if members claim partitions that do not
+    exist.
 
     Args:
         sticky: the problem, which has the iteration order of members.
@@ -79,6 +80,6 @@ def _sort_as_java(
 
 
 def _compare(one: tuple[int, int], other: tuple[int, int]) -> int:
-    """Compare two partitions by topic, then by their numbers' difference as a Java int."""
+    # The numbers' difference is a Java int, which may overflow.
     topics = (one[0] >> 32) - (other[0] >> 32)
     return topics or ((one[0] - other[0] + _HALF) & 0xFFFFFFFF) - _HALF
