@@ -41,9 +41,8 @@ _MOST_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """A proven lower bound of the largest relative load of any assignment, with its argument.
-
-    A relative load is a member's load divided by its share.
+    """A proven lower bound of the largest relative load (load divided by share) of any assignment,
+    with its argument.
 
     Attributes:
         value: the lower bound.
@@ -62,7 +61,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedProblem:
-    """The problem of sharing weighted partitions among members in proportion to given shares.
+    """The problem of distributing weighted partitions among members in proportion to given shares.
 
     An item is a partition, or a set of partitions that must have one owner.
 
@@ -87,21 +86,24 @@ class WeightedProblem:
         return np.bincount(self.kind, self.weight, len(self.classes.supply)).astype(float)
 
     def by_member_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the sum of ``values`` over each class of members with equal subscriptions.
-
-        ``values`` has one number per member; the result is float64[G].
+        """Add up one value per member over each class of members with equal subscriptions
+        (float64[G]).
         """
         mine = self.classes.member >= 0
         of = self.classes.member[mine]
         return np.bincount(of, values[mine], len(self.classes.size)).astype(float)
 
     def members(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which members subscribe to at least one of the given topic classes (bool[M])."""
+        """Return a mask of the members that subscribe to at least one of the given topic classes
+        (bool[M]).
+        """
         subscribe: NDArray[np.bool_] = np.append(self.subscribers(topics), False)
         return subscribe[self.classes.member]
 
     def subscribed(self, besides: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the topic classes with some subscriber not marked in ``besides`` (bool[B])."""
+        """Return a mask of the topic classes that have a subscriber outside ``besides``
+        (bool[B]).
+        """
         mine = self.classes.member[(self.classes.member >= 0) & ~besides]
         there = np.zeros(len(self.classes.size), bool)
         there[mine] = True
@@ -110,7 +112,8 @@ class WeightedProblem:
         return out
 
     def subscribers(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the classes of members that subscribe to any of the given topics (bool[G]).
+        """Return a mask of the member classes that subscribe to at least one of the given topic
+        classes (bool[G]).
 
         A class is the members with equal subscriptions.
         """
@@ -120,7 +123,8 @@ class WeightedProblem:
 
 
 def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return the topics with the most weight beyond their subscribers' shares, by a minimum cut.
+    """Return the topics whose weight exceeds their subscribers' shares by the most, found by a
+    minimum cut.
 
     Topics with equal subscribers form a class; the result marks classes (bool[B]).
 
@@ -150,7 +154,8 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
 
 
 def largest_bound(problem: WeightedProblem) -> Bound:
-    """Return the highest lower bound found for the largest relative load (load over share).
+    """Return the highest lower bound found for the largest relative load (load divided by share) of
+    any assignment.
 
     Members without a share do not count.
     """
@@ -172,9 +177,10 @@ def largest_bound(problem: WeightedProblem) -> Bound:
 def _of_cut(
     problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
 ) -> Bound:
-    """Return the bound of a set of topics: their weight over their subscribers' total share.
+    """Return the bound from a set of topics: their weight divided by the total share of their
+    subscribers.
 
-    Only subscribers may own these topics, so one of them has at least this relative load.
+    Only subscribers may own them, so one has at least this relative load.
     """
     able = float(speed[problem.subscribers(topics)].sum())
     weight = float(problem.supply()[topics].sum()) - problem.spilled
@@ -182,7 +188,8 @@ def _of_cut(
 
 
 def _heaviest(problem: WeightedProblem) -> Bound:
-    """Return the bound from one heavy partition: its weight over the largest share of a subscriber.
+    """Return the bound from one heavy partition: its weight divided by the largest share of a
+    subscriber, one of which must own it.
 
     Some member must own it, and has at least this relative load (load divided by share).
     """
@@ -204,9 +211,8 @@ def _heaviest(problem: WeightedProblem) -> Bound:
 
 
 def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
-    """Return the pigeonhole bound: if heavy partitions outnumber members, one member gets several.
-
-    Of k * members + 1 partitions one member gets at least k + 1, whichever plan is chosen.
+    """Return the pigeonhole bound: of k * members + 1 heavy partitions, one member gets at least k
+    + 1.
     """
     members = problem.members(topics) & (problem.speed > 0)
     count, fastest = int(members.sum()), float(problem.speed[members].max(initial=0.0))
@@ -222,7 +228,9 @@ def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
 
 
 def overload_bound(problem: WeightedProblem) -> Bound:
-    """Return a lower bound of the total weight beyond members' capacities, by a minimum cut."""
+    """Return a lower bound of the total load beyond members' capacities in any assignment, found by
+    a minimum cut.
+    """
     capacity = problem.by_member_class(problem.capacity)
     cut = densest_topics(problem, capacity)
     room = float(capacity[problem.subscribers(cut)].sum())
@@ -232,7 +240,8 @@ def overload_bound(problem: WeightedProblem) -> Bound:
 def largest_bound_within_moves(
     weight: NDArray[np.float64], keeper: IntArray, speed: NDArray[np.float64], moves: int
 ) -> float:
-    """Return a lower bound of the largest relative load after at most ``moves`` moves.
+    """Return a lower bound of the largest relative load (load divided by share) that at most
+    ``moves`` moves can reach.
 
     ``keeper`` is the only member that may keep each partition. The argument looks at a member's
     load after it gave its r heaviest partitions away, over all members and r. Moves can remove the

@@ -27,9 +27,8 @@ Score = tuple["float | int | tuple[float, ...]", ...]
 def solve_exactly(
     items: Items, members: Members, known: Sequence[int], *, most_moves: float
 ) -> list[int]:
-    """Return the owner of each partition in an optimal assignment, by branch and bound.
-
-    Partitions that must have one owner form one item, which is assigned as a whole.
+    """Return the owner of each item (a partition, or several that must have one owner) in an
+    optimal assignment, by branch and bound.
 
     For more than 16 items, or if the search is cut short, the result is no worse than ``known``.
 
@@ -90,9 +89,9 @@ class _Search:
                     self._may[i] = [m for m in may if m not in away or m in homes]
 
     def score(self, owner: list[int]) -> Score:
-        """Return the score by which complete assignments are compared; lower is better.
+        """Return the criteria by which complete assignments are compared, in order of importance.
 
-        See `Score` for its components.
+        Lower is better. See `Score` for its components.
         """
         load = [0.0] * len(self._load)
         cost = moves = misplaced = 0
@@ -104,21 +103,16 @@ class _Search:
         return (misplaced, *self._loads(load), cost, moves)
 
     def _cost(self, i: int, m: int) -> int:
-        """Return the rack cost if member m gets item i (a partition, or several with one owner)."""
         column = self.members.column[int(self.members.group[m])]
         return int(self.items.cost[self.items.profile[i], column])
 
     def _moves(self, i: int, m: int) -> int:
-        """Return how many partitions of item i change owner if member m gets the item.
-
-        An item is a partition, or several that must have one owner.
-        """
+        # Partitions of the item that change owner.
         return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
 
     def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
-        """Return the load beyond capacities in total, and the sorted relative loads.
-
-        A relative load is a member's load divided by its share. The largest comes first.
+        """Return the total load beyond capacities, and the relative loads (load divided by share),
+        largest first.
         """
         limits = zip(load, self.members.capacity.tolist(), strict=True)
         relative = [x / s for x, s in zip(load, self.members.speed.tolist(), strict=True)]
@@ -127,7 +121,8 @@ class _Search:
     def descend(
         self, at: int, owner: list[int], cost: int = 0, moves: int = 0, misplaced: int = 0
     ) -> None:
-        """Assign the remaining partitions in all promising ways; remember the best assignment.
+        """Assign the items from ``at`` on in all promising ways, and remember the best complete
+        assignment.
 
         Partitions that must have one owner form one item. The items before ``at`` already have
         owners.

@@ -75,7 +75,8 @@ class TransportProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheapestPlan:
-    """The flow of partitions to members at least cost, and the dual prices that prove it.
+    """The cheapest flow of partitions to members, and the dual prices that prove that no flow is
+    cheaper.
 
     Attributes:
         kept: int64[K]; free: int64[A], partitions over each of the problem's arcs, kept and moved.
@@ -131,7 +132,8 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The numbering of the flow network's nodes, in which interchangeable members share a node.
+    """Numbering of the nodes of the cheapest plan's flow network, in which interchangeable members
+    share a node.
 
     A unit is a single claimant, or all other members of a group together.
 
@@ -156,12 +158,12 @@ class Layout:
 
     @property
     def sink(self) -> int:
-        """The number of the sink node, to which all steps of the load limits lead."""
+        """Number of the sink node."""
         return self.source + 1
 
     @property
     def drain(self) -> int:
-        """The number of the extra node through which `limited_moves` lowers the highest loads.
+        """Number of the extra node through which `limited_moves` lowers the highest loads.
 
         It exists only in a network that was built with ``draining``.
         """
@@ -169,7 +171,10 @@ class Layout:
 
     @classmethod
     def of(cls, problem: TransportProblem, steps: Steps | None = None) -> Layout:
-        """Number a problem's network nodes; ``steps`` replace its limits on sorted loads."""
+        """Number the nodes of a problem's network.
+
+        ``steps``, if given, replace the problem's limits on sorted loads.
+        """
         members = len(problem.group)
         claims = np.zeros(members, bool)
         claims[problem.keep_member] = True
@@ -195,10 +200,10 @@ class Layout:
                    first_step + len(steps), arcs)  # fmt: skip
 
     def shared(self, within: IntArray) -> IntArray:
-        """Divide the partitions of each unit (interchangeable members) evenly among its members.
+        """Divide the partitions of each unit (set of interchangeable members) evenly among its
+        members (int64[M]).
 
-        ``within`` has the partitions of each unit; the result is int64[M]. If they do not divide
-        evenly, the unit's first members get one more.
+        If they do not divide evenly, the unit's first members get one more.
         """
         out = np.zeros(len(self.unit), np.int64)
         mine = np.flatnonzero(self.unit >= 0)
@@ -213,11 +218,12 @@ class Layout:
 def build_network(
     problem: TransportProblem, layout: Layout, *, draining: bool = False
 ) -> tuple[Network, dict[str, IntArray]]:
-    """Build the flow network of a transportation problem; return it and its arcs by type.
+    """Build the flow network of a transportation problem.
 
-    The dual price of each class is its least cost. A step is a range of load levels that equally
-    many members may reach (see `staircase`). With ``draining`` there are arcs without capacity from
-    `Layout.drain` to every step.
+    Return the network, and the indices of its arcs by type. The dual price of each class is its
+    least cost. A step is a range of load levels that equally many members may reach (see
+    `staircase`). With ``draining`` there are arcs without capacity from `Layout.drain` to every
+    step.
     """
     steps, units = layout.steps, layout.first_unit + np.arange(len(layout.size))
     step_nodes = layout.first_step + np.arange(len(steps))
@@ -267,7 +273,8 @@ def build_network(
 def push_kept(
     problem: TransportProblem, layout: Layout, network: Network, arcs: dict[str, IntArray]
 ) -> None:
-    """Push a first flow: partitions stay with previous owners at least cost, within load limits.
+    """Push a first flow in which partitions stay with their previous owners, as far as that is
+    cheapest and load limits allow.
 
     The search would find the same flow with one path for each pair of class and previous owner.
     """

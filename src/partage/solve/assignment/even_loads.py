@@ -35,7 +35,8 @@ __all__ = ["BestLoads", "assign_members", "find_even_loads", "least_majorised"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestLoads:
-    """The most even numbers of partitions per member, and the proof that none are more even.
+    """The most even numbers of partitions per member, an assignment that has them, and the proof
+    that none is more even.
 
     "Most even" means least-majorised: the largest load is as small as possible, then the next.
 
@@ -58,7 +59,7 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """The loads that all subproblems have found so far; each subproblem writes its own part.
+    """Loads found so far; each subproblem writes its own part.
 
     Attributes:
         total: int64[G], partitions of each member class.
@@ -87,7 +88,8 @@ class _Subproblem:
 
 
 def least_majorised(eligibility: Eligibility) -> BestLoads:
-    """Return the most even loads of all assignments that give each subscribed partition an owner.
+    """Return the most even loads of all assignments in which every subscribed partition has an
+    owner.
 
     "Most even" means least-majorised: the smallest largest load, then the smallest next one, and so
     on.
@@ -107,10 +109,10 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
 
 
 def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the most even loads, the topic levels, and the partitions from class to class.
+    """Return the most even loads, the level of each topic class, and the number of partitions from
+    each topic class to each member class.
 
-    See `BestLoads` for the levels. The flow is the number of partitions that go from a topic class
-    to a member class.
+    See `BestLoads` for the levels.
     """
     if len(classes.arc_topic) > LARGEST_NETWORK:
         raise ProblemTooLargeError(
@@ -141,10 +143,6 @@ def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, I
 
 
 def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
-    """Divide each member class's partitions evenly, first members first (int64[M]).
-
-    A class is the members with equal subscriptions.
-    """
     load = np.zeros(len(classes.member), np.int64)
     mine = np.flatnonzero(classes.member >= 0)
     mine = mine[np.argsort(classes.member[mine], kind="stable")]
@@ -157,9 +155,10 @@ def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
 def _solve_or_split(
     classes: SubscriptionClasses, part: _Subproblem, result: _Result, budget: Budget
 ) -> list[_Subproblem]:
-    """Solve a part of the problem if its loads differ by at most one, else split it by a min cut.
+    """Solve a subproblem if all its loads can differ by at most one, else split it by a minimum
+    cut.
 
-    The loads are written to ``result``. The subproblems that remain are returned.
+    Return the subproblems that remain. The loads are written to ``result``.
     """
     supply, size = classes.supply[part.topics], classes.size[part.members]
     k = int(supply.sum() // size.sum())
@@ -190,7 +189,8 @@ def _solve_or_split(
 def _network(
     classes: SubscriptionClasses, part: _Subproblem, k: int, budget: Budget
 ) -> tuple[Network, IntArray]:
-    """Return a flow network in which each member has room for k partitions, and its sink arcs.
+    """Return a flow network in which each member has room for k partitions, and the arcs to its
+    sink.
 
     Nodes are source, topics, members and sink. A proportional flow is pushed first.
     """
@@ -228,7 +228,8 @@ def _network(
 
 
 def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
-    """Return which nodes belong to the topics that find no room: the topics and all they reach.
+    """Return a mask of the network's nodes that lack room: topics with unplaced partitions, and all
+    nodes that they reach.
 
     The result is bool[N], one mark for each node of the network.
     """
@@ -240,7 +241,7 @@ def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
 def _cut(
     classes: SubscriptionClasses, part: _Subproblem, stuck: NDArray[np.bool_]
 ) -> tuple[_Subproblem, _Subproblem]:
-    """Split a part of the problem in two: topics without room with subscribers, and the rest."""
+    """Split a subproblem in two: the topics without room and their subscribers, and the rest."""
     topics, members = len(part.topics), len(part.members)
     topic_side = np.zeros(len(classes.supply), bool)
     topic_side[part.topics] = stuck[:topics]
@@ -267,9 +268,10 @@ def _cut(
 def assign_partitions(
     classes: SubscriptionClasses, share: IntArray, load: IntArray
 ) -> NDArray[np.int32]:
-    """Choose an owner for each partition so that members get given loads; ignore previous owners.
+    """Choose an owner for each partition so that members get the given numbers of partitions
+    (int32[P]).
 
-    The result is int32, with -1 for partitions without subscribers.
+    Previous owners do not count. The result is int32, with -1 for partitions without subscribers.
 
     Partitions are sorted by topic.
 
@@ -287,9 +289,8 @@ def assign_partitions(
 def assign_members(
     owner: IntArray, topic: IntArray, classes: SubscriptionClasses, free: IntArray, within: IntArray
 ) -> None:
-    """Give each partition without owner to a member, so that members receive given numbers.
-
-    The number of partitions for each pair of topic class and member class is given too.
+    """Assign each partition without an owner to a member, so that members and pairs of classes get
+    given numbers.
 
     Args:
         owner: int64[P], the owner of each partition, -1 for none; filled in place.

@@ -75,7 +75,8 @@ class FewestMoves:
 def fewest_moves(
     eligibility: Eligibility, ownership: Ownership, loads: NDArray[np.integer]
 ) -> FewestMoves:
-    """Return an assignment with the fewest moves among those at least as even as given loads.
+    """Return an assignment that moves the fewest partitions among those at least as even as the
+    given loads.
 
     "At least as even" means that ``loads`` majorise the assignment's sorted loads.
 
@@ -121,9 +122,8 @@ def fewest_moves(
 
 
 def _augment_at_least_cost(network: Network) -> None:
-    """Send the whole flow from source to sink at least cost (successive shortest paths).
-
-    The method is the primal-dual form.
+    """Send all flow from source to sink at least cost (successive shortest paths, primal-dual
+    form).
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     network.augment()
@@ -136,7 +136,7 @@ def _augment_at_least_cost(network: Network) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovesNetwork:
-    """The flow network for the fewest moves, with the positions of its arcs and member nodes.
+    """Flow network for the fewest moves, with the positions of its arcs and member nodes.
 
     Arcs are named by their type, for example "claim" (a partition stays) or "free" (it moves).
     """
@@ -146,17 +146,19 @@ class MovesNetwork:
     member_nodes: slice
 
     def flow(self, kind: str) -> IntArray:
-        """Return how many partitions flow over each arc of one type, such as "claim" or "free"."""
+        """Return the number of partitions that flow over each arc of one type, such as "claim"
+        (stays) or "free" (moves).
+        """
         return self.network.flow()[self.arcs[kind]]
 
     def positions(self, kind: str) -> IntArray:
-        """Return the numbers of the arcs of one type, such as "claim" or "free"."""
+        """Return the indices of the arcs of one type, such as "claim" (stays) or "free" (moves)."""
         where = self.arcs[kind]
         return np.arange(where.start, where.stop)
 
 
 def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> int:
-    """Return how many arcs the flow network for the fewest moves would have, within a few.
+    """Estimate how many arcs the flow network for the fewest moves would have.
 
     Callers use it to decline networks that are too large.
     """
@@ -166,9 +168,8 @@ def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps
 
 
 def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> MovesNetwork:
-    """Build the flow network for the fewest moves, with a first flow and dual prices.
-
-    In the first flow members keep partitions that they owned.
+    """Build the flow network for the fewest moves, with a first flow in which members keep what
+    they owned.
     """
     nodes = _Nodes.of(classes, claims, steps)
     kinds = _arcs(classes, claims, steps, nodes)
@@ -197,7 +198,7 @@ def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Ste
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """The numbers of the flow network's nodes, grouped by what they stand for.
+    """Numbers of the flow network's nodes, grouped by what they stand for.
 
     The groups are in ascending order: topic classes, contested classes, member classes and so on.
     """
@@ -212,10 +213,7 @@ class _Nodes:
 
     @classmethod
     def of(cls, classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> _Nodes:
-        """Number the flow network's nodes for the given classes of topics and members.
-
-        ``claims`` are the previous owners, ``steps`` the limit on sorted loads.
-        """
+        # ``claims`` are the previous owners, ``steps`` the limit on sorted loads.
         sizes = [len(classes.supply), len(claims.class_topic), len(classes.member),
                  len(classes.size), len(steps), 1]  # fmt: skip
         contested, member, bundled, step, source, sink = np.cumsum(sizes).tolist()
@@ -232,7 +230,7 @@ _Kind = tuple["IntArray | int", IntArray, "IntArray | int", int]
 def _arcs(
     classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps, nodes: _Nodes
 ) -> dict[str, _Kind]:
-    """Return the arcs of each type in the network: their tails, heads, capacities and costs."""
+    """Return the tails, heads, capacities and costs of the network's arcs, by type of arc."""
     everyone = np.flatnonzero(classes.member >= 0)
     member = nodes.first_member + everyone
     claimant = np.repeat(nodes.contested, np.diff(claims.class_start))
@@ -262,7 +260,8 @@ def _push_kept(
 ) -> None:
     """Push a first flow: members keep the partitions that only they claim, within the load limits.
 
-    A claim is the right to keep a partition without a move.
+    The search would find it with one path for each claim. A claim is the right to keep a partition
+    without a move.
 
     The search would find the same flow with one path per claim; nearly all paths are of this kind.
     """
@@ -284,9 +283,10 @@ def _push_kept(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanFlows:
-    """Numbers of partitions that stay with each previous owner, and numbers that move.
+    """Solution of the minimum-cost flow: how many partitions stay with each previous owner, and how
+    many move.
 
-    They come from the minimum-cost flow. An assignment is built from them.
+    An assignment is built from them.
 
     Attributes:
         claim: int64, for each class with one claimant, the partitions that stay with it.
@@ -305,7 +305,7 @@ class PlanFlows:
 def assign_owners(
     classes: SubscriptionClasses, claims: ClaimClasses, kept: PlanFlows
 ) -> NDArray[np.int32]:
-    """Return the owner of each partition in an assignment with the given flows (int32[P]).
+    """Return the owner of each partition in an assignment that has the given flows (int32[P]).
 
     Partitions of one class are interchangeable. Members keep the first ones of each class.
     """

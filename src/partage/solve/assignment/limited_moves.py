@@ -36,7 +36,8 @@ _MOST_WORK = 30_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedLoads:
-    """The most even loads that can be reached within a limit of moves, with their proofs.
+    """The most even loads that a limited number of moves can reach, and the proofs that none are
+    more even.
 
     Sorted from the largest, they are lexicographically least.
 
@@ -51,7 +52,8 @@ class LimitedLoads:
 
 
 def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoads:
-    """Return the most even loads of all plans that keep at least ``least_kept`` partitions.
+    """Return the most even loads of all assignments in which at least ``least_kept`` partitions
+    stay with their owners.
 
     Args:
         problem: keeping a partition costs -1, everything else 0; ``loads`` are the most even loads
@@ -91,9 +93,8 @@ def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoa
 
 
 def _fill(network: Network, supply: IntArray) -> None:
-    """Send the whole flow from source to sink at least cost (successive shortest paths).
-
-    The method is the primal-dual form.
+    """Send all flow from source to sink at least cost (successive shortest paths, primal-dual
+    form).
     """
     network.augment()
     while network.left[2 * supply].any():
@@ -103,9 +104,8 @@ def _fill(network: Network, supply: IntArray) -> None:
 
 
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
-    """Return the smallest possible largest load if enough partitions stay, by bisection.
-
-    At least ``least_kept`` partitions stay with a previous owner.
+    """Return the smallest largest load with which at least ``least_kept`` partitions can stay, by
+    bisection.
     """
     most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
     low, high = int(problem.loads.max(initial=0)), int(problem.supply.sum())
@@ -122,7 +122,6 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
 
 
 def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
-    """Return how many partitions at most can stay with their owners if no load exceeds ``top``."""
     bounded = TransportProblem(
         problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
         problem.keep_most, problem.keep_cost, problem.free_class, problem.free_group,
@@ -133,7 +132,7 @@ def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Draining:
-    """State of lowering loads from the highest level down, while the limit of moves permits.
+    """State of lowering the highest loads, level by level, while the limit of moves permits.
 
     Each load level (step of the staircase) has an arc to the sink. Lowering loads empties that arc.
 
@@ -156,10 +155,7 @@ class _Draining:
     _stuck: NDArray[np.bool_] | None = None
 
     def run(self) -> None:
-        """Lower the highest loads, level by level from the top, while moves are left.
-
-        Blocks grow while they empty wholly; otherwise they shrink to single levels.
-        """
+        # Blocks of levels grow while they empty wholly; otherwise they shrink to single levels.
         higher, at, size = 0, len(self.step), 1
         while at > 0:
             block = np.arange(max(0, at - size), at)
@@ -176,21 +172,19 @@ class _Draining:
                 size = len(block) // 2
 
     def _room(self, at: int) -> int:
-        """Return how many members reach a load level, which is the capacity of its arc to the sink.
+        """Return the capacity of the arc from a load level to the sink: how many members reach that
+        level.
 
-        ``at`` is the index of the level's step in the staircase.
-
-        It is the number of members that reach that load level.
+        ``at`` is the level's index in the staircase.
         """
         arc = 2 * int(self.step[at])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _emptied(self, block: IntArray, down_to: int) -> bool:
-        """Lower the flow through some load levels to ``down_to``; return whether all were lowered.
+        """Lower the flow through a block of load levels to ``down_to``, and return whether all
+        reached it.
 
-        ``block`` holds the indices of these levels (steps of the staircase).
-
-        A single step is emptied as far as possible, several all or not at all.
+        A single level is lowered as far as possible, several levels all or not at all.
         """
         network, layout = self.network, self.layout
         step, drain = self.step[block], self.drain[block]
@@ -210,7 +204,8 @@ class _Draining:
         return not short.any()
 
     def _push(self, drain: IntArray) -> None:
-        """Send flow from the drain node to lower load levels while moves are left.
+        """Send flow from the drain node to lower load levels along shortest paths, while moves are
+        left.
 
         Each unit takes a shortest path.
         """

@@ -34,10 +34,11 @@ __all__ = ["SearchResult", "fill", "improve_plan", "keep_claimed", "regain_claim
 
 
 def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
-    """Give each partition to the member that owned it before; without owner, use the hints.
+    """Assign each item to its previous owner; items without one go to the member that ``hints``
+    names.
 
-    Partitions that must have one owner form one item. An item goes to the previous owner of most of
-    its partitions.
+    An item is a partition, or several that must have one owner. An item goes to the previous owner
+    of most of its partitions.
 
     Members of weight 0 keep items that others may own only if the limit of moves requires it.
     """
@@ -70,10 +71,10 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
 
 
 def fill(plan: WeightedPlan) -> None:
-    """Assign every partition without owner, heaviest first, to the least loaded member.
+    """Assign every item without an owner, heaviest first, to the least loaded member (rule LPT,
+    longest processing time first).
 
-    This is the LPT rule (longest processing time first). Partitions that must have one owner are
-    assigned as one item.
+    Partitions that must have one owner are assigned as one item.
     """
     items = plan.items
     waiting = np.flatnonzero(plan.owner < 0)
@@ -106,9 +107,8 @@ def fill(plan: WeightedPlan) -> None:
 
 
 def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
-    """Assign partitions to the least loaded member, with a heap, if members are interchangeable.
-
-    The members may differ only in their loads.
+    """Assign partitions to the least loaded of members that differ only in their loads, with a
+    heap.
     """
     heap = [(load, m) for load, m in zip(plan.load[who].tolist(), who.tolist(), strict=True)]
     heapify(heap)
@@ -120,7 +120,8 @@ def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
 
 
 def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
-    """Take the heaviest partitions from members above their fair share, while they stay above it.
+    """Take the heaviest partitions from each member whose load exceeds its fair share, while it
+    stays above the share.
 
     Args:
         plan: a plan in which only kept items have an owner.
@@ -139,7 +140,7 @@ def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
 
 
 def regain_claims(plan: WeightedPlan) -> None:
-    """Swap partitions back to previous owners without exceeding the current largest load.
+    """Swap partitions back to their previous owners where that does not raise the largest load.
 
     Partitions that must have one owner are swapped as one item.
     """
@@ -237,29 +238,26 @@ def improve_plan(
 
 
 def _near(plan: WeightedPlan, share: FloatArray | None) -> bool:
-    """Return whether the largest load is close to the lower bound of the fractional relaxation."""
+    """Return whether the largest load is within 0.5 % of the fractional relaxation's lower
+    bound.
+    """
     if share is None:
         return False
     return _largest(plan) <= float((share / plan.members.speed).max(initial=0.0)) * _NEAR
 
 
 def _largest(plan: WeightedPlan) -> float:
-    """Return the largest relative load of the members that may own something.
-
-    A relative load is a member's load divided by its share.
-    """
     return float(plan.relative[plan.members.group >= 0].max(initial=0.0))
 
 
 def _recount(plan: WeightedPlan) -> None:
-    """Recompute how many previously owned partitions the assignment moves."""
     plan.moves = int(plan.stray(np.arange(len(plan.owner)), plan.owner).sum())
 
 
 def descend(plan: WeightedPlan) -> bool:
-    """Improve the assignment by transfers and swaps; return whether no further step helps.
+    """Improve the assignment by transfers and swaps.
 
-    False means that the limit of work ended the search.
+    Return False if the limit of work ended the search, else True.
     """
     while plan.work > 0:
         before = plan.owner.copy()
@@ -271,7 +269,6 @@ def descend(plan: WeightedPlan) -> bool:
 
 
 def _lower_loads(plan: WeightedPlan) -> None:
-    """Lower the largest loads by transfers and swaps until none lowers a load."""
     settled: NDArray[np.bool_] = plan.members.group < 0
     while plan.work > 0:
         relative = plan.relative
@@ -289,7 +286,7 @@ def _lower_loads(plan: WeightedPlan) -> None:
 
 
 def _targets(plan: WeightedPlan, a: int, mine: IntArray) -> IntArray:
-    """Return the members that may receive a partition of member a, the least loaded first."""
+    # The least loaded member comes first.
     open_to = plan.open[np.unique(plan.items.kind[mine])]
     relative = plan.relative
     reach: NDArray[np.bool_] = open_to.any(axis=0)  # type: ignore[assignment]  # of an axis
@@ -307,10 +304,7 @@ def _targets(plan: WeightedPlan, a: int, mine: IntArray) -> IntArray:
 
 
 def _transfer_best(plan: WeightedPlan, a: int) -> int:
-    """Move the one partition of member a whose transfer to another member improves the plan most.
-
-    Return the receiver, or -1 if no transfer is an improvement.
-    """
+    # The result is the receiver, -1 if no transfer is an improvement.
     mine = np.sort(np.array(plan.content[a], np.int64))
     if not len(mine):
         return -1
@@ -331,10 +325,7 @@ def _transfer_best(plan: WeightedPlan, a: int) -> int:
 
 
 def _swap_best(plan: WeightedPlan, a: int) -> int:
-    """Swap the one partition of member a whose exchange with another improves the plan most.
-
-    Return the other member, or -1 if no swap is an improvement.
-    """
+    # The result is the other member, -1 if no swap is an improvement.
     mine = np.sort(np.array(plan.content[a], np.int64))
     if not len(mine):
         return -1
@@ -361,7 +352,7 @@ def _swap_best(plan: WeightedPlan, a: int) -> int:
 
 
 def _swap_equal_weights(plan: WeightedPlan) -> None:
-    """Swap partitions of equal weight to lower the rack cost or the number of moves; loads stay."""
+    # Loads stay as they are.
     weight, kind = plan.items.weight, plan.items.kind
     order = np.argsort(weight, kind="stable")
     first = np.searchsorted(weight[order], weight, side="left")

@@ -49,7 +49,7 @@ MOST_WORK = 150_000_000
 
 
 class Budget:
-    """The work that a search may still do, so that too large problems end with an error.
+    """Limit of the work that a search may do, so that too large problems end with an error.
 
     >>> budget = Budget(10)
     >>> budget.spend(8), budget.left
@@ -75,7 +75,7 @@ class Budget:
 
 
 def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
-    """Return the positions of all entries of the given rows in a compressed-row (CSR) array.
+    """Return the positions of all entries of the given rows of a compressed-row (CSR) array.
 
     >>> csr_positions(np.array([0, 2, 2, 5]), np.array([2, 0])).tolist()
     [2, 3, 4, 0, 1]
@@ -139,16 +139,17 @@ class Network:
         return flow
 
     def push(self, arcs: IntArray, amount: IntArray) -> None:
-        """Add a flow to arcs; the caller ensures that it fits and is conserved at inner nodes."""
+        """Add flow to arcs. The caller ensures that it fits and that inner nodes conserve it."""
         self.left[2 * arcs] -= amount
         self.left[2 * arcs + 1] += amount
 
     def widen(self, arcs: IntArray, amount: IntArray) -> None:
-        """Raise the capacity of arcs by the given amounts."""
+        """Add the given amounts to the capacities of arcs."""
         self.left[2 * arcs] += amount
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Return which nodes one more unit of flow could reach from the given nodes (bool[N]).
+        """Return a mask of the nodes that one more unit of flow could reach from the given nodes
+        (bool[N]).
 
         Paths through the source or the sink do not count.
         """
@@ -164,7 +165,7 @@ class Network:
         return seen
 
     def augment(self) -> None:
-        """Send as much flow as possible along paths of arcs with reduced cost zero (Dinic)."""
+        """Send as much flow as possible along arcs with reduced cost zero (Dinic's algorithm)."""
         if self.cost.any() or self.price.any():
             free = (self.cost + self.price[self.head] - self.price[self.tail]) == 0
         else:
@@ -203,9 +204,8 @@ class Network:
         return True
 
     def _levels(self, free: NDArray[np.bool_]) -> IntArray:
-        """Return each node's distance to the sink in arcs of reduced cost zero (int64[N]).
-
-        It is -1 for nodes farther away than the source.
+        """Return each node's distance to the sink in arcs of reduced cost zero; -1 for nodes
+        farther away than the source.
         """
         level = np.full(self.nodes, -1, np.int64)
         level[self.sink] = 0
@@ -221,7 +221,6 @@ class Network:
         return level
 
     def _block(self, level: IntArray, free: NDArray[np.bool_]) -> None:
-        """Push one blocking flow from source to sink along shortest paths of zero reduced cost."""
         arcs: list[IntArray] = []
         nodes = np.array([self.source], np.int64)
         while len(nodes) and nodes[0] != self.sink:
@@ -246,9 +245,10 @@ class Network:
 def _augment_paths(
     start: list[int], head: list[int], left: list[int], source: int, sink: int
 ) -> list[int]:
-    """Send a blocking flow along the given arcs; return the residual capacity of each arc.
+    """Send a blocking flow along the given arcs, which are sorted by tail; return the residual
+    capacity of each arc.
 
-    Arcs are sorted by tail; ``start`` holds the offsets (compressed rows, CSR).
+    ``start`` holds the offsets (compressed rows, CSR).
     """
     at = start[:-1]
     path: list[int] = []
@@ -288,17 +288,15 @@ _GOLDEN = 633
 
 
 def sum_by_position(at: IntArray, amount: IntArray, size: int) -> IntArray:
-    """Return the sum of the amounts that share a position, for each position (int64[size]).
-
-    The sums are exact as long as they are below 2**53.
-    """
+    """Add up the amounts at each position (int64[size]). Sums are exact below 2**53."""
     return np.bincount(at, amount, minlength=size).astype(np.int64)
 
 
 def proportional_flow(
     row: IntArray, column: IntArray, supply: IntArray, room: IntArray
 ) -> IntArray:
-    """Return a first flow that spreads each source's supply in proportion to the targets' room.
+    """Return a first flow that divides the supply of each source in proportion to the room of its
+    targets (int64[A]).
 
     Sources are rows, targets are columns; the result has one amount per arc (int64[A]).
 
@@ -327,10 +325,6 @@ def proportional_flow(
 
 
 def _shares(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) -> IntArray:
-    """Split each source's supply into whole numbers, in proportion to the targets' room.
-
-    Sources are rows, targets are columns.
-    """
     if len(row) == 0:
         return np.zeros(0, np.int64)
     weight = np.minimum(room[column], supply[row])
@@ -349,7 +343,7 @@ def _shares(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) -
 
 
 def _clipped(share: IntArray, column: IntArray, by_column: IntArray, room: IntArray) -> IntArray:
-    """Reduce the amounts where a target (column) has no more room; earlier sources go first."""
+    # Earlier sources take precedence where a target has no more room.
     of = column[by_column]
     sorted_share = share[by_column]
     upto = np.cumsum(sorted_share)

@@ -53,7 +53,7 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ownership:
-    """The previous owners of each partition, and the members that may keep it without a move.
+    """Previous owners of each partition, and the members with which it may stay without a move.
 
     Attributes:
         topic_of: int[P], topic of each partition.
@@ -98,7 +98,9 @@ class SubscriptionClasses:
 
 
 def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
-    """Group members with equal subscriptions, then topics with equal subscribers."""
+    """Group members with equal subscriptions, and then topics with equal subscribers, into
+    classes.
+    """
     partitions = np.asarray(eligibility.partitions, np.int64)
     member, rows = _equal_rows(
         np.asarray(eligibility.start, np.int64),
@@ -134,10 +136,8 @@ def _equal_rows(
 ) -> tuple[IntArray, list[IntArray]]:
     """Group the rows of a compressed-row (CSR) array that hold equal sets of columns.
 
-    The results are the class of each row and the columns of each class.
-
-    Rows of one class are equal as sets of the columns for which ``counts`` is true. The class of an
-    empty row is -1.
+    Return the class of each row (-1 for an empty one), and the columns of each class. Only columns
+    for which ``counts`` is true matter.
     """
     kept = counts[column] if len(column) else np.zeros(0, bool)
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))[kept]
@@ -161,7 +161,7 @@ def _equal_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimClasses:
-    """Claims (members that may keep a partition), grouped by topic class and claimants.
+    """Partitions grouped by topic class and by the members that may keep them (their claimants).
 
     Claims of members that may no longer own the partition are left out.
 
@@ -225,9 +225,10 @@ def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> Claim
 def _eligible(
     classes: SubscriptionClasses, ownership: Ownership, topic: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the (partition, claimant) pairs in which the claimant still subscribes to the topic.
+    """Return the sorted (partition, claimant) pairs in which the claimant still subscribes to the
+    topic.
 
-    Pairs are distinct and sorted. Partitions without previous owner have none.
+    Partitions without previous owner have none.
     """
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)
@@ -245,9 +246,9 @@ def _eligible(
 def _contested(
     partition: IntArray, member: IntArray, topic: IntArray
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
-    """Group partitions with several claimants by topic class and set of claimants.
+    """Group the partitions with several claimants by topic class and set of claimants.
 
-    The results are the groups, and the group of each partition (-1 for none).
+    Return the groups, and the group of each partition (-1 for none).
     """
     class_of = np.full(len(topic), -1, np.int64)
     seen: dict[tuple[int, tuple[int, ...]], int] = {}

@@ -26,7 +26,8 @@ __all__ = ["Steps", "fit_in_order"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """An upper limit on sorted loads, as ranges of load levels that equally many loads reach.
+    """Upper limit on sorted loads, as steps: ranges of load levels that equally many loads may
+    reach.
 
     Attributes:
         reaching: int64[S], how many loads reach each step.
@@ -42,7 +43,7 @@ class Steps:
 
     @classmethod
     def of(cls, loads: IntArray) -> Steps:
-        """Build the steps that limit sorted loads to the given ones, in any order."""
+        """Build the steps that limit sorted loads to the given loads, which may be in any order."""
         values, counts = np.unique(loads[loads > 0], return_counts=True)
         reaching = np.cumsum(counts[::-1])[::-1].astype(np.int64)
         return cls(reaching, np.diff(np.concatenate([np.zeros(1, np.int64), values])))
@@ -51,9 +52,8 @@ class Steps:
         return len(self.width)
 
     def climb(self, load: IntArray) -> IntArray:
-        """Split each load into the partitions in each range of load levels (int64[n, S]).
-
-        The ranges are the steps of the staircase; the lowest are filled first.
+        """Divide each load among the steps (ranges of load levels), the lowest step first (int64[n,
+        S]).
 
         Units beyond a step's capacity are lost; earlier loads take precedence.
 
@@ -72,7 +72,7 @@ class Steps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
-    """Return how much of each amount fits in the room of its position; earlier amounts go first.
+    """Return how much of each amount fits into its position's room, where earlier amounts go first.
 
     >>> fit_in_order(np.array([0, 1, 0]), np.array([2, 2, 2]), np.array([3, 1])).tolist()
     [2, 1, 1]

@@ -27,9 +27,9 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """The partitions to assign, with weights and previous owners.
+    """Weighted partitions to assign, with their previous owners.
 
-    An item is one partition, or a set of partitions that must have one owner.
+    An item is a partition, or several that must have one owner.
 
     Attributes:
         weight: float64[n], integers.
@@ -73,7 +73,8 @@ class Members:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gains:
-    """The effect of each candidate transfer or swap on loads, rack costs and moves.
+    """Effects of candidate transfers or swaps on loads, rack cost and moves; negative values are
+    improvements.
 
     Smaller values are better. Earlier attributes take precedence.
 
@@ -93,7 +94,7 @@ class Gains:
     allowed: NDArray[np.bool_]
 
     def best(self) -> int:
-        """Return the index of the best candidate step, or -1 if no step is an improvement."""
+        """Return the index of the best candidate, -1 if none is an improvement."""
         at = np.flatnonzero(self.allowed & (self.over <= 0))
         if not len(at):
             return -1
@@ -108,7 +109,7 @@ class Gains:
 
 @dataclass(slots=True, eq=False)
 class WeightedPlan:
-    """An assignment of weighted partitions that the local search changes in place.
+    """Assignment of weighted partitions to members, which the local search changes in place.
 
     Attributes:
         items, members: the problem.
@@ -159,18 +160,17 @@ class WeightedPlan:
             self._share[i, : len(homes)] = list(homes.values())
 
     def cost(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the rack cost of giving partitions to members, pair by pair.
+        """Return the rack cost of each pair of item and member (int64, broadcast).
 
-        The arguments are indices of items (a partition, or several with one owner) and of members.
-        They broadcast.
+        An item is a partition, or several that must have one owner. The arguments are indices of
+        items (a partition, or several with one owner) and of members.
         """
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
     def stray(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return how many partitions change owner if members get the given items, pair by pair.
-
-        An item is a partition, or several that must have one owner. The arguments broadcast.
+        """Return how many partitions of each item change owner if the member at the same position
+        gets it (broadcast).
         """
         out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
         for h in range(self._home.shape[1]):
@@ -179,33 +179,28 @@ class WeightedPlan:
 
     @property
     def relative(self) -> FloatArray:
-        """Each member's load divided by its share: the values to even out (float64[M])."""
+        """Load of each member divided by its share (float64[M]): the values to even out."""
         out: FloatArray = self.load / self.members.speed
         return out
 
     def put(self, i: int, m: int) -> None:
-        """Assign item i, which has no owner, to member m.
-
-        An item is a partition, or several that must have one owner.
+        """Assign an item without an owner (a partition, or several that must have one owner) to a
+        member.
         """
         self.owner[i] = m
         self.load[m] += self.items.weight[i]
         self.content[m].append(i)
 
     def take(self, i: int) -> None:
-        """Remove item i from its owner, so that it has none.
-
-        An item is a partition, or several that must have one owner.
-        """
+        """Remove an item (a partition, or several that must have one owner) from its owner."""
         m = int(self.owner[i])
         self.owner[i] = -1
         self.load[m] -= self.items.weight[i]
         self.content[m].remove(i)
 
     def transfer(self, i: int, m: int) -> None:
-        """Move item i from its owner to member m, and update the number of moves.
-
-        An item is a partition, or several that must have one owner.
+        """Move an item (a partition, or several that must have one owner) to a member, and update
+        the number of moves.
         """
         pair = np.array([self.owner[i], m])
         before, after = self.stray(np.array([i, i]), pair).tolist()
@@ -214,16 +209,16 @@ class WeightedPlan:
         self.put(i, m)
 
     def swap(self, i: int, j: int) -> None:
-        """Exchange the owners of items i and j.
-
-        An item is a partition, or several that must have one owner.
+        """Exchange the owners of two items (partitions, or sets of partitions that must have one
+        owner).
         """
         a, b = int(self.owner[i]), int(self.owner[j])
         self.transfer(i, b)
         self.transfer(j, a)
 
     def gains(self, i: IntArray, b: IntArray, j: IntArray | None = None) -> Gains:
-        """Return how loads, rack cost and moves change if members b get the items i.
+        """Return how loads, rack cost and moves would change if each member of ``b`` got the item
+        of ``i`` at the same position, in exchange for the item of ``j`` if given.
 
         If items j are given, they go back in exchange.
 
@@ -259,7 +254,7 @@ class WeightedPlan:
     def score(self) -> tuple[object, ...]:
         """Return the criteria by which assignments are compared, the most important first.
 
-        Less is better.
+        Lower is better. Less is better.
         """
         over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
         there = self.members.group >= 0
@@ -268,10 +263,8 @@ class WeightedPlan:
         return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def misplaced(self) -> int:
-        """Return how many items are with a member of weight 0 although another may own them.
-
-        An item is a partition, or several that must have one owner. A member of weight 0 should get
-        none.
+        """Return how many items (partitions, or several with one owner) members of weight 0 own
+        although others may own them.
         """
         if self.members.draining is None or not len(self.owner):
             return 0

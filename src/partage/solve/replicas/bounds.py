@@ -59,11 +59,11 @@ _PAIRS_A_STEP = 30
 
 
 def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int) -> Floats:
-    """Search for dual prices that prove a high lower bound of one cost of the plan.
+    """Search for dual prices of brokers and racks that prove a high lower bound of one cost of a
+    reassignment plan (float64[4, B + Z]).
 
     The cost is the bytes moved ("moved") or a total imbalance, for example "replicas" (how far
-    brokers are outside their replica-count band). Prices are float64[4, B + Z], per kind, for
-    brokers and racks.
+    brokers are outside their replica-count band).
 
     Args:
         task: the reassignment.
@@ -90,7 +90,7 @@ def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rou
 def bound_of_moves(
     task: ReplicaTask, figures: Mapping[str, int], prices: Floats, total: float
 ) -> float:
-    """Return the lower bound of the bytes moved that given dual prices prove.
+    """Return the lower bound of the bytes moved that the given dual prices prove.
 
     Args:
         task: the reassignment.
@@ -108,7 +108,8 @@ def bound_of_moves(
 
 
 def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
-    """Return the dual price of each resource on each broker, plus its rack's (float64[4, B]).
+    """Return the dual price of each resource on each broker, including the price of its rack
+    (float64[4, B]).
 
     The four kinds of resource are capacity, replicas, bytes and load.
     """
@@ -122,11 +123,11 @@ def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
 def _ascend(
     dual: _Dual, start: Floats, reached: float, close: float, rounds: int
 ) -> tuple[float, Floats]:
-    """Maximise the Lagrangian bound by subgradient ascent; return it and its dual prices.
+    """Maximise the Lagrangian bound by subgradient ascent.
 
-    A step is as long as what the bound lacks (Polyak), and shorter after idle rounds. A direction
-    that opposes the last one is turned away from it (Camerini, Fratta, Maffioli), so that prices
-    do not oscillate.
+    Return the best bound and its dual prices. A step is as long as what the bound lacks (Polyak),
+    and shorter after idle rounds. A direction that opposes the last one is turned away from it
+    (Camerini, Fratta, Maffioli), so that prices do not oscillate.
     """
     prices, direction = start, np.zeros_like(start)
     best, best_prices = -np.inf, start.copy()
@@ -160,7 +161,8 @@ def _ascend(
 
 
 class _Dual:
-    """The Lagrangian dual function for one cost: its value, subgradients and feasible prices.
+    """Lagrangian dual function of one cost of a reassignment: its value, subgradients and feasible
+    prices.
 
     The cost is the bytes moved or one kind of imbalance.
 
@@ -211,7 +213,7 @@ class _Dual:
         return out
 
     def allowed(self, prices: Floats) -> Floats:
-        """Limit dual prices to their feasible range, and return them; ``prices`` is changed.
+        """Clip dual prices in place to their feasible range, and return them.
 
         None may be above 0 where a broker or rack has no upper balance limit.
         """
@@ -220,7 +222,7 @@ class _Dual:
         return np.clip(prices, -self.most, self.most)
 
     def initial_prices(self) -> Floats:
-        """Return the dual prices to begin with: the best of several guesses.
+        """Return the best of several guesses of dual prices, from which the search starts.
 
         Each guess prices one kind of band that is hard to meet.
         """
@@ -261,7 +263,8 @@ class _Dual:
         return best
 
     def _dearest_to_leave(self, excess: Floats) -> Floats:
-        """Return, for each overfull broker, the cost of the dearest replica that must leave it.
+        """Return for each broker with too many replicas the cost of the dearest replica that must
+        leave it (float64[B + Z]).
 
         The result is float64[B + Z], 0 for racks. A broker with more replicas than its band allows
         must lose that many, whatever their targets, at least its cheapest ones. Prices that differ
@@ -276,10 +279,8 @@ class _Dual:
         return out
 
     def value(self, prices: Floats) -> tuple[float, Floats]:
-        """Return the lower bound at these dual prices, and how much each broker and rack gets.
-
-        The amounts are float64[4, B + Z], of each kind, if each partition takes its cheapest
-        brokers.
+        """Return the lower bound at these dual prices, and the use of each broker and rack if each
+        partition takes its cheapest brokers (float64[4, B + Z]).
         """
         whole = prices_of_brokers(self.task, prices)
         total, held, _ = self.choices.solve(whole, per_byte=1.0 if self.moves else 0.0)
@@ -290,16 +291,14 @@ class _Dual:
         return value, self._with_racks(held)
 
     def _with_racks(self, held: Floats) -> Floats:
-        """Append the totals of each rack to the totals of its brokers.
-
-        The array float64[4, B] becomes float64[4, B + Z].
-        """
+        """Append rack totals to broker totals: float64[4, B] becomes float64[4, B + Z]."""
         rack = self.task.cluster.rack
         sums = [np.bincount(rack, weights=row)[: self.task.zones] for row in held]
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
     def subgradient(self, prices: Floats, held: Floats) -> Floats:
-        """Return a direction in which to change dual prices so that the bound rises.
+        """Return a direction in which to change dual prices so that the bound rises (float64[4, B +
+        Z]).
 
         Each entry is the distance of the use from one limit of the band (float64[4, B + Z]): the
         upper limit for a positive price, the lower one for a negative price, the missed one
@@ -313,7 +312,7 @@ class _Dual:
 
 
 class ChoiceArrays(NamedTuple):
-    """Input arrays for choosing each partition's cheapest brokers in a numba kernel.
+    """Arrays for a compiled kernel that chooses each partition's cheapest brokers.
 
     Attributes:
         start: int64[P + 1], offsets of each partition's chosen replicas (compressed rows, CSR).
@@ -350,7 +349,8 @@ class ChoiceArrays(NamedTuple):
 
 
 class CheapestChoices:
-    """Chooses the cheapest valid brokers of each partition at given dual prices.
+    """Chooser of each partition's cheapest valid brokers at given dual prices (the Lagrangian
+    subproblem).
 
     This is the inner problem of the Lagrangian dual.
 
@@ -372,7 +372,9 @@ class CheapestChoices:
         self._pairs = 0
 
     def solve(self, prices: Floats, *, per_byte: float) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose the cheapest valid brokers of each partition; return cost, use and brokers.
+        """Choose each partition's cheapest valid brokers.
+
+        Return their total cost, the resulting use of brokers, and the brokers.
 
         Args:
             prices: float64[4, B], the dual price of a unit of each kind on each broker.
@@ -396,7 +398,8 @@ class CheapestChoices:
     def _solve_on_arrays(
         self, prices: Floats, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose each partition's cheapest brokers with NumPy, if racks may hold one replica each.
+        """Choose each partition's cheapest brokers with NumPy, for clusters in which a rack may
+        hold one replica of a partition.
 
         The result has the same form as that of `solve`.
         """
@@ -428,7 +431,8 @@ class CheapestChoices:
     def _price_block(
         self, part: slice, weight: Floats, prices: Floats, per_byte: float
     ) -> tuple[Floats, Floats, Bools]:
-        """Return the cost of each broker for several partitions, without and with bytes copied.
+        """Return the cost of each broker for several partitions, without and with bytes copied, and
+        a mask of the partitions with a replica that must stay.
 
         The third result marks partitions with a replica that must stay. Such a replica costs minus
         infinity, so that it is chosen first; the rack rule does not apply to its partition.
@@ -449,7 +453,7 @@ class CheapestChoices:
 
 @kernel("float64(ChoiceArrays, float64, float64[:, ::1], int32[::1])", ChoiceArrays)
 def _choose(arrays, per_byte, held, chosen):
-    """Choose each partition's cheapest valid brokers (numba kernel); return the sum of costs.
+    """Choose each partition's cheapest valid brokers in compiled code; return the total cost.
 
     ``held`` gets the amounts that these choices put on brokers, ``chosen`` the brokers by
     ``start``.
@@ -488,7 +492,8 @@ def _choose(arrays, per_byte, held, chosen):
 
 @piece
 def _price_brokers(arrays, per_byte, p):
-    """Compute the cost of each broker for partition p; return whether a replica must stay.
+    """Write the cost of each broker for partition p to ``arrays.least``; return whether a replica
+    of p must stay.
 
     The costs are written to ``arrays.least``.
     """
@@ -513,9 +518,8 @@ def _price_brokers(arrays, per_byte, p):
 
 @piece
 def _insert(best, best_at, rack, several, factor, n, b, price):
-    """Insert a broker into the ``n`` cheapest found so far; return how many there are now.
-
-    At most one broker of a rack is among them, unless ``several`` is true.
+    """Insert a broker into the ``n`` cheapest found so far, of which a rack has at most one unless
+    ``several``; return the new n.
     """
     same = -1
     if not several:
@@ -543,7 +547,7 @@ def _insert(best, best_at, rack, several, factor, n, b, price):
 
 @piece
 def _choose_by_racks(least, rack, rack_low, rack_high, best, best_at, factor):
-    """Choose brokers if there are fewer racks than replicas; return how many brokers were found.
+    """Choose a partition's brokers where racks are fewer than replicas; return how many were found.
 
     Each rack first gets the least number of replicas that the rule requires, always on the cheapest
     broker left. Then the cheapest brokers of racks below their upper limits follow.

@@ -31,7 +31,8 @@ _Int32s = NDArray[np.int32]
 
 
 def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
-    """Choose the disk (log directory) of each replica within its broker; None if disks are unknown.
+    """Choose the disk (log directory) of each replica on its broker (int32[S]); return None if the
+    disks are unknown.
 
     The result is int32[S].
 
@@ -72,7 +73,7 @@ def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
 
 @dataclass(frozen=True, eq=False)
 class _BrokerDisks:
-    """One broker's replicas, and the bands of its disks.
+    """One broker's replicas, and the balance limits of its disks.
 
     A band is the range of an amount (of replicas, bytes or load) that counts as balanced.
 
@@ -98,14 +99,11 @@ class _BrokerDisks:
 
     @cached_property
     def to_place(self) -> Ints:
-        """Return the replicas that need a disk or may change it (ascending indices)."""
+        # Replicas that need a disk or may change it.
         return np.flatnonzero(self.free | (self.disk < 0))
 
     def is_settled(self) -> bool:
-        """Return whether no replica of the broker needs to change its disk.
-
-        That is so if the disks are balanced, or if no replica may move.
-        """
+        # No replica needs a disk, and either none may move or the disks are balanced.
         if (self.disk < 0).any():
             return False
         return not self.free.any() or self._is_balanced()
@@ -119,14 +117,13 @@ class _BrokerDisks:
         return True
 
     def place(self) -> NDArray[np.integer]:
-        """Choose the disk of each replica on this broker; return disk numbers (int[n])."""
         ways = len(self.to_place) * float(np.log(self.width))
         if ways <= float(np.log(_MOST_WAYS)) + 1e-9:
             return self._best_of_all()
         return place_replicas(self._as_task())
 
     def _best_of_all(self) -> Ints:
-        """Return the best assignment of replicas to disks, by trying all of them."""
+        # Tries all assignments of replicas to disks.
         goes, disk = self.to_place, self.disk
         numbers = np.arange(self.width ** len(goes))
         ways = numbers[:, None] // self.width ** np.arange(len(goes)) % self.width
@@ -146,7 +143,7 @@ class _BrokerDisks:
         return out
 
     def _as_task(self) -> ReplicaTask:
-        """Return this broker's disk placement as a reassignment in which disks are brokers."""
+        # The broker's disks become the brokers of a reassignment.
         disk, count, width = self.disk, len(self.disk), self.width
         placed = disk >= 0
         start = np.zeros(count + 1, np.int64)
@@ -172,7 +169,8 @@ class _BrokerDisks:
 
 
 def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
-    """Return the current replica on the same broker for each planned one; -1 for a new replica.
+    """Return for each planned replica the index of the current replica on the same broker; -1 for a
+    new replica.
 
     The result is int64[S], indices of the cluster's current replicas.
     """
@@ -188,12 +186,12 @@ def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
 
 
 def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
-    """Return how much capacity, replicas, bytes and load each broker has (int64[4, B])."""
     return held_by_places(task, task.owner, replica)[:, : len(task.alive)]
 
 
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
-    """Return dual prices of disks that may prove a lower bound of one cost of disk placement.
+    """Return dual prices of disks, from which the judge may prove a lower bound of one cost of disk
+    placement.
 
     The cost is the bytes moved or an imbalance of disks.
 
@@ -228,7 +226,8 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
 
 
 def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> tuple[Ints, Ints]:
-    """Return by how much each disk holds more and less than a balanced disk should.
+    """Return by how much each disk exceeds, and by how much it misses, its balance limits for one
+    kind of amount (two int64[D]).
 
     Both results are int64[D]. ``k`` is the kind of amount: capacity, replicas, bytes or load.
 
@@ -246,7 +245,7 @@ def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> t
 
 
 def _marginal_cost(task: ReplicaTask, disks: Disks, over: Bools, k: int, excess: int) -> float:
-    """Return how many bytes the last unit of an imbalance costs to remove, in the cheapest way.
+    """Return the fewest bytes that the last unit of an imbalance costs to remove.
 
     Only replicas on disks above their bands count, or those on all disks if none is above.
     """

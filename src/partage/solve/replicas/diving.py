@@ -55,7 +55,8 @@ def dive(
     found: DualPlan,
     plans: Sequence[NDArray[np.int32]],
 ) -> DualPlan:
-    """Round the linear relaxation to a plan by fixing the largest partitions one by one (diving).
+    """Round the linear relaxation to a plan by fixing the largest partitions one after another
+    (diving heuristic).
 
     Return the plan, and dual prices for the partitions that were not fixed.
 
@@ -69,7 +70,8 @@ def dive(
 
 
 class _Dive:
-    """State of one run of the diving heuristic: the linear programme, its prices and its budget.
+    """State of one run of the diving heuristic: the linear programme, its dual prices and the
+    remaining solver calls.
 
     Attributes:
         master: the linear programme.
@@ -90,7 +92,6 @@ class _Dive:
             self.master.add(plan)
 
     def run(self) -> DualPlan:
-        """Fix the largest partitions one by one, then round all others."""
         order = np.argsort(-self.task.cost, kind="stable")
         mean = float(self.task.cost @ self.task.factor) / max(int(self.task.receives.sum()), 1)
         singles = self.master.singles
@@ -131,9 +132,8 @@ class _Dive:
         return optimum
 
     def _fix_best(self, group: int, partition: int) -> None:
-        """Fix a large partition to the choice of brokers with the lowest optimum.
-
-        This is strong branching: each likely choice is tried.
+        """Fix a large partition to the choice of brokers with the lowest optimum (strong
+        branching).
         """
         tried = self._columns_to_try(group, partition)
         if len(tried) == 1 or self.left <= 0:
@@ -153,10 +153,7 @@ class _Dive:
             self.left = 0
 
     def _columns_to_try(self, group: int, partition: int) -> list[int]:
-        """Return the broker choices (columns) of a partition that are worth trying.
-
-        These are the ones with the largest values, then those of the known plans.
-        """
+        # The largest values come first, then the choices of known plans.
         columns = self.master.columns_of(range(group, group + 1))
         likely = sorted((c for c in columns if c[1] > _LEAST_VALUE), key=lambda c: -c[1])
         out = [column for _, _, column, _ in likely[:_MOST_TRIED]]
@@ -172,10 +169,7 @@ class _Dive:
         return list(dict.fromkeys(out))
 
     def _fix_largest_values(self, groups: range) -> int:
-        """Fix each group of partitions to its column with the largest value in the optimum.
-
-        Return how many of these were fractional.
-        """
+        # The result counts the fractional ones.
         best: dict[int, tuple[float, int]] = {}
         for group, value, column, _ in self.master.columns_of(groups):
             if group not in best or value > best[group][0]:

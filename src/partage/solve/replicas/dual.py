@@ -53,7 +53,8 @@ _LEAST_PART = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class DualPlan:
-    """The best dual prices found, and a near-optimal plan that was rounded from the relaxation.
+    """Best dual prices found for a reassignment, and a near-optimal plan rounded from the linear
+    relaxation.
 
     Attributes:
         prices: float64[4, B + Z], the dual prices of bands, which the judge verifies.
@@ -74,9 +75,9 @@ def solve_dual(
     start: Floats,
     plan: NDArray[np.int32],
 ) -> DualPlan | None:
-    """Solve the Lagrangian dual of a reassignment; return its prices and a rounded plan.
+    """Solve the Lagrangian dual of a reassignment by column generation.
 
-    None if HiGHS is not installed.
+    Return its prices and a rounded plan; None if HiGHS is not installed.
 
     Args:
         task: the reassignment.
@@ -124,7 +125,8 @@ def solve_dual(
 def choose_cheapest(
     task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
 ) -> tuple[float, NDArray[np.int32]]:
-    """Return each partition's cheapest brokers at given dual prices, and their total cost.
+    """Return the total cost of each partition's cheapest brokers at given dual prices, and these
+    brokers (int32[S]).
 
     The brokers are int32[S]; the cost comes first in the result.
 
@@ -139,11 +141,11 @@ def choose_cheapest(
 
 
 class RestrictedMaster:
-    """The restricted master programme of column generation, solved by HiGHS.
+    """Restricted master programme of column generation, solved by HiGHS.
 
-    Its rows are the bands, then one convexity row for each group of partitions. Its columns are
-    choices of brokers. Prices are scaled: the price of a mean replica in a band, in units of a mean
-    move.
+    A column is a choice of brokers for a group of partitions. Its rows are the bands, then one
+    convexity row for each group of partitions. Prices are scaled: the price of a mean replica in a
+    band, in units of a mean move.
 
     Attributes:
         group: int64[P], the group of each partition; the largest ones are groups of their own.
@@ -185,11 +187,8 @@ class RestrictedMaster:
         self.first = 2 * len(bands) + self._add_slacks(figures)
 
     def _groups_of_partitions(self) -> Ints:
-        """Return the group of each partition; a group shares its columns (int64[P]).
-
-        The largest partitions are groups of their own. The others fill the remaining groups in
-        turn.
-        """
+        # The largest partitions are groups of their own. The others fill the remaining groups in
+        # turn.
         partitions = len(self.task.factor)
         order = np.argsort(-self.task.cost, kind="stable")
         single = min(_SINGLES, partitions)
@@ -200,9 +199,8 @@ class RestrictedMaster:
         return out
 
     def _add_rows(self) -> None:
-        """Add a constraint with two elastic columns for each balance band, and one for each group.
-
-        A group is a set of partitions that share columns.
+        """Add a constraint with two elastic columns for each balance limit, and a convexity
+        constraint for each group of partitions.
         """
         highs, task, bands = self.highs, self.task, len(self.kind)
         none = np.zeros(0, np.int32), np.zeros(0)
@@ -218,9 +216,8 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def _add_slacks(self, figures: Mapping[str, int]) -> int:
-        """Add slack columns for balance limits that the plan misses, and return how many.
-
-        The slack is at most the plan's own imbalance.
+        """Add slack columns for balance limits that the plan misses, at most by the plan's own
+        imbalance; return how many.
         """
         highs, brokers, added = self.highs, len(self.task.alive), 0
         for k in self.kinds:
@@ -241,10 +238,7 @@ class RestrictedMaster:
         return added
 
     def _add_columns(self, cost: Floats, begin: Ints, row: Ints, value: Floats) -> None:
-        """Add columns to the linear programme, with lower limit 0 and no upper limit.
-
-        The matrix is in compressed columns (CSC).
-        """
+        # The matrix is in compressed columns (CSC); columns are 0 or more, without an upper limit.
         count = len(cost)
         self.highs.addCols(
             count, cost, np.zeros(count), np.full(count, np.inf), len(row),
@@ -252,9 +246,9 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def add(self, chosen: NDArray[np.int32]) -> None:
-        """Add a column for each group of partitions, from a choice of brokers (int32[S]).
+        """Add a choice of brokers (int32[S]) as one column for each group of partitions.
 
-        Columns that exist already are left out.
+        Existing columns are not repeated. Columns that exist already are left out.
         """
         task, bands = self.task, len(self.kind)
         group = self.group[task.owner]
@@ -283,10 +277,7 @@ class RestrictedMaster:
             )
 
     def _entries(self, chosen: NDArray[np.int32]) -> tuple[Ints, Floats]:
-        """Return how much each partition group adds to the amounts of brokers and racks.
-
-        The result is two arrays: the keys (group * bands + row) and the values.
-        """
+        # Keys are group * bands + row.
         task, bands, brokers = self.task, len(self.kind), len(self.task.alive)
         group, keys, values = self.group[task.owner], [], []
         for k in self.kinds:
@@ -303,10 +294,9 @@ class RestrictedMaster:
     def solve(self, center: Floats, box: float) -> tuple[Floats, float, float] | None:
         """Solve the linear programme with dual prices limited to a box around ``center``.
 
-        Return its scaled prices, optimum and elastic use.
-
-        The optimum is in bytes. The elastic columns of a band cost the ends of its box: their
-        reduced costs keep the dual within the box. None if HiGHS finds no optimum.
+        Return its scaled prices, its optimum in bytes, and the use of elastic columns. The elastic
+        columns of a band cost the ends of its box: their reduced costs keep the dual within the
+        box. None if HiGHS finds no optimum.
         """
         bands = len(self.kind)
         cost = np.empty(2 * bands)
@@ -322,7 +312,8 @@ class RestrictedMaster:
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
     def columns_of(self, groups: range) -> list[tuple[int, float, int, int]]:
-        """Return the broker choices (columns) of some groups of partitions, with their last values.
+        """Return the columns (choices of brokers) of some groups of partitions, with their values
+        in the last optimum.
 
         Each is (group, value in the last optimum, column, position of its choice in ``history``).
         """
@@ -344,7 +335,8 @@ class RestrictedMaster:
         self.highs.changeColBounds(column, 0.0, np.inf)
 
     def prices(self, scaled: Floats) -> Floats:
-        """Convert the linear programme's scaled dual prices to prices per unit.
+        """Convert scaled dual prices of the linear programme to prices of one unit (float64[4, B +
+        Z]).
 
         The result is float64[4, B + Z].
         """
@@ -354,12 +346,14 @@ class RestrictedMaster:
         return out
 
     def scaled(self, prices: Floats) -> Floats:
-        """Convert dual prices per unit to the linear programme's scale (float64[4, B + Z])."""
+        """Convert dual prices of one unit (float64[4, B + Z]) to the scale of the linear
+        programme.
+        """
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
         return out
 
     def rounded(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Round the last optimum to one choice of brokers per partition (int32[S]).
+        """Round the last optimum to one choice of brokers for each partition (int32[S]).
 
         Within a group the largest partitions choose first. Each takes the column that is furthest
         behind its part of the bytes. Without an optimum the result is ``plan``.

@@ -31,7 +31,8 @@ _NODES = 9_000_000
 
 
 class RackLimits(NamedTuple):
-    """Limits on each partition's replicas per rack, relaxed no further than necessary.
+    """Limits on the replicas that each partition may have on a rack, relaxed no further than
+    necessary.
 
     Attributes:
         newcomers: int64[P], the most replicas of a closed partition (it moves only what must) that
@@ -75,7 +76,9 @@ def solve_exactly(
     nodes: int = _NODES,
     gap: float = 1e-9,
 ) -> ExactPlan | None:
-    """Find a plan that moves the fewest bytes, with HiGHS; return it and HiGHS's lower bound.
+    """Find a plan that moves the fewest bytes with the integer programming solver HiGHS.
+
+    Return it with HiGHS's lower bound.
 
     Args:
         task: the reassignment.
@@ -119,7 +122,8 @@ def solve_exactly(
 def relaxed_prices(
     task: ReplicaTask, figures: Mapping[str, int], limits: RackLimits
 ) -> Floats | None:
-    """Return the dual prices of the balance limits in the linear relaxation (float64[4, B + Z]).
+    """Return the dual prices of balance limits in the linear relaxation, from which a lower bound
+    follows (float64[4, B + Z]).
 
     From these prices the judge computes a bound at least as high as the relaxation's optimum, and
     verifies it. None if HiGHS is not installed or the task is too large.
@@ -147,7 +151,7 @@ def relaxed_prices(
 
 
 def _highs(highspy: Any, **options: float) -> Any:
-    """Return a silent HiGHS solver with one thread, so that equal inputs give equal plans."""
+    # Silent, with one thread, so that equal inputs give equal plans.
     highs = highspy.Highs()
     fixed = {"output_flag": False, "threads": 1, "random_seed": 1}
     for option, value in {**fixed, **options}.items():
@@ -165,7 +169,7 @@ class _Row(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """The balance limits that a constraint stands for: which amount, of which broker or rack.
+    """The balance limit that a constraint stands for: which amount, of which broker or rack.
 
     ``scale`` is the number of units of the amount in one unit of the constraint.
     """
@@ -216,12 +220,11 @@ class MoveProgramme:
     def _add_row(
         self, low: float, high: float, columns: Ints, coefficients: Floats | None = None
     ) -> None:
-        """Add a constraint; all coefficients are 1 by default."""
         ones = np.ones(len(columns)) if coefficients is None else coefficients
         self.rows.append(_Row(low, high, columns, ones))
 
     def _add_partition(self, p: int, *, with_racks: bool) -> None:
-        """Add the constraints on one partition's replicas: total, per rack and moved."""
+        # Constraints on the number of the partition's replicas: in total, on each rack, and moved.
         task, columns = self.task, np.flatnonzero(self.partition == p)
         self._add_row(float(task.factor[p]), float(task.factor[p]), columns)
         rack = task.cluster.rack[self.broker[columns]]
@@ -234,7 +237,7 @@ class MoveProgramme:
             self._add_row(0.0, float(self._limits.newcomers[p]), new)
 
     def _add_bands(self, k: int, places: range, at: NDArray[Any], allowed: int) -> None:
-        """Add the balance constraints of one kind (such as bytes) for brokers or for racks.
+        """Add the balance constraints of one kind of amount (such as bytes) for brokers or racks.
 
         ``at`` is the place of each binary variable.
         """
@@ -262,7 +265,7 @@ class MoveProgramme:
             self._add_row(-np.inf, float(allowed) / scale + 1e-9, slacks)
 
     def _band(self, k: int, place: int, scale: float) -> tuple[float, float]:
-        """Return a balance constraint's limits in its own units, narrowed against rounding."""
+        # In the constraint's own units, narrowed against rounding.
         task = self.task
         # Numbers of replicas are whole: a margin would empty a band of two numbers.
         margin = self._margin if KINDS[k] != "replicas" else 0.0
@@ -295,7 +298,10 @@ class MoveProgramme:
         return lp
 
     def values(self, plan: NDArray[np.int32]) -> Floats:
-        """Return the value of each variable for a plan; slacks are 0, since HiGHS computes them."""
+        """Return the value of each variable for a plan.
+
+        Slacks are 0, because HiGHS computes them.
+        """
         brokers = len(self.task.cluster.brokers)
         pairs = self.partition * brokers + self.broker
         chosen = np.isin(pairs, self.task.owner * brokers + plan)

@@ -32,7 +32,7 @@ __all__ = ["balance_leaders"]
 def balance_leaders(
     task: ReplicaTask, replica: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], dict[str, Floats]]:
-    """Choose preferred leaders so that all brokers, and all racks, lead equally many partitions.
+    """Choose preferred leaders so that brokers, and racks, lead about equally many partitions.
 
     Args:
         task: the reassignment.
@@ -70,7 +70,8 @@ def balance_leaders(
 
 
 class _LeaderBalancer:
-    """State of preferred-leader balancing: each partition's leader, and each broker's count.
+    """State of preferred-leader balancing: the leader of each partition, and how many partitions
+    each broker leads.
 
     Attributes:
         ordered: int32[S], the broker of each replica.
@@ -100,7 +101,8 @@ class _LeaderBalancer:
         self, within: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Pass leadership between racks until each leads as many as it should, or none can.
+        """Pass leadership along paths of brokers until each rack leads as many partitions as it
+        should, or no path is left.
 
         Args:
             within: int64[B] twice, the fewest and the most that a broker may lead meanwhile.
@@ -128,7 +130,8 @@ class _LeaderBalancer:
 
 
 class LeaderArrays(NamedTuple):
-    """Arrays of the search for a path along which leadership passes from broker to broker.
+    """Arrays of the search for a path of brokers along which leadership passes from one to the
+    next.
 
     A *slot* is a replica's index in ``broker``.
 
@@ -172,7 +175,9 @@ class LeaderArrays(NamedTuple):
 
 @kernel("int64(LeaderArrays, int64)", LeaderArrays)
 def _balance(arrays, sign):
-    """Pass leadership between racks along shortest paths until none gains; count the paths."""
+    """Pass leadership between racks along shortest paths until none gains; return the number of
+    paths.
+    """
     sums, full, paths = arrays.sums, arrays.full, 0
     for r in range(len(sums)):
         found = 0
@@ -195,11 +200,10 @@ def _balance(arrays, sign):
 
 @piece
 def _search(arrays, r, sign):
-    """Find a shortest path on which rack r can pass leadership on; return its last broker.
+    """Find a shortest path on which rack r can pass leadership on, and return its last broker.
 
-    The result is -1 - n if no path exists.
-
-    n is the number of brokers that the search reached; they are at the front of ``queue``.
+    Without a path the result is -1 - n, where n is the number of brokers reached, which are at the
+    front of ``queue``.
     """
     owner, free, lead, broker = arrays.owner, arrays.free, arrays.lead, arrays.broker
     rack, sums, first, slots = arrays.rack, arrays.sums, arrays.first, arrays.slots
@@ -236,7 +240,9 @@ def _search(arrays, r, sign):
 
 @piece
 def _begin_paths(arrays, r, sign):
-    """Begin the search at the brokers of rack r that may pass leadership on; return how many."""
+    """Start the search at the brokers of rack r that may pass leadership on; return how many there
+    are.
+    """
     tail = 0
     for b in range(len(arrays.led)):
         arrays.parent[b] = -2
@@ -249,7 +255,7 @@ def _begin_paths(arrays, r, sign):
 
 @piece
 def _may_give(arrays, b, sign):
-    """Return whether broker b may lead one partition fewer (if ``sign`` is -1: one more)."""
+    """Return whether broker b may lead one partition fewer, or one more if ``sign`` is -1."""
     if sign > 0:
         return arrays.led[b] > arrays.low[b]
     return arrays.led[b] < arrays.high[b]
@@ -257,11 +263,10 @@ def _may_give(arrays, b, sign):
 
 @piece
 def _pass_through_rack(arrays, tail, c, sign):
-    """Add to the search the other brokers of a full rack that may pass leadership on.
+    """Add to the search the other brokers of c's rack that may pass leadership on; return the
+    queue's end.
 
-    Return the queue's end.
-
-    The rack is full: c may take a leadership only if another broker of the rack passes one on.
+    The rack is full, so c may only take a leadership if another of its brokers passes one on.
     """
     rack, parent = arrays.rack, arrays.parent
     for b in range(len(rack)):
@@ -274,7 +279,7 @@ def _pass_through_rack(arrays, tail, c, sign):
 
 @piece
 def _pass_leadership(arrays, b, sign):
-    """Change the preferred leader of each partition on the path found, which ends in broker b."""
+    """Change the preferred leaders along the path found, which ends in broker b."""
     broker, lead, led, rack = arrays.broker, arrays.lead, arrays.led, arrays.rack
     sums, parent = arrays.sums, arrays.parent
     while parent[b] != -1:
@@ -293,7 +298,6 @@ def _pass_leadership(arrays, b, sign):
 
 
 def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Put replicas that stay at their current position in each partition's replica list."""
     out: NDArray[np.int32] = replica.copy()
     cluster = task.cluster
     _place(task.start, out, cluster.start, cluster.replica, replica.copy(), work=8 * len(out))
@@ -302,9 +306,8 @@ def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np
 
 @kernel("void(int64[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
 def _place(start, out, old_start, old, chosen):
-    """Write the chosen brokers to ``out``, with current replicas at their current positions.
-
-    Overwrites ``chosen``.
+    """Write the chosen brokers to ``out``, current replicas at their current positions; overwrite
+    ``chosen``.
     """
     for p in range(len(start) - 1):
         begin, end = start[p], start[p + 1]
@@ -329,7 +332,6 @@ def _place(start, out, old_start, old, chosen):
 
 @kernel("void(int64[::1], int32[::1], int64[::1])")
 def _move_leaders_first(start, broker, lead):
-    """Move each partition's leader to the front of its replicas; the others keep their order."""
     for p in range(len(start) - 1):
         s = lead[p]
         if s > start[p] and s < start[p + 1]:

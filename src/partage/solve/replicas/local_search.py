@@ -33,7 +33,7 @@ _REPLICAS_A_SWAP = 5_000
 
 
 def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
-    """Choose a broker for each replica by local search (int32[S], in the order of ``task.start``).
+    """Choose a broker for each replica by penalty-based local search (int32[S]).
 
     The order of a partition's brokers says nothing about its leader.
 
@@ -46,9 +46,8 @@ def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
 
 
 def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Improve a near-optimal placement that misses some balance limits; return it (int32[S]).
-
-    It runs the last rounds of the local search.
+    """Improve a near-optimal placement that misses some balance limits by the last rounds of the
+    local search (int32[S]).
 
     Args:
         task: the reassignment.
@@ -61,7 +60,7 @@ def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.
 
 
 class LocalSearch:
-    """A penalty-based local search for the replica placement of one reassignment.
+    """Penalty-based local search for the brokers of one reassignment's replicas.
 
     Attributes:
         state: the placement, which all steps change in place.
@@ -79,7 +78,9 @@ class LocalSearch:
         self._work = 0
 
     def construct(self) -> None:
-        """Place all replicas greedily at the penalties of the last round; see `place_initially`."""
+        """Place all replicas greedily, at the penalties of the last round, as the initial
+        placement.
+        """
         self.set_penalties(self.schedule[-1])
         place_initially(self.state)
 
@@ -96,7 +97,9 @@ class LocalSearch:
         self.state.penalty[:] = penalties.vector
 
     def run(self) -> NDArray[np.int32]:
-        """Run all rounds, with rising penalties; return each replica's broker (int32[S])."""
+        """Run all rounds of the search, with rising penalties; return the broker of each replica
+        (int32[S]).
+        """
         if (self.state.fixed == 1).all():
             return self.state.broker
         *rising, last = self.schedule
@@ -114,7 +117,8 @@ class LocalSearch:
         return self._finish()
 
     def improve(self) -> NDArray[np.int32]:
-        """Run the last 12 rounds with swaps in each; return the broker of each replica.
+        """Run the last 12 rounds of the search, each with swaps; return the broker of each replica
+        (int32[S]).
 
         The result is int32[S].
         """
@@ -130,7 +134,7 @@ class LocalSearch:
         return self._finish()
 
     def sweep(self) -> int:
-        """Move replicas that may gain to their cheapest brokers; return how many moved."""
+        """Move each replica that may gain to its cheapest broker; return how many moved."""
         partitions = self.candidates.partitions()
         if not len(partitions):
             return 0
@@ -139,10 +143,7 @@ class LocalSearch:
         return int(sweep(self.state.arrays(), self._work_arrays, partitions, work=self._work))
 
     def _sweep_until_idle(self) -> None:
-        """Repeat sweeps of single moves until no replica moves.
-
-        With many replicas, until few move and their number hardly falls.
-        """
+        # With many replicas, it ends when few move and their number hardly falls.
         count = len(self.state.broker)
         before = count
         for _ in range(_LAST_SWEEPS):
@@ -158,7 +159,6 @@ class LocalSearch:
                 break
 
     def _finish(self) -> NDArray[np.int32]:
-        """Apply the final swaps and repairs, and return the broker of each replica (int32[S])."""
         self._settle()
         # Tasks that take balance as they find it have no numbers to mend.
         if not self.task.closed.all():
@@ -166,10 +166,7 @@ class LocalSearch:
         return self.state.broker
 
     def _settle(self) -> None:
-        """Alternate swaps and single moves until hardly any swap lowers the cost.
-
-        At most 4 turns.
-        """
+        # Ends as soon as hardly any swap lowers the cost.
         for _ in range(_SETTLING_TURNS):
             swapped = self._swap() + self.swaps.return_moved()
             if swapped <= len(self.state.broker) // _REPLICAS_A_SWAP:
@@ -177,7 +174,7 @@ class LocalSearch:
             self._sweep_until_nothing_moves()
 
     def _swap(self) -> int:
-        """Swap replicas of unbalanced brokers, then of unbalanced racks; return how many swaps."""
+        # Unbalanced brokers first, then unbalanced racks.
         n, done = len(self.task.alive), 0
         for k in (0, 2, 3, 1):
             if outside_bands(self.task, self.state.held)[k, :n].any():
@@ -188,11 +185,12 @@ class LocalSearch:
         return done
 
     def _mend_numbers(self) -> None:
-        """Repair brokers with too many or too few replicas, with a lower penalty on bytes.
+        """Repair brokers with too many or too few replicas at a lower penalty on bytes, if the
+        result ranks better.
 
-        The result is kept if it ranks better. Some repairs need three changes at once: a replica
-        returns to a broker that is one short, and another replica takes its former broker. No
-        single step of these gains while the brokers are at the limit of their bands for bytes.
+        Some repairs need three changes at once: a replica returns to a broker that is one short,
+        and another replica takes its former broker. No single step of these gains while the brokers
+        are at the limit of their bands for bytes.
         """
         state, last = self.state, self.schedule[-1]
         for _ in range(_LOOSE_TURNS):
@@ -210,9 +208,9 @@ class LocalSearch:
                 return
 
     def _rank(self) -> tuple[float, ...]:
-        """Return the costs of the current placement in order of importance; lower is better.
+        """Return the costs of the current placement in order of importance, the bytes moved last.
 
-        The bytes moved are last.
+        Lower is better.
         """
         task, broker, n = self.task, self.state.broker, len(self.task.alive)
         off, racks = outside_bands(task, self.state.held), task.rack_low.shape[1]
@@ -226,7 +224,8 @@ class LocalSearch:
         return (*map(float, ranks), float(task.cost[task.owner[is_moved(task, broker)]].sum()))
 
     def _adds_nothing(self, penalties: Penalties) -> bool:
-        """Return whether new penalties cannot make any move gain, so the round can be skipped.
+        """Return whether the new penalties cannot make any move gain, so that the round can be
+        skipped.
 
         They rise only for kinds of amount whose bands are all kept. A move that did not gain before
         does not gain then.

@@ -49,7 +49,7 @@ _ROOM, _RACK_RULE = 1e8, 1e6
 
 @dataclass(frozen=True, eq=False)
 class Penalties:
-    """The costs of one unit of imbalance on a broker or rack, measured in bytes moved.
+    """Cost of one unit of imbalance on a broker or rack, in bytes moved.
 
     Attributes:
         broker: float64[4] by `KINDS`, for a broker outside its band.
@@ -70,14 +70,17 @@ class Penalties:
         return np.concatenate([self.broker, [self.rack_rule], self.rack])
 
     def with_loose_bytes(self) -> Penalties:
-        """Return penalties in which replica counts dominate: low ones on bytes, none on load."""
+        """Return a copy in which replica counts dominate: low penalties on bytes, and none
+        on load.
+        """
         broker, rack = self.broker.copy(), self.rack.copy()
         broker[2:], rack[2:] = (0.5, 0.0), 0.0
         return Penalties(broker, self.rack_rule, rack)
 
 
 def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
-    """Return the imbalance penalties of all search rounds, from low to more than any move costs.
+    """Return the penalties of all rounds of the local search, rising from low to more than any move
+    costs.
 
     Tasks in which all partitions are closed (move only what must move) get the last round only.
     """
@@ -86,7 +89,6 @@ def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
 
 
 def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
-    """Return penalties that rise each round, from about the cheapest move to above the dearest."""
     cheapest, dearest = _move_costs(task)
     mean = _mean_weight(task)
     total = float(task.cost.sum())
@@ -120,16 +122,13 @@ def _final_penalties(task: ReplicaTask) -> Penalties:
 
 
 def _move_costs(task: ReplicaTask) -> tuple[float, float]:
-    """Return the costs of the cheapest and of the dearest move in bytes.
-
-    (1, 1) if moves cost nothing.
-    """
+    # (1, 1) if moves cost nothing.
     cost = task.cost[task.cost > 0]
     return (float(cost.min()), float(cost.max())) if len(cost) else (1.0, 1.0)
 
 
 def _mean_weight(task: ReplicaTask) -> Floats:
-    """Return a replica's mean capacity, count, bytes and load (float64[4]), at least 1e-12 each."""
+    """Return a replica's mean capacity, count, bytes and load (float64[4]), each at least 1e-12."""
     out: Floats = np.maximum(task.weight.mean(axis=1), 1e-12)
     return out
 
@@ -137,17 +136,16 @@ def _mean_weight(task: ReplicaTask) -> Floats:
 def _with_racks(
     capacity: float, replica: float, byte: float, load: float, rack_rule: float
 ) -> Penalties:
-    """Complete broker penalties with those of racks, which are 0.3 of a broker's."""
     broker = np.array([capacity, replica, byte, load])
     return Penalties(broker, rack_rule, _RACK_PART * broker)
 
 
 @piece
 def _outside_band(held, low, high, k, place, change):
-    """Return how far a broker or rack is from its balance limits once its amount has changed.
+    """Return how far a broker or rack is outside its balance limits for one kind of amount, after
+    ``change`` is added.
 
-    ``k`` is the kind of amount: capacity, replicas, bytes or load. ``change`` is added to the
-    amount.
+    ``k`` is the kind of amount: capacity, replicas, bytes or load.
     """
     now = held[k, place] + change
     if now > high[k, place]:
@@ -159,7 +157,8 @@ def _outside_band(held, low, high, k, place, change):
 
 @piece
 def penalty_change(arrays, place, p, sign, first):
-    """Return how much penalties rise if a broker or rack gets or loses a replica of partition p.
+    """Return by how much the penalty rises if a broker or rack gets a replica of partition p
+    (``sign`` 1) or loses one (-1).
 
     ``first`` is where the place's penalties begin in the vector: 0 for brokers, K + 1 for racks.
     """
@@ -176,7 +175,8 @@ def penalty_change(arrays, place, p, sign, first):
 
 @piece
 def rack_penalty_change(arrays, r, p, sign):
-    """Return how much the penalties rise if rack r gets or loses a replica of partition p.
+    """Return by how much the penalty rises if rack r gets a replica of partition p (``sign`` 1) or
+    loses one (-1).
 
     It is 0 if racks have no balance bands.
     """
@@ -188,7 +188,8 @@ def rack_penalty_change(arrays, r, p, sign):
 
 @piece
 def current_fate(old_start, old, fate, p, b):
-    """Return what may happen to partition p's current replica on broker b, -1 without one.
+    """Return the code of what may happen to partition p's current replica on broker b (FREE, STAY
+    or LEAVE); -1 without a replica.
 
     The codes are FREE (may move), STAY and LEAVE (is removed).
     """
@@ -209,7 +210,6 @@ def has_replica(start, broker, p, b):
 
 @piece
 def _distance(count, low, high):
-    """Return how far a count is below ``low`` or above ``high``, 0 within."""
     if count > high:
         return count - high
     if count < low:
@@ -219,7 +219,8 @@ def _distance(count, low, high):
 
 @piece
 def rack_rule_change(arrays, p, out, into):
-    """Return how much breaches of the rack rule rise if a replica of p changes racks.
+    """Return by how many more breaches of the rack rule a partition has if one of its replicas
+    changes racks.
 
     It goes from rack ``out`` to rack ``into``. ``out`` is -1 for an added replica, ``into`` is -1
     for a removed one.
@@ -248,7 +249,9 @@ def rack_rule_change(arrays, p, out, into):
 
 @piece
 def add_replica(held, weight, rack, p, b, sign):
-    """Add a replica of p to the totals of broker b and of its rack (``sign`` -1 subtracts it)."""
+    """Add a replica of partition p to the totals of broker b and its rack, or subtract it with
+    ``sign`` -1.
+    """
     place = len(rack) + rack[b]
     for k in range(len(held)):
         held[k, b] += sign * weight[k, p]

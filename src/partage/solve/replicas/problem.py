@@ -33,7 +33,7 @@ UNBOUNDED = np.iinfo(np.int64).max // 4
 
 
 class SearchArrays(NamedTuple):
-    """The search state and its reassignment as plain arrays, which numba kernels take.
+    """Search state and reassignment as plain arrays, which compiled kernels take.
 
     Attributes:
         start: int64[P + 1], offsets of each partition's planned replicas (compressed rows, CSR).
@@ -111,7 +111,9 @@ class SearchState:
         return self.fixed.view(np.bool_)
 
     def arrays(self) -> SearchArrays:
-        """Return the arrays of the state and its task as one tuple for the kernels (no copies)."""
+        """Return the arrays of the state and its reassignment as one tuple for compiled kernels,
+        without copies.
+        """
         task, cluster = self.task, self.task.cluster
         return SearchArrays(
             task.start, self.broker, cluster.start, cluster.replica, task.fate, self.fixed,
@@ -124,9 +126,8 @@ class SearchState:
 def held_by_places(
     task: ReplicaTask, partition: NDArray[np.integer], broker: NDArray[np.integer]
 ) -> Ints:
-    """Return how much the given replicas put on each broker and rack (int64[K, B + Z]).
-
-    The K kinds of amount are capacity, replicas, bytes and load.
+    """Add up the capacity, replicas, bytes and load of the given replicas on each broker and rack
+    (int64[4, B + Z]).
 
     Args:
         task: the reassignment.
@@ -142,18 +143,16 @@ def held_by_places(
 
 
 def outside_bands(task: ReplicaTask, held: Ints) -> Ints:
-    """Return how far each broker and rack is outside its balance limits (int64[K, B + Z]).
-
-    The value is 0 within the limits.
+    """Return how far each broker and rack is outside its balance limits, 0 within them (int64[4, B
+    + Z]).
     """
     out: Ints = np.maximum(np.maximum(held - task.high, task.low - held), 0)
     return out
 
 
 def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
-    """Return which planned replicas must be copied to their broker (bool[S]).
-
-    A replica needs one if its partition has no replica on that broker now.
+    """Return a mask of the planned replicas that must be copied, because their partition has none
+    on that broker now (bool[S]).
     """
     brokers = len(task.alive)
     current = task.old_owner * brokers + task.cluster.replica

@@ -42,7 +42,8 @@ def select_free(
     choice: NDArray[np.int32],
     turn: int,
 ) -> Ints:
-    """Choose the partitions that the next repair step may change (int64[n], ascending).
+    """Choose the partitions that the next repair step (fix-and-optimise) may change (int64[n],
+    ascending).
 
     The step is fix-and-optimise: all others keep their brokers.
 
@@ -72,7 +73,8 @@ def select_free(
 
 
 def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
-    """Return what each partition costs in a plan: its bytes moved and its brokers' dual prices.
+    """Return the cost of each partition in a plan: its bytes moved plus the dual prices of its
+    brokers.
 
     The result is float64[P].
     """
@@ -89,7 +91,7 @@ def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Float
 def restrict(
     task: ReplicaTask, partitions: Ints, plan: NDArray[np.int32]
 ) -> tuple[ReplicaTask, Bools]:
-    """Return the reassignment of some partitions while all others stay as planned.
+    """Return the reassignment of some partitions in which all others stay as planned.
 
     Args:
         task: the reassignment of all partitions.
@@ -125,7 +127,7 @@ def restrict(
 def neighbours(
     task: ReplicaTask, plan: NDArray[np.int32], *, most: int
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield plans that differ from the given one in one replica's broker, then in two.
+    """Yield plans that differ from the given one in the broker of one replica, then of two.
 
     A replica only moves where it may by itself; the judge decides whether a plan is valid.
 
@@ -146,7 +148,7 @@ def neighbours(
 
 
 def _single_moves(task: ReplicaTask, plan: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Yield (replica, broker) for each other broker that each replica may go to."""
+    """Yield (replica, broker) for each other broker to which each replica may go."""
     cluster = task.cluster
     for s, p in enumerate(task.owner.tolist()):
         old = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
@@ -161,7 +163,6 @@ def _single_moves(task: ReplicaTask, plan: NDArray[np.int32]) -> Iterator[tuple[
 
 
 def _with_moves(plan: NDArray[np.int32], *moves: tuple[int, int]) -> NDArray[np.int32]:
-    """Return a copy of the plan with some (replica, broker) moves applied."""
     out: NDArray[np.int32] = plan.copy()
     for s, b in moves:
         out[s] = b

@@ -30,7 +30,8 @@ __all__ = ["place_initially"]
 
 
 def place_initially(state: SearchState) -> None:
-    """Choose a broker for each replica greedily, as the placement from which the search begins.
+    """Choose a broker for each replica greedily, as the placement from which the local search
+    starts.
 
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
@@ -54,7 +55,6 @@ def place_initially(state: SearchState) -> None:
 
 
 def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
-    """Return the rule that leaves partition p without enough brokers, and an explanation."""
     cluster = task.cluster
     current = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
     kept = cluster.replica[current][task.fate[current] != LEAVE]
@@ -72,9 +72,10 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
 
 @kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
 def _construct(arrays, order, kept):
-    """Place the given partitions greedily; return -1, or the partition that finds no broker.
+    """Place the given partitions greedily.
 
-    ``kept`` is a work array with one element more than the largest replication factor.
+    Return the first partition that finds no broker, else -1. ``kept`` is a work array with one
+    element more than the largest replication factor.
     """
     start, broker, old_start, old = arrays.start, arrays.broker, arrays.old_start, arrays.old
     held, weight, rack, fate = arrays.held, arrays.weight, arrays.rack, arrays.fate
@@ -109,9 +110,8 @@ def _construct(arrays, order, kept):
 
 @piece
 def _fullness(held, high, b):
-    """Return how full a broker is: amounts over upper limits, summed over kinds.
-
-    It breaks ties.
+    """Return how full a broker is, to break ties: its amounts divided by their upper limits,
+    summed.
     """
     total = 0.0
     for k in range(len(held)):
@@ -122,12 +122,11 @@ def _fullness(held, high, b):
 
 @piece
 def _drop_replica(arrays, p, kept, count):
-    """Remove the replica of p that costs least to lose; return how many replicas remain.
+    """Remove from ``kept`` the replica of p that costs least to lose; return how many remain.
 
-    Candidates are in ``kept``.
+    Replicas that must stay are never removed. Candidates are in ``kept``.
 
-    A replica that must stay is never removed. The preferred leader goes only if that lowers the
-    cost.
+    The preferred leader goes only if that lowers the cost.
     """
     old, rack, first = arrays.old, arrays.rack, arrays.old_start[p]
     factor, rack_rule = arrays.start[p + 1] - arrays.start[p], arrays.penalty[len(arrays.held)]
@@ -160,7 +159,6 @@ def _drop_replica(arrays, p, kept, count):
 
 @piece
 def _cheapest_broker(arrays, p):
-    """Return the broker where one more replica of p adds the least penalty, -1 if none can."""
     rack, rack_rule = arrays.rack, arrays.penalty[len(arrays.held)]
     best, at = 1e300, -1
     for b in range(len(rack)):

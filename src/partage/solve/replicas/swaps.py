@@ -37,7 +37,8 @@ _LEAST_GAIN = 1e-6
 
 
 class Swaps:
-    """Exchanges pairs of replicas between brokers in the local search, where single moves fail.
+    """Step of the local search that exchanges pairs of replicas between brokers where single moves
+    gain nothing.
 
     It changes the search state in place.
     """
@@ -49,7 +50,8 @@ class Swaps:
         self._pairs_looked_at = 0
 
     def between_brokers(self, k: int) -> int:
-        """Swap replicas of brokers that have too much or too little of a resource; count the swaps.
+        """Swap replicas of brokers with too much or too little of one resource; return the number
+        of swaps.
 
         ``k`` is the index of the resource: capacity, replicas, bytes or load.
         """
@@ -65,7 +67,8 @@ class Swaps:
         return done
 
     def between_racks(self, k: int) -> int:
-        """Swap replicas of racks that have too much or too little of a resource; count the swaps.
+        """Swap replicas of racks with too much or too little of one resource; return the number of
+        swaps.
 
         ``k`` is the index of the resource: capacity, replicas, bytes or load.
         """
@@ -85,9 +88,10 @@ class Swaps:
     def _best_pair_of_rack(
         self, index: _ReplicaIndex, k: int, place: int, brokers: list[int]
     ) -> tuple[int, int] | None:
-        """Return two replicas whose swap balances a rack best; None if no swap gains.
+        """Return the two replicas whose swap balances a rack best, None if no swap gains.
 
-        ``brokers`` are the rack's; the list is sorted in place, those with the most to spare first.
+        The rack's ``brokers`` are sorted in place. ``brokers`` are the rack's; the list is sorted
+        in place, those with the most to spare first.
         """
         held, task = self.state.held, self.task
         excess = self._excess(k, place)
@@ -104,9 +108,10 @@ class Swaps:
         return None
 
     def _excess(self, k: int, place: int) -> int:
-        """Return how far a broker or rack is above its balance limits; negative if below.
+        """Return how far a broker or rack is above its balance limits for one kind of amount;
+        negative if below, 0 within.
 
-        It is 0 within the limits. ``k`` is the kind of amount: capacity, replicas, bytes or load.
+        ``k`` is the kind of amount: capacity, replicas, bytes or load.
         """
         over = int(self.state.held[k, place] - self.task.high[k, place])
         if over > 0:
@@ -114,7 +119,9 @@ class Swaps:
         return -max(int(self.task.low[k, place] - self.state.held[k, place]), 0)
 
     def return_moved(self) -> int:
-        """Move replicas back and cheaper ones instead; return the number of swaps."""
+        """Move replicas back to their current broker and cheaper ones away instead; return the
+        number of swaps.
+        """
         task, state, done = self.task, self.state, 0
         index = _ReplicaIndex(task, state.broker, task.cost)
         moved = self._current_fate(task.owner, state.broker) < 0
@@ -133,7 +140,9 @@ class Swaps:
         return done
 
     def _exchange_all(self, s: Ints, t: Ints) -> int:
-        """Exchange the given replica pairs that still gain, the best first; return how many."""
+        """Exchange the given replica pairs that gain, the best first; return how many were
+        exchanged.
+        """
         task, done = self.task, 0
         while len(s):
             price = self.price(s, t)
@@ -147,12 +156,11 @@ class Swaps:
         return done
 
     def _independent(self, s: Ints, t: Ints) -> Bools:
-        """Return the pairs whose costs an earlier pair's exchange cannot change (bool[n]).
+        """Return a mask of the pairs whose gain no earlier pair's exchange can change: they share
+        no broker, partition or rack with an earlier pair.
 
-        They share no broker, partition or rack with an earlier pair.
-
-        Their costs stay valid while the earlier pairs are exchanged. A rack does not count if both
-        brokers are in it, or if all pairs together leave it within its bands.
+        A rack does not count if both brokers are in it, or if all pairs together leave it within
+        its balance limits.
         """
         task, rack = self.task, self.task.cluster.rack
         n = len(task.alive)
@@ -177,9 +185,8 @@ class Swaps:
         return out
 
     def price(self, s: Ints, t: Ints) -> Floats:
-        """Return how much the cost changes if replicas s and t swap brokers (float64[n]).
-
-        It is infinite if a rule forbids the swap.
+        """Return by how much the cost changes if replicas s and t swap brokers; infinite if a rule
+        forbids it (float64[n]).
         """
         task, state = self.task, self.state
         p, q, b, c = task.owner[s], task.owner[t], state.broker[s], state.broker[t]
@@ -208,7 +215,6 @@ class Swaps:
     def _best_pair(
         self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool = False
     ) -> tuple[int, int] | None:
-        """Return the best swap of a replica of broker b with one elsewhere, None if none gains."""
         if not excess or self._pairs_looked_at > _MOST_PAIRS:
             return None
         s, t = self._pairs(index, k, b, excess, to_other_racks=to_other_racks)
@@ -247,7 +253,7 @@ class Swaps:
         return s, t
 
     def _partners(self, k: int, b: int, excess: int, *, to_other_racks: bool) -> list[int]:
-        """Return the brokers with most room for b's excess, or most to spare if b lacks some."""
+        # The brokers with most room for b's excess, or with most to spare if b lacks some.
         task, held, rack = self.task, self.state.held, self.task.cluster.rack
         n = len(task.alive)
         room = (task.high - held if excess > 0 else held - task.low)[k, :n].astype(np.float64)
@@ -258,7 +264,8 @@ class Swaps:
         return list(np.unique(chosen[np.isfinite(room[chosen])]).tolist())
 
     def _cheapest_roughly(self, s: Ints, t: Ints, *, to_other_racks: bool) -> Ints:
-        """Return the indices of the 4096 pairs whose swap is estimated to cost least.
+        """Return the indices of the 4096 pairs with the lowest estimated cost, as if both replicas
+        were copied and no rule forbade it.
 
         The estimate assumes that both replicas are copied and that no rule forbids the swap.
         """
@@ -271,7 +278,6 @@ class Swaps:
         return np.argpartition(rough, _PRICED)[:_PRICED]
 
     def _best_substitutes(self, index: _ReplicaIndex, slots: Ints) -> tuple[Ints, Ints]:
-        """Return moved replicas that should go back, each with the best replica to move instead."""
         task, cluster = self.task, self.task.cluster
         owner = task.owner[slots]
         steps = np.concatenate([np.arange(_SUBSTITUTES), -1 - np.arange(_SUBSTITUTES)])
@@ -296,7 +302,6 @@ class Swaps:
         return s[good], t[good]
 
     def _exchange(self, s: int, t: int) -> None:
-        """Exchange the brokers of two replicas and update the totals of brokers and racks."""
         task, state = self.task, self.state
         b, c = state.broker[[s, t]].tolist()
         more = task.weight[:, task.owner[t]] - task.weight[:, task.owner[s]]
@@ -308,7 +313,8 @@ class Swaps:
                 state.held[:, n + rack[at]] += sign * more
 
     def _outside(self, k: int, place: NDArray[np.integer], more: Ints | int) -> Ints:
-        """Return how far brokers or racks are outside their balance limits with ``more`` added.
+        """Return how far brokers or racks are outside their balance limits for one kind of amount,
+        with ``more`` added.
 
         ``k`` is the kind of amount: capacity, replicas, bytes or load.
         """
@@ -319,12 +325,10 @@ class Swaps:
     def _penalty_change(
         self, p: Ints, q: Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
     ) -> Floats:
-        """Return how much penalties rise if brokers or racks exchange replicas of two partitions.
+        """Return by how much penalties rise if the brokers or racks in ``b`` get partition q's
+        replica for p's, and those in ``c`` the reverse.
 
-        Those in ``b`` get partition q's replica for p's, those in ``c`` the reverse.
-
-        ``first`` is where the places' penalties begin in the vector: 0 for brokers, K + 1 for
-        racks.
+        ``first`` is where their penalties begin in the vector: 0 for brokers, K + 1 for racks.
         """
         out = np.zeros(len(p))
         for k in self.kinds:
@@ -335,10 +339,7 @@ class Swaps:
         return out
 
     def _current_fate(self, p: Ints, b: NDArray[np.integer]) -> NDArray[np.int8]:
-        """Return what may happen to p's current replica on broker b, -1 without one.
-
-        The codes are FREE (may move), STAY and LEAVE (is removed).
-        """
+        # FREE (may move), STAY or LEAVE (is removed); -1 without a replica.
         task, cluster = self.task, self.task.cluster
         out = np.full(len(p), -1, np.int8)
         begin, factor = cluster.start[p], cluster.factor[p]
@@ -354,7 +355,7 @@ class Swaps:
     def _count(self, p: Ints, place: NDArray[np.integer], of: NDArray[np.integer]) -> Ints:
         """Return how many replicas of p a broker or rack holds.
 
-        ``of`` maps each broker to its broker or rack number. The arguments are arrays of equal
+        ``of`` maps each broker to its own or its rack's number. The arguments are arrays of equal
         length.
         """
         out = np.zeros(len(p), np.int64)
@@ -365,7 +366,6 @@ class Swaps:
         return out
 
     def _breach_change(self, p: Ints, out: NDArray[np.integer], into: NDArray[np.integer]) -> Ints:
-        """Return how much breaches of the rack rule rise if a replica of p changes racks."""
         task = self.task
         rack, factor = task.cluster.rack, task.factor[p]
         less, more = self._count(p, out, rack), self._count(p, into, rack)
@@ -377,7 +377,7 @@ class Swaps:
 
 
 class _ReplicaIndex:
-    """Sorted index to find a broker's replicas by a key of their partitions, such as size.
+    """Sorted index that finds a broker's replicas by a key of their partitions, such as size.
 
     It shows the placement at the time when it was built. Broker and rank of the key make one
     number, so that one sorted array answers both searches::
@@ -397,10 +397,9 @@ class _ReplicaIndex:
         self.start = np.searchsorted(broker[self.slots], np.arange(len(task.alive) + 1))
 
     def of(self, b: int) -> Ints:
-        """Return the replicas of a broker, sorted by the key of their partitions."""
         return self.slots[self.start[b] : self.start[b + 1]]
 
     def before(self, b: NDArray[np.integer], p: Ints) -> Ints:
-        """Return where broker b's replicas with a key of at least p's key begin."""
+        # The begin of broker b's replicas with a key of at least p's key.
         out: Ints = np.searchsorted(self.numbers, b.astype(np.int64) * self.width + self.rank[p])
         return out

@@ -36,7 +36,7 @@ _LEAST_GAIN = 1e-6
 
 
 class SweepArrays(NamedTuple):
-    """Work arrays of one pass over the partitions (`sweep`), apart from the search state.
+    """Work arrays of one pass of the local search over the partitions.
 
     Attributes:
         excess: int64[3, K, B + Z], the amount of each place above its band, below it and outside
@@ -56,7 +56,7 @@ class SweepArrays(NamedTuple):
 
     @classmethod
     def of(cls, task: ReplicaTask) -> SweepArrays:
-        """Return zeroed work arrays of the sizes that a reassignment needs."""
+        """Return work arrays filled with zeros, in the sizes that a reassignment needs."""
         (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
         return cls(
             np.zeros((3, kinds, places), np.int64), np.zeros(places), np.zeros(len(task.alive)),
@@ -93,7 +93,6 @@ def sweep(arrays, now, candidates):
 
 @piece
 def _update_excess(held, low, high, excess, place):
-    """Recompute how far a broker or rack is above, below and outside its balance limits."""
     for k in range(len(held)):
         over, under = held[k, place] - high[k, place], low[k, place] - held[k, place]
         excess[0, k, place] = over
@@ -103,11 +102,10 @@ def _update_excess(held, low, high, excess, place):
 
 @piece
 def _penalty_change(excess, weight, penalty, p, place, sign, first):
-    """Return how much penalties rise if a broker or rack gets or loses a replica of p.
+    """Return by how much the penalty rises if a broker or rack gets a replica of p (``sign`` 1) or
+    loses one (-1).
 
-    ``sign`` is 1 if it gets one and -1 if it loses one.
-
-    ``first`` is where the place's penalties begin in the vector: 0 for brokers, K + 1 for racks.
+    ``first`` is where its penalties begin in the vector: 0 for brokers, K + 1 for racks.
     """
     total = 0.0
     for k in range(len(weight)):
@@ -121,7 +119,7 @@ def _penalty_change(excess, weight, penalty, p, place, sign, first):
 
 @piece
 def _compute_added(excess, weight, penalty, p, n, added):
-    """Compute the penalty that one more replica of p adds to each broker and rack.
+    """Write to ``added`` the penalty that one more replica of p adds to each broker and rack.
 
     It is written to ``added``.
     """
@@ -139,9 +137,10 @@ def _compute_added(excess, weight, penalty, p, n, added):
 
 @piece
 def _mark_replicas(arrays, now, p, sign):
-    """Note in the work arrays where partition p has current and planned replicas.
+    """Note in ``move_cost`` and ``rack_count`` where partition p has current and planned replicas;
+    undo it with ``sign`` -1.
 
-    ``sign`` -1 undoes it. The arrays are ``move_cost`` and ``rack_count``.
+    ``sign`` -1 undoes it.
     """
     old_start, old, fate, receives = arrays.old_start, arrays.old, arrays.fate, arrays.receives
     move_cost = now.move_cost
@@ -161,7 +160,7 @@ def _mark_replicas(arrays, now, p, sign):
 
 @piece
 def _rack_cost(arrays, now, factor, r):
-    """Return the penalty for one more replica in rack r: for the rack rule and for balance."""
+    """Return the penalty for one more replica in rack r, for the rack rule and for balance."""
     n, count = len(arrays.rack), now.rack_count[r]
     price = arrays.penalty[len(arrays.held)] * (
         (count >= arrays.rack_high[factor, r]) - 1.0 * (count < arrays.rack_low[factor, r])
@@ -173,7 +172,8 @@ def _rack_cost(arrays, now, factor, r):
 
 @piece
 def _cheapest_broker(arrays, now, factor, own, restricted, limit):
-    """Return the cheapest broker for a replica now in rack ``own``, -1 if none is below ``limit``.
+    """Return the cheapest broker for a replica now in rack ``own``, -1 if none costs less than
+    ``limit``.
 
     A restricted replica (of a closed partition) may only go to a current broker of its partition,
     or to another rack if that removes a breach of the rack rule.
@@ -200,7 +200,7 @@ def _cheapest_broker(arrays, now, factor, own, restricted, limit):
 
 @piece
 def _add_replica(arrays, now, p, b, sign):
-    """Add a replica of p to broker b and update the work arrays (``sign`` -1 removes it)."""
+    """Add a replica of p to broker b, or remove it with ``sign`` -1, and update the work arrays."""
     n, kinds, added = len(arrays.rack), len(arrays.held), now.added
     weight, penalty = arrays.weight, arrays.penalty
     add_replica(arrays.held, weight, arrays.rack, p, b, sign)
@@ -214,10 +214,7 @@ def _add_replica(arrays, now, p, b, sign):
 
 @piece
 def _move_replica(arrays, now, p, s):
-    """Move one replica of p to the cheapest broker if that gains; return 1 if it moved, else 0.
-
-    ``s`` is the index of the replica in ``broker``.
-    """
+    """Move one replica of p to the cheapest broker if that gains; return 1 if it moved, else 0."""
     rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, now.move_cost
     rack_cost, rack_count = now.rack_cost, now.rack_count
     n, kinds, b = len(rack), len(arrays.held), arrays.broker[s]
@@ -256,7 +253,8 @@ def _move_replica(arrays, now, p, s):
 
 
 class MoveCandidates:
-    """Selects the partitions with a replica that may gain by a move, so that sweeps skip the rest.
+    """Selection of the partitions with a replica that may gain by a move, so that sweeps skip all
+    others.
 
     A replica moves because its broker or rack is above a band, because another one is below a band,
     or because it returns to a current broker. A place within its bands gains nothing from a
@@ -285,7 +283,8 @@ class MoveCandidates:
         self._kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
 
     def partitions(self) -> Ints:
-        """Return the partitions that may gain by a move at the current penalties (int64[n]).
+        """Return the partitions that may gain by a move at the current penalties, ascending
+        (int64[n]).
 
         They are in ascending order.
         """
@@ -317,11 +316,10 @@ class MoveCandidates:
         return np.flatnonzero(out)
 
     def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
-        """Return which partitions may gain if a replica goes back to one of its current brokers.
+        """Return a mask of the partitions that may gain if a replica goes back to a current broker
+        (bool[P]).
 
-        The result is bool[P].
-
-        The rack rule must allow it. The replica comes from another broker, current or not.
+        The rack rule must allow it, and the replica comes from another broker, current or not.
         """
         state, task, cluster = self.state, self.state.task, self.state.task.cluster
         rack, out = cluster.rack, np.zeros(len(task.factor), bool)
@@ -351,7 +349,6 @@ class MoveCandidates:
         return out
 
     def _update(self) -> None:
-        """Recompute the cached facts of partitions whose brokers have changed."""
         broker, task, cluster = self.state.broker, self.state.task, self.state.task.cluster
         changed = np.zeros(len(task.factor), bool)
         changed[task.owner[self._known_broker != broker]] = True
@@ -368,7 +365,8 @@ class MoveCandidates:
         self.breaks_rule[changed] = self._breaches(owner, at)[changed]
 
     def _breaches(self, owner: Ints, at: NDArray[np.int32]) -> Bools:
-        """Return which partitions break the rack rule on some rack that has a replica (bool[P]).
+        """Return a mask of the partitions that break the rack rule on a rack with a replica
+        (bool[P]).
 
         The arguments are the partition and the broker of each replica. ``_rack_demand`` accounts
         for the racks without a replica.
@@ -387,7 +385,7 @@ class MoveCandidates:
 
 
 class _BandPenalties:
-    """Distances of brokers and racks from their balance limits, and penalties of changes."""
+    """Distances of brokers and racks from their balance limits, and the penalties of changes."""
 
     def __init__(self, state: SearchState, kinds: list[int]) -> None:
         task = state.task
@@ -399,7 +397,8 @@ class _BandPenalties:
     def reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
-        """Return how much the penalties fall if each broker or rack loses one replica (float64[n]).
+        """Return by how much the penalty falls if each broker or rack loses one replica, or gets
+        one with ``sign`` 1 (float64[n]).
 
         With ``sign`` 1 each place gets one instead. ``first`` is where the places'
         penalties begin in the vector: 0 for brokers, K + 1 for racks.
@@ -413,7 +412,8 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return the most that penalties fall if some broker or rack gets a replica (float64[P]).
+        """Return for each partition the most by which the penalty falls if some broker or rack gets
+        a replica of it (float64[P]).
 
         There is one result for each partition. The brokers or racks are those from ``begin`` to
         ``end``.
