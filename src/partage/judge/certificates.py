@@ -32,7 +32,7 @@ _HIGHEST_PRICE = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedBest:
-    """A plan that is claimed to have the most even loads, with the certificate to verify that.
+    """A plan that claims to have the most even loads, with the certificate that proves it.
 
     Attributes:
         owner: int[P], the plan: position of each partition's owner in the group, -1 for none.
@@ -45,7 +45,8 @@ class ClaimedBest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedFewest:
-    """A plan that is claimed to have the fewest moves, with the certificate to verify that.
+    """A plan that claims to have the fewest moves of all plans with loads at least as even, with
+    the certificate that proves it.
 
     It is compared with all plans whose loads are at least as even as given ones.
 
@@ -59,7 +60,8 @@ class ClaimedFewest:
 
 
 def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
-    """Verify that no plan has more even loads than the claimed one; return its loads.
+    """Verify the certificate that no plan has more even loads than the claimed one; return the
+    plan's loads (int64[M]).
 
     For a number k let A be the topics of a level above k, and N the members who subscribe
     to one of them. The partitions of A can only go to N. So in every valid plan the sum of
@@ -112,7 +114,6 @@ def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int6
 def _above(
     value: NDArray[np.int64], weight: NDArray[np.int64], points: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return, for each threshold, the total weight of the values above it (int64)."""
     order = np.argsort(value, kind="stable")
     upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight[order])])
     below = np.searchsorted(value[order], points, side="right")
@@ -164,9 +165,9 @@ def verify_moves_certificate(
 def _cheapest(
     facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the least cost + dual price that each partition can have with a subscriber (int64).
+    """Return the least cost plus dual price that each partition can have with a subscriber.
 
-    Only existing partitions with subscribers are included.
+    Partitions without one are left out. Only existing partitions with subscribers are included.
     """
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.subscriptions
@@ -185,14 +186,15 @@ def _cheapest(
 
 
 def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
-    """Return how many owned partitions move, which means to a member that did not own them."""
+    """Return the number of owned partitions that move to a member which did not own them."""
     given = np.flatnonzero(owner >= 0)
     given = given[old_owners.owned[given]]
     return int(np.count_nonzero(~old_owners.stays(given, owner[given])))
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
-    """Return whether loads are at least as even as others: whether the others majorise them.
+    """Return whether ``loads`` are at least as even as ``by`` (in mathematical terms: are majorised
+    by them).
 
     For every k the k largest loads must not sum to more than those of the others, and all loads
     must sum to the same.
@@ -209,14 +211,12 @@ def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
 
 
 def _padded(loads: NDArray[np.integer], size: int) -> NDArray[np.int64]:
-    """Return the loads as int64, padded with zeros to a length."""
     out = np.zeros(max(size, len(loads)), np.int64)
     out[: len(loads)] = loads
     return out
 
 
 def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.int64]:
-    """Check that an array has ``size`` integers and return it as int64."""
     array = np.asarray(values)
     if array.shape != (size,) or not np.issubdtype(array.dtype, np.integer):
         raise CertificateError(f"{what} must be {size} integers")
@@ -224,7 +224,8 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
 
 
 def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Check that a plan gives each subscribed partition to a subscriber, and return its loads.
+    """Check that a plan gives exactly the subscribed partitions to subscribers, and return its
+    loads.
 
     No other partition may have an owner.
     """

@@ -47,17 +47,14 @@ class Facts:
 
     @property
     def subscription_of(self) -> NDArray[np.int64]:
-        """Number of each member's subscription (int64[M]).
-
-        Members with equal subscriptions share a number.
+        """Number of each member's subscription (int64[M]); equal subscriptions have equal
+        numbers.
         """
         return self.problem.group.subscription_of.astype(np.int64)
 
     @cached_property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The existing topics of each distinct subscription, in compressed rows (start, topic).
-
-        That is the CSR format, one row for each subscription.
+        """Existing topics of each distinct subscription as compressed rows (CSR): start, topic.
 
         Topics without partitions are left out.
         """
@@ -67,9 +64,8 @@ class Facts:
 
     @cached_property
     def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The distinct subscriptions that contain each topic (CSR: start, subscription).
-
-        They are compressed rows (CSR), one row for each topic.
+        """Distinct subscriptions that contain each topic as compressed rows (CSR): start,
+        subscription.
         """
         start, topic = self.subscriptions
         subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
@@ -93,11 +89,8 @@ class Facts:
 
     @cached_property
     def _pairs(self) -> NDArray[np.int64]:
-        """The sorted pairs of topic and distinct subscription, as integers.
-
-        A pair is topic * S + subscription, with S distinct subscriptions.
-
-        S is the number of distinct subscriptions.
+        """Sorted pairs of topic and distinct subscription, as topic * S + subscription, where S is
+        the number of distinct subscriptions.
         """
         start, subscription = self.subscribers
         topic = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
@@ -107,7 +100,8 @@ class Facts:
     def subscribes(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
-        """Return whether each member subscribes to the topic of each existing partition.
+        """Return for each pair of member and existing partition whether the member subscribes to
+        the partition's topic (bool[n]).
 
         The result is bool[n].
         """

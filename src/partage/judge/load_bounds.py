@@ -18,7 +18,7 @@ __all__ = ["WeightedFigures", "proven_bound", "weigh_plan"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedFigures:
-    """The measured loads of a plan with weighted partitions.
+    """Measured loads of a plan whose partitions have weights.
 
     Attributes:
         weight: float64[P], weight of each partition; load: float64[M], sum over each member's
@@ -74,7 +74,6 @@ def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
 
 
 def _subscribed(facts: Facts, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the topics to which at least one of the given members subscribes (bool[T])."""
     start, topic = facts.subscriptions
     used = np.zeros(len(start) - 1, bool)
     used[facts.subscription_of[members]] = True
@@ -90,7 +89,8 @@ def proven_bound(
     of: WeightedFigures,
     name: str,
 ) -> float:
-    """Return the lower bound of the overload or the largest load that a certificate proves.
+    """Return the lower bound of the overload or of the largest load that a certificate proves for
+    weighted partitions.
 
     ``name`` is "overload" (weight beyond capacities) or "largest" (the largest relative load).
 
@@ -138,7 +138,6 @@ def proven_bound(
 
 
 def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the members that subscribe to at least one of the given topics (bool[M])."""
     start, topic = facts.subscriptions
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     wants = np.zeros(len(start) - 1, bool)
@@ -149,9 +148,8 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _items(
     facts: Facts, certificate: Certificate, of: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weights of the partitions of some topics; those with one common owner are summed.
-
-    Partitions that must have one owner count as one item.
+    """Return the weights of the partitions of some topics, where partitions that must have one
+    owner count as one.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
@@ -168,7 +166,8 @@ def _items(
 def _shed(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate, of: WeightedFigures
 ) -> float:
-    """Return a lower bound of the largest relative load after the allowed number of moves.
+    """Return a lower bound of the largest relative load (load divided by member weight) after the
+    allowed number of moves.
 
     Take each member's load after it released its r heaviest partitions, for all r. Each move
     removes one of these figures. After ``moves`` of them the next largest figure remains.

@@ -37,12 +37,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The measured quality of one assignment, such as its loads and moves.
+    """Quality of one assignment, such as its loads, moves and rack mismatches.
 
-    A value is None if it does not exist.
-
-    Only members that subscribe to at least one existing partition count. A load is the number of
-    partitions that a member owns.
+    A value that does not exist is None. Only members that subscribe to at least one existing
+    partition count. A load is the number of partitions that a member owns.
 
     Attributes:
         partitions: existing partitions that have an owner.
@@ -113,7 +111,8 @@ class AssignmentCounts:
 
 
 def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
-    """Count the owners of partitions and the loads of members in an assignment.
+    """Count the owners of each partition and the partitions of each member in an assignment, which
+    may be invalid.
 
     Unknown members and partitions are left out.
     """
@@ -190,7 +189,8 @@ def measure(
 def add_optimum(
     found: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
 ) -> Measures:
-    """Return the measures completed by the distance to the best loads and by avoidable moves.
+    """Return the measures of a plan completed by its distance to the most even loads and its
+    avoidable moves.
 
     Args:
         found: the measures of a plan.
@@ -216,7 +216,7 @@ def figures(
     *,
     partition_weight: ArrayLike | None = None,
 ) -> Measures:
-    """Measure an assignment without comparing it with the optimum.
+    """Measure an assignment's loads, moves and racks, without comparing it with the optimum.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -240,7 +240,8 @@ def figures(
 def extremes(
     facts: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return the smallest load, the largest load and their difference, None for each if unknown.
+    """Return the smallest load, the largest load and their difference; None for each if the loads
+    are unknown.
 
     Only members that subscribe to an existing partition count; without any the values are None.
     """
@@ -248,15 +249,11 @@ def extremes(
 
 
 def _moved_to_several(owned: NDArray[np.bool_], counted: AssignmentCounts) -> int:
-    """Return how many owned partitions moved because they now have several owners.
-
-    At least one of these owners is new.
-    """
+    # At least one of several owners is new.
     return int(np.count_nonzero(owned & (counted.owner == SEVERAL)))
 
 
 def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return the smallest load, the largest load and their difference; None for each if empty."""
     if len(loads) == 0:
         return None, None, None
     low, high = int(loads.min()), int(loads.max())
@@ -300,9 +297,10 @@ def member_loads(
 def _load_spread(
     facts: Facts, counted: AssignmentCounts, partition_weight: ArrayLike | None
 ) -> float | None:
-    """Return the difference of the largest and smallest load per member weight.
+    """Return the difference between the largest and the smallest weighted load per unit of member
+    weight.
 
-    Loads are sums of partition weights. Members of weight 0 do not count.
+    Members of weight 0 do not count. Loads are sums of partition weights.
     """
     share = np.array([m.weight for m in facts.problem.group], float)
     if partition_weight is None and (share == 1).all():
@@ -336,7 +334,6 @@ def _loads(
 
 
 def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
-    """Return how many partitions have no replica on their owner's rack."""
     problem = facts.problem
     start, rack = (array.astype(np.int64) for array in problem.cluster.partition_racks)
     mine = problem.member_rack.astype(np.int64)[counted.member]
@@ -349,9 +346,8 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
 
 
 def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
-    """Return the share of partition numbers that one member owns in all co-partitioned topics.
-
-    Co-partitioned topics have equal partition numbers and equal subscribers.
+    """Return the share of partition numbers that one member owns in all co-partitioned topics
+    (equal partition numbers and subscribers).
     """
     cluster = facts.problem.cluster
     start, subscription = facts.subscribers

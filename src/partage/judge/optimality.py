@@ -29,7 +29,8 @@ _HIGHEST_PRICE = 1 << 39
 
 
 def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[str, float]:
-    """Verify a plan's certificate from the problem alone; return its measured values by name.
+    """Verify a plan's certificate of optimality from the problem alone; return the plan's measured
+    values by name.
 
     Counts are proven best (see `verify_load_certificate`). For rack cost and moves, let a
     partition cost ``rack_weight`` times its rack cost with a member, and 1 more if it would
@@ -101,7 +102,7 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
 
 
 def _equal(name: str, a: float, b: float) -> bool:
-    """Return whether two values agree; sums of weights may differ in the last digits."""
+    # Sums of weights may differ in the last digits.
     weighed = name in {"overload", "largest", "spread"}
     return a == b or (weighed and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9))
 
@@ -109,7 +110,9 @@ def _equal(name: str, a: float, b: float) -> bool:
 def _loads(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Measure a plan with weighted partitions; return its values and their proven lower bounds."""
+    """Measure a plan with weighted partitions; return its values, and the lower bounds that its
+    certificate proves.
+    """
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
     moves = moves_of(old_owners, owner)
@@ -133,7 +136,8 @@ def _loads(
 
 
 def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
-    """Check that partitions with equal numbers have one owner in all topics that belong together.
+    """Check that equal partition numbers have one owner in all topics of a family (topics that
+    belong together).
 
     ``family`` gives the number of each topic's set of such topics.
     """
@@ -147,7 +151,7 @@ def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.in
 
 
 def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) -> dict[str, float]:
-    """Verify that a plan with equally weighted partitions is optimal; return measured values."""
+    """Verify that a plan by partition counts is optimal; return its measured values."""
     if certificate.topic_level is None or certificate.price is None:
         raise CertificateError("a certificate of counts needs levels and prices")
     owner = np.asarray(certificate.owner, np.int64)
@@ -173,7 +177,8 @@ def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) 
 
 
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
-    """Return how uneven the partitions of each topic are spread over its subscribers, in total.
+    """Return by how much topics are spread less evenly over their subscribers than possible, in
+    total.
 
     It is half of the sum of squared counts by topic and member, minus that of the most even counts.
     """
@@ -192,7 +197,9 @@ def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
 def _limited(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Verify a plan under a limit of moves; return its measured values and their lower bounds."""
+    """Verify a plan under a limit of moves; return its measured values and their proven lower
+    bounds.
+    """
     limit, move = certificate.details["max_moves"], certificate.details.get("move_weight")
     if not isinstance(limit, int) or not isinstance(move, int) or move < 0:
         raise CertificateError("a limit of moves and the weight of a move must be whole numbers")
@@ -226,7 +233,8 @@ def _prove_levels(
     loads: NDArray[np.int64],
     limit: int,
 ) -> None:
-    """Verify that within the limit of moves no plan has fewer members with so high a load.
+    """Verify for each load level, from the highest down, that no plan within the limit of moves has
+    fewer members with so high a load.
 
     That is proven for one load level after the other, from the highest down.
     """
@@ -252,7 +260,6 @@ def _prove_levels(
 
 
 def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Check that dual prices are well-formed and return them as int64."""
     price = _integers(values, facts.members, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
@@ -260,14 +267,14 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def figures(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
-    """Return a plan's load spread, moves and rack cost, by name."""
+    """Return a plan's load spread, rack cost and moves by name."""
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
     return {"spread": spread, "rack cost": racks, "moves": moves}
 
 
 def _rack_table(facts: Facts, certificate: Certificate) -> RackTable | None:
-    """Return the rack cost of each partition with each member, None if racks do not matter."""
+    # None if racks do not matter.
     costs = certificate.racks
     if costs is None:
         return None
@@ -279,7 +286,6 @@ def _rack_table(facts: Facts, certificate: Certificate) -> RackTable | None:
 
 
 def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
-    """Return the total rack cost of a plan from the owner of each partition."""
     given = np.flatnonzero(owner >= 0)
     return int(table.cost[table.profile[given], table.row[owner[given]]].sum())
 
@@ -293,7 +299,7 @@ def _cheapest(
     *,
     move: int = 1,
 ) -> NDArray[np.int64]:
-    """Return the least cost + dual price that each partition can have with a subscriber (int64).
+    """Return the least cost plus dual price that each partition can have with a subscriber.
 
     A move costs ``move``.
     """

@@ -29,7 +29,8 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentEntries:
-    """The (member, partition) entries of an assignment, as numbers of the problem's index.
+    """The (member, partition) entries of an assignment, as the numbers that the problem's index
+    gives them.
 
     Attributes:
         member: int64[n], position in the group, -1 for an unknown member.
@@ -46,7 +47,9 @@ class AssignmentEntries:
     releasing: NDArray[np.bool_]
 
     def owned_pairs(self, exists: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the distinct (partition, owner) pairs of existing partitions, sorted."""
+        """Return the sorted, distinct (partition, owner) pairs of existing partitions, as two
+        arrays.
+        """
         good = self.owning & (self.member >= 0) & (self.partition >= 0)
         good[good] = exists[self.partition[good]]
         return _distinct(self.partition[good], self.member[good])
@@ -55,13 +58,12 @@ class AssignmentEntries:
 def _distinct(
     partition: NDArray[np.int64], member: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct pairs of partition and member, sorted."""
     keys = np.unique((partition << 32) | member)
     return keys >> 32, keys & 0xFFFFFFFF
 
 
 def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
-    """Convert an assignment's members and partitions to the numbers of a problem.
+    """Convert the names of an assignment's members and partitions to the numbers of a problem.
 
     Raises:
         InvalidProblemError: it is no `Assignment`.
@@ -80,7 +82,7 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
 
 
 def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
-    """Return the number that each assigned partition has in the problem's index, -1 for none.
+    """Return the number of each assigned partition in the problem's index, -1 for none.
 
     Topics are matched by id if both indexes have it, else by name.
     """
@@ -120,18 +122,16 @@ class PreviousOwners:
     claimant: NDArray[np.int64]
 
     def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether each partition would stay with a previous owner (bool[n]).
-
-        ``member`` gives the new owner of each partition.
+        """Return for each pair of partition and new owner whether the partition stays with a
+        previous owner (bool[n]).
         """
         of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)
 
 
 def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
-    """Determine who owned each partition before a rebalance.
-
-    The sources are the members' claims, or a known assignment.
+    """Return the members that owned each partition before a rebalance, from the members' claims or
+    from a known assignment.
 
     Of claims that contradict each other, those of the highest generation count; of several
     members, the partition may stay with any of them. A newer claim of a member that no longer
@@ -171,10 +171,11 @@ def _before(
 
 
 def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the pairs of a partition and a member whose claim to own it counts.
+    """Return the pairs of partition and member whose claim counts: of each partition those with the
+    highest generation.
 
-    Of each partition the claims with the highest generation count. Pairs are distinct and sorted.
-    Claims of members that subscribe to the topic come before all others.
+    A claim is a partition that a member says it owns. Pairs are distinct and sorted. Claims of
+    members that subscribe to the topic come before all others.
     """
     start, claimed = problem.claims
     generations = np.array([m.generation for m in problem.group], np.int64)
@@ -193,7 +194,6 @@ def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _subscribes(
     problem: Problem, member: NDArray[np.int64], partition: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return whether each member subscribes to the topic of the partition next to it (bool[n])."""
     topics = len(problem.index.topics)
     pairs = [s * topics + t.astype(np.int64) for s, t in enumerate(problem.subscription_topics)]
     of = problem.group.subscription_of.astype(np.int64)[member] * topics

@@ -20,7 +20,8 @@ __all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 
 @dataclass(frozen=True, eq=False)
 class RackMinima:
-    """The fewest replicas of each partition that must break the rack rule, and the moves for that.
+    """For each partition the fewest replicas that must break the rack rule, and the fewest moves
+    for that.
 
     Attributes:
         breach: int64[P], the fewest replicas that break the rack rule.
@@ -32,9 +33,8 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return how few replicas must break the rack rule, and how few must move for that.
-
-    The rack rule says how many replicas of a partition each rack may hold.
+    """Return how few replicas of each partition must break the rack rule (its limits of replicas
+    per rack), and how few must move for that.
 
     Racks without a replica of a partition count alike for all partitions of its factor. They are
     summed once for each factor; only racks with a replica are computed by partition.
@@ -65,7 +65,8 @@ def rack_minima(task: ReplicaTask) -> RackMinima:
 
 
 class _OccupiedRacks:
-    """The pairs of a partition and a rack on which it has replicas now, with what may stay there.
+    """Pairs of a partition and a rack on which it has replicas, with the number of replicas that
+    may stay there.
 
     Attributes:
         partition, rack: int64[n], the pairs.
@@ -89,12 +90,12 @@ class _OccupiedRacks:
         self.most = self.kept + takes[self.rack] - count(task.receives[cluster.replica])
 
     def of(self, table: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Look up the value of each pair in a table by replication factor and rack (int64[n])."""
+        """Look up each pair's value in a table by replication factor and rack."""
         out: NDArray[np.int64] = table[self.task.factor[self.partition], self.rack]
         return out
 
     def summed(self, occupied: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sum a value over all racks, for each partition (int64[P]).
+        """Add up a value over all racks for each partition (int64[P]).
 
         Args:
             occupied: int64[n], the values of racks with replicas of the partition.
@@ -107,12 +108,11 @@ class _OccupiedRacks:
 
 
 def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most replicas of each partition on each rack, by the rack rule.
+    """Return the fewest and the most replicas of each partition on each rack that break the rack
+    rule as little as possible (two int64[P, racks]).
 
-    Both are int64[P, racks].
-
-    Within them the rack rule is broken as little as possible. Where no such ranges exist they run
-    from 0 to the factor. The arrays are wide: call it for few partitions.
+    Where no such ranges exist they run from 0 to the factor. The arrays are wide: call it for few
+    partitions.
     """
     on, shape = _OccupiedRacks(task), (len(task.factor), task.rack_low.shape[1])
     takes = np.bincount(task.cluster.rack[task.receives], minlength=shape[1])

@@ -59,7 +59,7 @@ def figure_bound(
     figures: Mapping[str, int],
     least: RackMinima | None,
 ) -> float:
-    """Return the lower bound of one cost of a reassignment that the plan's dual prices prove.
+    """Return the lower bound of one cost of a reassignment plan that the plan's dual prices prove.
 
     The cost is the bytes moved or an imbalance. The bound holds for all plans that are as good in
     every more important cost.
@@ -105,9 +105,7 @@ def figure_bound(
 
 
 def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -> float:
-    """Return by how much an imbalance of the plan lowers the bound of another cost.
-
-    ``of`` is the imbalance, ``name`` the cost that is bounded.
+    """Return by how much the plan's imbalance ``of`` lowers the bound of the cost ``name``.
 
     Raises:
         CertificateError: ``of`` has no price in this bound.
@@ -133,9 +131,10 @@ def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Return the dual price of a byte, replica or other unit on each disk, and a loss.
+    """Check the dual prices of disks.
 
-    The prices are float64[4, D], by kind of unit. The loss is what rounding takes from the bound.
+    Return the price of a unit of each kind on each disk (float64[4, D]), and how much rounding
+    takes from the bound.
     """
     shape = (2, len(KINDS), len(disks.part))
     if claimed.shape != shape or not np.isfinite(claimed).all() or (claimed < 0).any():
@@ -166,7 +165,7 @@ def _disk_unit_prices(
 
 
 class _Choices:
-    """The cheapest brokers and disks of each partition at given dual prices."""
+    """Chooser of each partition's cheapest brokers and disks at given dual prices."""
 
     def __init__(
         self, task: ReplicaTask, prices: Floats, asked: Floats | None, least: RackMinima | None,
@@ -176,7 +175,6 @@ class _Choices:
         self.least, self.moves_cost = least, moves_cost
 
     def cheapest(self) -> float:
-        """Return the total cost of the cheapest brokers and disks over all partitions."""
         task = self.task
         size = max(1, _CELLS // max(len(task.alive), 1))
         parts: list[float] = []
@@ -190,7 +188,7 @@ class _Choices:
         return math.fsum(parts)
 
     def magnitude(self) -> float:
-        """Return the sum of the absolute values in the costs, which bounds the rounding error."""
+        # The sum of absolute values in the costs bounds the rounding error.
         task = self.task
         dearest = np.abs(self.prices).max(axis=1, initial=0.0)
         if self.asked is not None:
@@ -201,9 +199,8 @@ class _Choices:
     def _prices_of(
         self, part: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the cost of each broker for several partitions; infinite if it is not allowed.
-
-        The other results are bool[n, B]: where a current replica may stay, and where it must.
+        """Return the cost of each broker for several partitions, infinite if it is not allowed; and
+        masks of the brokers where a current replica may stay, and must stay.
         """
         task, cluster = self.task, self.task.cluster
         weight = task.weight[:, part].T.astype(np.float64)
@@ -233,7 +230,7 @@ class _Choices:
         self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
         forced: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
-        """Return the cost of the cheapest ``factor`` valid brokers for each partition."""
+        """Return the cost of the ``factor`` cheapest valid brokers for each partition."""
         out = self._by_racks(price, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
         loose = forced.any(axis=1) | ~np.isfinite(out)
@@ -256,7 +253,6 @@ class _Choices:
         return list(out.tolist())
 
     def _by_racks(self, price: Floats, factor: int) -> Floats:
-        """Return each partition's cost of the cheapest brokers under the rack rule (float64[n])."""
         task = self.task
         low, high = task.rack_low[factor], task.rack_high[factor]
         if not low.any() and high.max(initial=0) <= 1:
@@ -274,7 +270,8 @@ class _Choices:
         return out
 
     def _of_racks(self, price: Floats) -> Floats:
-        """Return the cost of each rack's cheapest broker for each partition (float64[n, racks]).
+        """Return the cost of the cheapest broker of each rack with brokers, for each partition
+        (float64[n, racks]).
 
         Racks without brokers are left out.
         """
@@ -286,7 +283,7 @@ class _Choices:
 
     @cached_property
     def by_rack(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The brokers in order of their racks, and the index at which each rack begins."""
+        # Brokers in order of their racks, and the index at which each rack begins.
         order = np.argsort(self.task.cluster.rack, kind="stable")
         return order, np.flatnonzero(np.diff(self.task.cluster.rack[order], prepend=-1))
 
@@ -294,9 +291,8 @@ class _Choices:
 def _cheapest_of(
     price: Floats, forced: NDArray[np.bool_] | None, wanted: NDArray[np.int64]
 ) -> Floats:
-    """Return the cost of the brokers that must be chosen plus the ``wanted`` cheapest others.
-
-    The result is float64[n], one for each partition.
+    """Return for each partition the cost of the brokers that must be chosen, plus that of the
+    ``wanted`` cheapest others (float64[n]).
     """
     kept = np.zeros(len(price))
     if forced is not None:
@@ -310,7 +306,7 @@ def _cheapest_of(
 
 
 def _smallest(price: Floats, many: int) -> Floats:
-    """Return the ``many`` smallest numbers of each row in ascending order.
+    """Return the ``many`` smallest numbers of each row, ascending.
 
     There are fewer if a row is shorter.
     """
@@ -321,9 +317,8 @@ def _smallest(price: Floats, many: int) -> Floats:
 
 
 def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[str, int]) -> float:
-    """Return a lower bound of how uneven leadership must be, from dual prices.
-
-    The measure is how far leader counts are outside their balance limits.
+    """Return a lower bound of the imbalance of leadership that dual prices prove: how far leader
+    counts must be outside their balance limits.
 
     It sums, over partitions, the cheapest broker that may lead the partition.
     """

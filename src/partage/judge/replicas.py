@@ -29,7 +29,8 @@ _MOST_BREACHES = 100
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """The judge's verdict on a reassignment: broken rules, measured costs and their lower bounds.
+    """Verdict on a reassignment plan: the rules that it breaks, its measured costs and their lower
+    bounds.
 
     Attributes:
         breaches: messages about broken rules; empty if the plan is valid.
@@ -57,9 +58,8 @@ class ReplicaVerdict:
 
     @property
     def sequential_loss(self) -> dict[str, int]:
-        """The most that could be gained by choosing replicas, leaders and disks jointly, by cost.
-
-        Partage chooses them one after another.
+        """By cost, the most that choosing replicas, leaders and disks jointly could gain over
+        choosing them one after another.
 
         Bounds hold for every valid plan, also for one that chooses all three jointly. Figures at
         their bounds are left out.
@@ -78,7 +78,8 @@ class ReplicaVerdict:
 
 
 def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
-    """Check a plan's rules, measure it, and verify the bounds that its dual prices prove.
+    """Check that a reassignment plan breaks no rule, measure its costs, and verify the lower bounds
+    that its dual prices prove.
 
     Raises:
         CertificateError: the arrays are no plan of this task, or a bound exceeds what was reached.
@@ -116,7 +117,6 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
 
 
 def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
-    """Check that a plan's arrays fit the reassignment; else raise CertificateError."""
     brokers = len(task.cluster.brokers)
     if plan.replica.shape != (int(task.start[-1]),):
         raise CertificateError(f"the plan has {plan.replica.shape} replicas, not {task.start[-1]}")
@@ -136,12 +136,15 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _whole(bound: float, divisor: int) -> int:
-    """Round a bound up to a multiple of the divisor, at least 0: true values are multiples."""
+    """Round a bound up to a multiple of the divisor, at least 0, since the bounded value is such a
+    multiple.
+    """
     return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor
 
 
 class _MeasuredPlan:
-    """A reassignment plan compared with the current replicas: its costs and broken rules.
+    """A reassignment plan compared with the current replicas, to measure its costs and find broken
+    rules.
 
     Attributes:
         key, old_key: int64, partition and broker of each new and each current replica as one
@@ -158,12 +161,12 @@ class _MeasuredPlan:
 
     @cached_property
     def least(self) -> RackMinima:
-        """The fewest breaches of the rack rule, and the fewest moves for that, by partition."""
+        # The fewest breaches of the rack rule by partition, and the fewest moves for that.
         return rack_minima(self.task)
 
     @cached_property
     def shifted(self) -> NDArray[np.bool_]:
-        """Mask of the replicas that stay on their broker and move to another disk (bool[S])."""
+        # Replicas that stay on their broker and move to another disk.
         disks = self.task.disks
         if disks is None or self.disk is None:
             return np.zeros(len(self.key), bool)
@@ -180,9 +183,8 @@ class _MeasuredPlan:
 
     @cached_property
     def outside(self) -> NDArray[np.int64]:
-        """Distance of each broker and rack from its balance limits, 0 within (int64[4, B + Z]).
-
-        The four kinds are capacity, replicas, bytes and load.
+        """Distance of each broker and rack from its balance limits, 0 within, for capacity,
+        replicas, bytes and load (int64[4, B + Z]).
         """
         task = self.task
         held = np.zeros(task.low.shape, np.int64)
@@ -194,9 +196,8 @@ class _MeasuredPlan:
         return out
 
     def _leaders_outside(self) -> NDArray[np.int64]:
-        """Return how far leader counts are outside their balance limits (int64[B + Z]).
-
-        There is one value for each broker, then one for each rack.
+        """Return how far each broker's, then each rack's number of leaders is outside its balance
+        limits (int64[B + Z]).
         """
         task = self.task
         counted = (task.factor > 0) & task.counted
@@ -212,9 +213,8 @@ class _MeasuredPlan:
         return out
 
     def _disks_outside(self) -> dict[str, int]:
-        """Return how far disks are outside their balance limits, by name of the measure.
-
-        The result is empty if no disks are known.
+        """Return how far disks are outside their balance limits, by name of the measure; empty
+        without known disks.
         """
         disks = self.task.disks
         if disks is None or self.disk is None:
@@ -235,7 +235,6 @@ class _MeasuredPlan:
         return out
 
     def figures(self) -> dict[str, int]:
-        """Return all measured costs of the plan by name; see `ReplicaVerdict`."""
         task, led = self.task, self._leaders_outside()
         found = {"leaders": int(led[: self.brokers].sum()), **self._disks_outside()}
         for k, kind in enumerate(KINDS):
@@ -255,7 +254,6 @@ class _MeasuredPlan:
         }
 
     def _rack_breach(self) -> int:
-        """Return how many replicas of all partitions break the rack rule."""
         task, racks = self.task, self.task.rack_low.shape[1]
         key = np.sort(task.owner * racks + task.cluster.rack[self.replica])
         at = np.flatnonzero(np.diff(key, prepend=-1))
@@ -267,7 +265,6 @@ class _MeasuredPlan:
         return wanted + int((np.maximum(count - high, 0) + np.maximum(low - count, 0) - low).sum())
 
     def breaches(self) -> list[str]:
-        """Return a message for each broken rule, with its partition, broker or disk."""
         task, cluster = self.task, self.task.cluster
         found: list[str] = []
 
@@ -291,7 +288,7 @@ class _MeasuredPlan:
         return found + self._disk_breaches()
 
     def is_settled(self) -> bool:
-        """Return whether the rules fix every replica, so that no valid plan moves one."""
+        # True if the rules fix every replica, so that no valid plan moves one.
         task = self.task
         stays = np.ones(len(task.factor), bool)
         stays[task.old_owner[task.fate != STAY]] = False
@@ -301,10 +298,7 @@ class _MeasuredPlan:
         return bool((kept & (task.factor == task.cluster.factor)).all())
 
     def _needless(self) -> NDArray[np.int64]:
-        """Return the closed partitions that move more replicas than necessary.
-
-        A closed partition moves only what must move.
-        """
+        # Closed partitions, which move only what must move, that move more than that.
         task = self.task
         if not task.closed.any():
             return np.zeros(0, np.int64)
@@ -312,7 +306,6 @@ class _MeasuredPlan:
         return np.flatnonzero(task.closed & (new > self.least.newcomers))
 
     def _disk_breaches(self) -> list[str]:
-        """Return a message for each broken rule of disk placement."""
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:
             return []
@@ -334,7 +327,7 @@ class _MeasuredPlan:
         return found
 
     def _lost_leaders(self) -> NDArray[np.int64]:
-        """Return the partitions whose leader changed although it had to stay and could."""
+        # Partitions whose leader changed although it had to stay and could.
         task, cluster = self.task, self.task.cluster
         bound = np.flatnonzero((task.factor > 0) & (cluster.factor > 0) & ~task.lead_free)
         old = cluster.start[bound]

@@ -115,7 +115,7 @@ def check(
 
 
 def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
-    """Yield a breach for each member without entry, with several entries, or outside the group."""
+    # A member without an entry, one with several, and one outside the group.
     seen: set[str] = set()
     for name in assignment.members:
         if name in seen:
@@ -129,7 +129,7 @@ def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
 
 
 def _unresolved(assignment: Assignment, cluster: Cluster) -> Iterator[Breach]:
-    """Yield a breach for each entry whose topic or partition is not in the assignment's index."""
+    # Entries whose topic or partition is not in the assignment's index.
     for one in assignment.unresolved:
         known = cluster.topic(one.topic) >= 0
         kind = BreachKind.UNKNOWN_PARTITION if known else BreachKind.UNKNOWN_TOPIC
@@ -139,7 +139,7 @@ def _unresolved(assignment: Assignment, cluster: Cluster) -> Iterator[Breach]:
 def _gone(
     assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], cluster: Cluster
 ) -> Iterator[Breach]:
-    """Yield a breach for each entry whose partition no longer exists in the cluster."""
+    # Entries whose partition no longer exists in the cluster.
     for i in np.flatnonzero(~there).tolist():
         member = assignment.members[entries.name[i]]
         dense = int(assignment.partition[i])
@@ -160,7 +160,6 @@ def _gone(
 def _unsubscribed(
     assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts
 ) -> Iterator[Breach]:
-    """Yield a breach for each owner that does not subscribe to its partition's topic."""
     mine = np.flatnonzero(there & (entries.member >= 0) & ~entries.releasing)
     mine = mine[~facts.subscribes(entries.member[mine], entries.partition[mine])]
     for i in mine.tolist():
@@ -175,7 +174,7 @@ def _repeated(
     *,
     several_owners: bool,
 ) -> Iterator[Breach]:
-    """Yield a breach for each further entry of a partition, of one member or of several."""
+    # Each further entry of a partition, of one member or of several.
     mine = np.flatnonzero(there)
     mine = mine[_again((entries.partition[mine] << 32) | entries.name[mine])]
     for i in mine.tolist():
@@ -190,7 +189,7 @@ def _repeated(
 
 
 def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the indices of all keys that occurred before (ascending)."""
+    # All keys that occurred before.
     first = np.unique(keys, return_index=True)[1]
     again = np.ones(len(keys), bool)
     again[first] = False
@@ -200,9 +199,8 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _given_up(
     assignment: Assignment, entries: AssignmentEntries, facts: Facts
 ) -> NDArray[np.int64]:
-    """Return the partitions without owner that a plan may withhold until they are revoked.
-
-    Another member still claims these partitions.
+    """Return the partitions that the plan withholds because another member must still
+    revoke them.
     """
     withheld = getattr(assignment, "withheld", ())
     if not len(withheld) or assignment.index is not facts.problem.index:
@@ -218,7 +216,6 @@ def _given_up(
 def _unowned(
     entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts, given_up: NDArray[np.int64]
 ) -> Iterator[Breach]:
-    """Yield a breach for each existing partition with subscribers but without owner."""
     missing = facts.is_open.copy()
     missing[entries.partition[there & entries.owning]] = False
     missing[given_up] = False
@@ -230,6 +227,5 @@ def _unowned(
 def _named(
     kind: BreachKind, assignment: Assignment, entries: AssignmentEntries, i: int, facts: Facts
 ) -> Breach:
-    """Build the breach of an assignment's entry, with member, topic and partition by name."""
     topic, number = facts.problem.index.name(int(entries.partition[i]))
     return Breach(kind, assignment.members[entries.name[i]], topic, number)
