@@ -142,7 +142,8 @@ def hash_order(
 
 
 def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
-    """Return the indices of keys in the iteration order of Kafka's ``TimelineHashMap``.
+    """Return the indices of keys in the iteration order of Kafka's ``TimelineHashMap``, from their
+    hashes.
 
     The coordinator keeps members of a streams group in it; those of classic groups are in a
     ``HashMap``. The slot is the highest bits of a product; a slot
@@ -161,7 +162,7 @@ def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
 
 
 def timeline_slots(size: int, slots: int = 2) -> int:
-    """Return the number of buckets of a ``TimelineHashMap`` after ``size`` keys were put again.
+    """Return the number of buckets of a ``TimelineHashMap`` after ``size`` keys were inserted.
 
     >>> [timeline_slots(size) for size in (1, 2, 4, 5)]
     [2, 4, 4, 8]
@@ -178,7 +179,8 @@ def hash_set_order(
     table: int = DEFAULT_TABLE,
     compute_if_absent: bool = False,
 ) -> list[Key]:
-    """Return distinct keys in the iteration order of a Java hash set or map filled with them.
+    """Return distinct keys in the iteration order of a Java hash set or map to which they were
+    added.
 
     ``keys`` may repeat: each is one call of ``put`` (``add``) or ``computeIfAbsent``.
 
@@ -219,7 +221,7 @@ def _table_after_put(spread: list[int], table: int) -> int:
 def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
     """Return a ``HashMap``'s number of buckets after ``computeIfAbsent`` inserted all keys.
 
-    This method checks the load before the insertion.
+    Unlike ``put``, it checks the load before the insertion.
     """
     n = table
     for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
@@ -236,7 +238,8 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether a bucket can exceed Java's chain limit while the table is below 64 buckets.
+    """Return whether a bucket can exceed Java's chain limit while the table has fewer than 64
+    buckets.
 
     Buckets of a larger table are parts of the initial ones, so it suffices to count these.
     """
@@ -248,7 +251,9 @@ def _may_have_long_chain(spread: list[int], table: int) -> bool:
 
 
 def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
-    """Return how many of the first ``count`` keys share a key's bucket in ``n`` buckets."""
+    """Return how many of the first ``count`` keys are in the bucket of ``key``, in a table of ``n``
+    buckets.
+    """
     if count < _MAX_CHAIN_COMPUTE:
         return 0
     mask = n - 1
@@ -256,9 +261,8 @@ def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
 
 
 def names_in_map_order(names: Sequence[str]) -> list[int]:
-    """Return the indices of distinct strings in the iteration order of a Java ``HashMap``.
-
-    The map is filled with the strings in the given order.
+    """Return the indices of distinct strings in the iteration order of a Java ``HashMap`` filled in
+    the given order.
 
     >>> names_in_map_order(["consumer1", "consumer2", "consumer3"])
     [2, 1, 0]
@@ -269,7 +273,7 @@ def names_in_map_order(names: Sequence[str]) -> list[int]:
 def copied_order(
     hashes: Sequence[int], size: int, rank: Callable[[], Sequence[int]] | None = None
 ) -> list[int]:
-    """Return the indices of keys in the iteration order of ``new HashSet<>(collection)``.
+    """Return the indices of keys in the iteration order of Java's ``new HashSet<>(collection)``.
 
     ``size`` is ``collection.size()``.
 
@@ -280,7 +284,8 @@ def copied_order(
 
 
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the iteration order of the keys of many Java ``HashMap`` at once, map after map.
+    """Return the indices of keys in the iteration order of many Java ``HashMap`` at once, map after
+    map.
 
     The result holds indices of the keys.
 
@@ -290,7 +295,8 @@ def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
 
 
 def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the iteration order of the keys of many copied ``HashSet`` at once, set after set.
+    """Return the indices of keys in the iteration order of many copied Java ``HashSet`` at once,
+    set after set.
 
     The result holds indices of the keys.
 
@@ -336,11 +342,10 @@ def _walk_large_buckets(
     *,
     copied: bool,
 ) -> None:
-    """Recompute, in ``order``, the hash collections that may have a bucket of nine or more keys.
+    """Recompute, in ``order``, the collections that may have a bucket of nine or more keys, which
+    may have made the table grow.
 
-    Nine or more keys in a bucket may have made the table grow.
-
-    A map that grew beyond 64 slots may have had such a bucket before.
+    A map that grew beyond 64 buckets may have had such a bucket before.
     """
     large = keys[np.flatnonzero(keys[_MAX_CHAIN_PUT:] == keys[:-_MAX_CHAIN_PUT])] >> 32
     grown = np.zeros(0, np.int64) if copied else np.flatnonzero(sizes * 4 > _MIN_TREE_TABLE * 3)
@@ -353,7 +358,7 @@ def _walk_large_buckets(
 
 @dataclass(frozen=True)
 class StringMap:
-    """An immutable model of a Java ``HashMap`` with string keys, for its iteration order.
+    """Immutable model of a Java ``HashMap`` with string keys that gives its iteration order.
 
     Each change returns a new map.
 
@@ -374,7 +379,7 @@ class StringMap:
     tree_bins: Mapping[int, Bucket[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def with_key(self, key: str) -> StringMap:
-        """Return the map after ``put`` of a new key."""
+        """Return the map after Java's ``put`` of a new key."""
         spread = {**self.spread, key: _spread(key)}
         grown = replace(self, spread=spread)
         slot = grown.slot_of(key)
@@ -391,7 +396,7 @@ class StringMap:
         return grown.doubled() if len(spread) * 4 > grown.slots * 3 else grown
 
     def without_key(self, key: str) -> StringMap:
-        """Return the map without a key that it has."""
+        """Return the map after a key was removed; the key must be in the map."""
         spread = {one: value for one, value in self.spread.items() if one != key}
         slot, tree_bins = self.slot_of(key), dict(self.tree_bins)
         if slot in tree_bins:
@@ -423,11 +428,11 @@ class StringMap:
 
 
 def _spread(name: str) -> int:
-    """Return a string's hash as ``HashMap`` mixes it: the upper 16 bits xor-ed into the lower."""
+    # HashMap xors the upper 16 bits into the lower ones.
     value = string_hash(name) & 0xFFFFFFFF
     return value ^ value >> 16
 
 
 def _rank(name: str) -> tuple[int, bytes]:
-    """Return the sort key of a string in a tree bucket: signed mixed hash, then text."""
+    # Tree buckets sort by the signed mixed hash, then by text.
     return (_spread(name) ^ 0x80000000) - 0x80000000, string_order_key(name)

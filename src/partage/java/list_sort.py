@@ -44,9 +44,9 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
 
 
 def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Return where the already sorted sequence that starts at ``begin`` ends.
+    """Return the end of the sorted sequence that starts at ``begin``.
 
-    A strictly descending sequence is reversed in place.
+    A strictly descending sequence is reversed in place first.
     """
     at = begin + 1
     if at >= end:
@@ -62,7 +62,8 @@ def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
 
 
 def _insert(a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]) -> None:
-    """Insert the remaining items into the sorted beginning of a list (binary insertion sort).
+    """Insert the items from ``sorted_to`` on into the sorted beginning of the list, each behind
+    items that are not greater (binary insertion sort).
 
     Each item goes behind those that are not greater.
     """
@@ -80,19 +81,16 @@ def _insert(a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T
 
 
 def _less_than(key: T, compare: Compare[T]) -> Callable[[T], bool]:
-    """Return a function that tells whether an item is less than the key."""
     return lambda one: compare(key, one) > 0
 
 
 def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
-    """Return a function that tells whether an item is not greater than the key."""
     return lambda one: compare(key, one) >= 0
 
 
 def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return how many leading items satisfy ``precedes``, by exponential and then binary search.
-
-    The search begins at the index ``hint``.
+    """Return how many leading items satisfy ``precedes``, by exponential and then binary search
+    from the index ``hint``.
     """
     before, step = 0, 1
     if precedes(a[hint]):
@@ -115,9 +113,8 @@ def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
 
 
 class _TimSort(Generic[T]):
-    """Java's TimSort for 32 items or more, with its stack of sorted runs that wait to be merged.
-
-    A run is an ascending sequence of consecutive items.
+    """Java's TimSort for 32 items or more: a stack of sorted runs (ascending sequences) that are
+    merged.
     """
 
     def __init__(self, items: list[T], compare: Compare[T]) -> None:
@@ -146,7 +143,6 @@ class _TimSort(Generic[T]):
         return self._runs[0]
 
     def _collapse(self) -> None:
-        """Merge runs until each is longer than the next, and than the sum of the next two."""
         while len(self._runs) > 1:
             size = [len(run) for run in self._runs]
             n = len(size) - 2
@@ -158,7 +154,7 @@ class _TimSort(Generic[T]):
             self._merge(n)
 
     def _middle(self, n: int) -> int:
-        """Return the index of the run to merge first: the shorter neighbour of the middle one."""
+        # The shorter neighbour of the middle run is merged first.
         return n - 1 if n > 0 and len(self._runs[n - 1]) < len(self._runs[n + 1]) else n
 
     def _merge(self, n: int) -> None:
@@ -175,7 +171,7 @@ class _TimSort(Generic[T]):
 
 
 class _Merge(Generic[T]):
-    """The merge of two neighbouring sorted runs in Java's TimSort.
+    """Merge of two neighbouring sorted runs in Java's TimSort.
 
     The shorter run is copied to a buffer. The merge begins at the front if the left run is not
     longer; the last item of the buffer needs no more comparisons.
@@ -215,7 +211,6 @@ class _Merge(Generic[T]):
             del side[at:]
 
     def _merge_one_by_one(self) -> None:
-        """Merge single items until one run supplied so many in a row that galloping pays."""
         winner, wins = self._left, 0
         while not self._is_over() and wins < self.min_gallop:
             smaller = self._compare(self._right[self._head], self._left[self._head]) < 0
@@ -225,7 +220,6 @@ class _Merge(Generic[T]):
             self._take(side, 1)
 
     def _merge_galloping(self) -> None:
-        """Merge whole sequences found by exponential search, while these are long enough."""
         from_left = from_right = _MIN_GALLOP
         while max(from_left, from_right) >= _MIN_GALLOP:
             key = self._right[self._head]

@@ -9,9 +9,8 @@ __all__ = ["PriorityQueue", "poll_order"]
 
 
 class PriorityQueue:
-    """A binary heap that returns entries with equal keys in the same order as OpenJDK's queue.
-
-    OpenJDK's is ``java.util.PriorityQueue``.
+    """Binary heap that returns entries with equal keys in the same order as
+    ``java.util.PriorityQueue`` of OpenJDK.
 
     An entry is a tuple; its first field is the key, which is compared by ``<`` only.
 
@@ -25,7 +24,7 @@ class PriorityQueue:
     __slots__ = ("items",)
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
-        """Build the heap from the items, sifting down from the middle to the front as Java does."""
+        """Build the heap as Java does, by sifting down from the middle to the front."""
         self.items: list[Any] = list(items)
         for place in range(len(self.items) // 2 - 1, -1, -1):
             self._sift_down(place, self.items[place])
@@ -34,12 +33,12 @@ class PriorityQueue:
         return len(self.items)
 
     def add(self, entry: Any) -> None:
-        """Add an entry at the end of the heap and sift it up."""
+        """Add an entry to the queue."""
         self.items.append(entry)
         self._sift_up(len(self.items) - 1, entry)
 
     def poll(self) -> Any:
-        """Remove and return the first entry; the last one is sifted down from the top.
+        """Remove and return the entry with the smallest key.
 
         Raises:
             IndexError: the queue is empty.
@@ -53,7 +52,7 @@ class PriorityQueue:
         return first
 
     def remove(self, entry: Any) -> None:
-        """Remove the first entry that is equal; the last entry of the heap takes its place.
+        """Remove the first entry that is equal to ``entry``.
 
         Raises:
             ValueError: no entry is equal.

@@ -29,13 +29,14 @@ class JavaRandom:
         return cls((seed ^ _MULTIPLIER) & _MASK_48)
 
     def next_int(self) -> tuple[int, JavaRandom]:
-        """Return the next ``nextInt()``, a signed int32, and the state after it."""
+        """Return the next number of ``nextInt()``, a signed int32, and the generator after it."""
         state = (self.state * _MULTIPLIER + 0xB) & _MASK_48
         bits = state >> 16
         return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
 
     def next_below(self, bound: int) -> tuple[int, JavaRandom]:
-        """Return the next ``nextInt(bound)`` for a bound of at least 1, and the state after it.
+        """Return the next number of ``nextInt(bound)``, from 0 to bound - 1, and the generator
+        after it.
 
         >>> JavaRandom.of(0).next_below(100)[0], JavaRandom.of(42).next_below(10)[0]
         (60, 0)
@@ -52,7 +53,8 @@ class JavaRandom:
 
 
 def shuffle(items: MutableSequence[Any], random: JavaRandom) -> JavaRandom:
-    """Shuffle a list in place like ``Collections.shuffle(items, random)``; return the next state.
+    """Shuffle a list in place like Java's ``Collections.shuffle(items, random)``; return the
+    generator after it.
 
     >>> items = [0, 1, 2, 3]
     >>> after = shuffle(items, JavaRandom.of(7)); items

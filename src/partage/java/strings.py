@@ -102,7 +102,6 @@ def string_hashes(names: Sequence[str]) -> list[int]:
 def _utf16_units(
     names: Sequence[str],
 ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-    """Return the UTF-16 units of all names in one array, and the number of units of each name."""
     text = "".join(names)
     if text.isascii():
         raw = text.encode("ascii")
@@ -113,10 +112,8 @@ def _utf16_units(
 
 
 def _java_replacement(error: UnicodeError) -> tuple[str, int]:
-    """Replace malformed UTF-8 by U+FFFD, as many bytes at a time as Java does.
-
-    It is an error handler for `codecs.register_error`.
-    """
+    # An error handler for codecs.register_error, which replaces as many bytes at a time as Java
+    # does.
     if not isinstance(error, UnicodeDecodeError):
         raise error
     data, start, end = error.object, error.start, error.end
@@ -149,7 +146,7 @@ def encode_utf8(text: str) -> bytes:
 
 
 def decode_modified_utf8(data: bytes) -> str:
-    r"""Decode Java's modified UTF-8, which ``DataOutput.writeUTF`` writes after the length.
+    r"""Decode Java's modified UTF-8, as ``DataOutput.writeUTF`` writes it after the length.
 
     Lone surrogates are kept.
 

@@ -35,7 +35,8 @@ _LEFT, _RIGHT = 0, 1
 
 
 def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> bool:
-    """Return whether any bucket of a ``HashMap`` may have become a tree.
+    """Return whether Java may have turned a bucket of a ``HashMap`` into a tree, which changes its
+    iteration order.
 
     ``table`` is its number of buckets, ``spread`` the mixed hashes of its keys.
 
@@ -62,7 +63,8 @@ def iteration_order(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Return the indices of keys in the iteration order of a ``HashMap`` with tree buckets.
+    """Return the indices of keys in the iteration order of a Java ``HashMap`` that may have tree
+    buckets.
 
     The other arguments are those of `hash_order`.
 
@@ -85,14 +87,13 @@ def iteration_order(
 
 
 def _largest_bucket(spread: Sequence[int] | NDArray[np.int64], slots: int) -> int:
-    """Return how many keys the fullest of ``slots`` buckets has."""
     if len(spread) < _MIN_KEYS_FOR_NUMPY:
         return max(Counter([h & (slots - 1) for h in spread]).values())
     return int(np.bincount(np.asarray(spread, np.int64) & (slots - 1)).max())
 
 
 class HashTable:
-    """A model of a Java ``HashMap`` with tree buckets, for its iteration order.
+    """Model of a Java ``HashMap`` with tree buckets that gives its iteration order.
 
     Keys are indices of a list of hashes.
 
@@ -169,7 +170,6 @@ class HashTable:
             bucket.treeify()
 
     def _grow(self) -> None:
-        """Double the number of buckets; each splits in two and keeps the order of its chain."""
         self.slots *= 2
         old, self.buckets = self.buckets, {}
         for bucket in old.values():
@@ -177,7 +177,8 @@ class HashTable:
 
 
 class Bucket(Generic[Key]):
-    """One bucket of a Java ``HashMap``: a list of keys, from nine keys on also a red-black tree.
+    """Bucket of a Java ``HashMap``: a chain of keys, which from nine keys on is also a red-black
+    tree.
 
     Args:
         rank: returns (spread hash as a signed number, position among equal hashes) of a key.
@@ -195,14 +196,16 @@ class Bucket(Generic[Key]):
         self._red: dict[Key, bool] = {}
 
     def copy(self) -> Bucket[Key]:
-        """Return a copy of the bucket that later changes do not share."""
+        """Return an independent copy of the bucket."""
         twin = Bucket(self._rank, self.chain)
         twin.root, twin._parent, twin._red = self.root, dict(self._parent), dict(self._red)
         twin._child = {key: [*below] for key, below in self._child.items()}
         return twin
 
     def add(self, key: Key) -> bool:
-        """Append a key; return whether the chain is now so long that it must become a tree."""
+        """Append a key to the bucket; return whether the chain is now long enough to become
+        a tree.
+        """
         if self.root is not None:
             self.insert(key)
             return False
@@ -210,7 +213,7 @@ class Bucket(Generic[Key]):
         return len(self.chain) > _CHAIN_FOR_TREE
 
     def remove(self, key: Key) -> None:
-        """Remove a key; a tree that is small at its root becomes a chain again."""
+        """Remove a key from the bucket. A tree that is small at its root becomes a chain again."""
         self.chain.remove(key)
         if self.root is None:
             return
@@ -242,7 +245,10 @@ class Bucket(Generic[Key]):
         self._root_to_front()
 
     def insert(self, key: Key) -> None:
-        """Insert a key into the tree; in the chain it follows its parent at insertion."""
+        """Insert a key into the tree.
+
+        In the chain it follows the key that was its parent when it was inserted.
+        """
         parent = self._insert(key)
         assert parent is not None  # noqa: S101 - a built tree has a root
         self.chain.insert(self.chain.index(parent) + 1, key)
@@ -254,7 +260,9 @@ class Bucket(Generic[Key]):
         self.chain.insert(0, self.root)
 
     def _insert(self, key: Key) -> Key | None:
-        """Insert a key as a leaf and rebalance; return the key that was its parent first."""
+        """Insert a key into the tree as a leaf and rebalance; return its parent before
+        rebalancing.
+        """
         above, side = None, _LEFT
         below = self.root
         while below is not None:
@@ -270,7 +278,8 @@ class Bucket(Generic[Key]):
         return above
 
     def _fix_insertion(self, key: Key) -> None:
-        """Restore the rule that no red key has a red parent, after an insertion.
+        """Restore the rule that no red key has a red parent, after an insertion, by recolouring or
+        rotation.
 
         Recolour if the uncle is red, else rotate.
         """
@@ -294,10 +303,7 @@ class Bucket(Generic[Key]):
             self._red[key] = False
 
     def _delete(self, key: Key) -> None:
-        """Delete a key from the red-black tree and rebalance.
-
-        The key is first swapped down to where it has at most one child.
-        """
+        # The key is first swapped down to where it has at most one child.
         left, right = self._child[key]
         if left is not None and right is not None:
             self._swap_with_successor(key, left, right)
@@ -316,7 +322,6 @@ class Bucket(Generic[Key]):
         del self._parent[key], self._child[key], self._red[key]
 
     def _swap_with_successor(self, key: Key, left: Key, right: Key) -> None:
-        """Swap a key that has two children with the next larger key, including their colours."""
         following = right
         while (lower := self._child[following][_LEFT]) is not None:
             following = lower
@@ -334,7 +339,6 @@ class Bucket(Generic[Key]):
             self._parent[inner] = key
 
     def _replace(self, key: Key, old: Key) -> None:
-        """Put ``key`` into the tree position of ``old``."""
         above = self._parent[key] = self._parent[old]
         if above is None:
             self.root = key
@@ -342,7 +346,7 @@ class Bucket(Generic[Key]):
             self._child[above][_LEFT if self._child[above][_LEFT] == old else _RIGHT] = key
 
     def _fix_deletion(self, key: Key) -> None:
-        """Restore equal black heights where a black key is missing below ``key``."""
+        """Restore equal black heights after a black key was removed below ``key``."""
         while (above := self._parent[key]) is not None:
             if self._red[key]:
                 self._red[key] = False
@@ -374,7 +378,6 @@ class Bucket(Generic[Key]):
         return any(below is not None and self._red[below] for below in self._child[key])
 
     def _rotate(self, key: Key, side: int) -> None:
-        """Rotate the tree around ``key``, which moves down to ``side``; its other child rises."""
         up = self._child[key][1 - side]
         assert up is not None  # noqa: S101 - rotations need that child
         inner, above = self._child[up][side], self._parent[key]

@@ -29,7 +29,7 @@ __all__ = ["Assignment", "Plan", "Role", "Unresolved", "format_runs"]
 
 
 class Role(IntEnum):
-    """The role in which a member holds a partition (or a task of Kafka Streams)."""
+    """Role in which a member has a partition, or a task of Kafka Streams."""
 
     OWNER = 0
     RELEASING = 1
@@ -40,7 +40,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """An assigned partition that is not among the partitions known to the assignment's index.
+    """An assigned partition that the assignment's index does not know.
 
     Attributes:
         member, topic, partition: the member and the name of its partition.
@@ -102,7 +102,6 @@ class Assignment:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of members and partitions, with a bar for each member's topics."""
         numbers = self._head().to_dict() if len(self.members) > MOST_ROWS else self.to_dict()
         most = int(np.diff(self.start).max(initial=0))
         rows: list[tuple[str | int | Picture, ...]] = []
@@ -117,12 +116,12 @@ class Assignment:
         return html_table(title, ("member", "partitions", "by topic", "assigned"), rows, notes)
 
     def _counts(self) -> list[str]:
-        """Return the counts of members, partitions and warnings as texts such as "2 members"."""
+        # For example "2 members".
         counts = [_count(len(self.members), "member"), _count(len(self.partition), "partition")]
         return [*counts, _count(len(self.warnings), "warning")] if self.warnings else counts
 
     def _remarks(self) -> list[str]:
-        """Return the lines after the members' ones: partitions not in the index, then warnings."""
+        # Partitions that the index does not have, then warnings.
         missing = [
             f"  not in the cluster: {one.topic}-{one.partition} of {one.member}"
             for one in self.unresolved[:MOST_ROWS]
@@ -135,7 +134,7 @@ class Assignment:
         return self if every == self.warnings else replace(self, warnings=every)
 
     def _head(self) -> Assignment:
-        """Return a copy with the first members only, since printed assignments are shortened."""
+        # Printed assignments are shortened to their first members.
         first = range(MOST_ROWS)
         lists = [self.partitions_of(member) for member in first]
         part: Assignment = Assignment.from_lists(self.index, self.members[:MOST_ROWS], lists)
@@ -149,7 +148,8 @@ class Assignment:
         topic_number: Mapping[str, int] | None = None,
         **more: Any,
     ) -> Any:
-        """Build an assignment from names: (topic, partition) pairs, or numbers by topic.
+        """Build an assignment from a dict from member to its (topic, partition) pairs, or to its
+        partition numbers by topic.
 
         ``topic_number`` maps names to topics where the index has several topics of a name
         (see `Cluster.topic`); by default a name means the newest one.
@@ -184,9 +184,7 @@ class Assignment:
         lists: Sequence[Int32Array] | Sequence[list[int]],
         **more: Any,
     ) -> Any:
-        """Build an assignment from one list of partitions per member; each member owns its list.
-
-        Partitions are given by their numbers in the index.
+        """Build an assignment from one list of partitions for each member, as numbers of the index.
 
         Raises:
             InvalidProblemError: ``members`` is a string.
@@ -212,7 +210,9 @@ class Assignment:
         return self.partition[self.start[member] : self.start[member + 1]]
 
     def to_pairs(self) -> dict[str, list[tuple[str, int]]]:
-        """Return a dict from member to its (topic, partition) pairs in the strategy's order."""
+        """Return a dict from member to its (topic, partition) pairs, in the order in which the
+        strategy assigned them.
+        """
         topics = self.index.topics
         topic = self.index.topic_of[self.partition].tolist()
         number = self.index.number_of[self.partition].tolist()
@@ -222,7 +222,9 @@ class Assignment:
             return {m: named[a:b] for m, (a, b) in zip(self.members, pairwise(start), strict=True)}
 
     def to_dict(self) -> dict[str, dict[str, list[int]]]:
-        """Return a dict from member to its partition numbers by topic, with every member."""
+        """Return a dict from member to a dict from topic to partition numbers; members without
+        partitions are included.
+        """
         topic = self.index.topic_of[self.partition]
         # Work by runs of one member and topic: fewer steps than one per partition.
         first = np.ones(len(topic) + 1, bool)
@@ -240,7 +242,9 @@ class Assignment:
         return out
 
     def to_json(self) -> dict[str, list[list[object]]]:
-        """Return a dict from member to its [topic, partition] lists, as test vectors have it."""
+        """Return a dict from member to its [topic, partition] lists, the form of the test
+        vectors.
+        """
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
 
 
@@ -278,7 +282,6 @@ def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
 
 
 def _cut(values: Int32Array, at: NDArray[np.intp]) -> list[list[int]]:
-    """Split an array into lists at the given offsets."""
     sizes = np.diff(at)
     if len(sizes) and int(sizes.min()) == int(sizes.max()):
         equal: list[list[int]] = values.reshape(-1, int(sizes[0])).tolist()
@@ -289,10 +292,8 @@ def _cut(values: Int32Array, at: NDArray[np.intp]) -> list[list[int]]:
 
 @contextmanager
 def _garbage_collection_off() -> Iterator[None]:
-    """Disable garbage collection while many small lists are created.
-
-    Its repeated passes took three quarters of the time; lists of numbers form no cycles.
-    """
+    # Its repeated passes over many small lists took three quarters of the time; lists of numbers
+    # form no cycles.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -303,7 +304,7 @@ def _garbage_collection_off() -> Iterator[None]:
 
 
 def _merged(names: list[str], lists: list[list[int]]) -> dict[str, list[int]]:
-    """Return a dict from topic to partition numbers; a topic may have several of the lists."""
+    # A topic may have several of the lists.
     out: dict[str, list[int]] = {}
     for name, numbers in zip(names, lists, strict=True):
         out.setdefault(name, []).extend(numbers)
@@ -316,7 +317,7 @@ def _none() -> Int32Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Assignment):
-    """The result of an assignment strategy: an assignment with at most one owner per partition.
+    """Result of an assignment strategy: an assignment in which a partition has at most one owner.
 
     Attributes:
         memory: the strategy's state for the next rebalance (opaque, may be None).
@@ -375,7 +376,8 @@ class Plan(Assignment):
         return owner
 
     def settled(self) -> Plan:
-        """Return the final plan of a cooperative rebalance: withheld partitions have new owners.
+        """Return the plan that a cooperative rebalance ends with, in which withheld partitions are
+        with their new owners.
 
         Withheld partitions are those that must first be revoked; a follow-up rebalance assigns
         them.
@@ -401,7 +403,8 @@ class Plan(Assignment):
         )
 
     def assign_revoked(self, revoked: AbstractSet[tuple[str, int]]) -> Plan:
-        """Return the plan with the partitions assigned that were withheld although already revoked.
+        """Return the plan in which withheld partitions that are already revoked are assigned to
+        their new owners.
 
         A cooperative strategy withholds a partition that moves, because its owner still consumes
         it. An owner that joined under the EAGER protocol has already revoked it.
@@ -425,7 +428,8 @@ class Plan(Assignment):
     def from_owner(
         cls, index: Index, members: Sequence[str], owner: Int32Array, **more: Any
     ) -> Plan:
-        """Build a plan from each partition's owner, a position in ``members``.
+        """Build a plan from the owner of each partition, given as a position in ``members`` (-1 for
+        no owner).
 
         Each member's partitions are in the order of the index.
         """

@@ -18,7 +18,8 @@ TOPIC_EXCESS = "topic excess"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """A strategy's proof that its plan is optimal or near: values of criteria, and bounds of them.
+    """A strategy's proof that its plan is optimal or how near it is: the plan's values of each
+    criterion, and their lower bounds.
 
     No valid plan can beat the bounds.
 
@@ -54,7 +55,8 @@ class Certificate:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """The largest possible distance of each criterion from the optimum: value minus bound.
+        """Largest possible distance of each criterion from the optimum: the plan's value minus its
+        lower bound.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
         {'moves': 0}
@@ -82,7 +84,8 @@ def cost_bounds(
     max_moves: int,
     racks: bool,  # noqa: FBT001 - the last of five, named where it is called
 ) -> dict[str, int]:
-    """Derive lower bounds of a plan's rack cost and moves from a bound of their weighted sum.
+    """Derive lower bounds of a plan's rack cost and of its moves from a lower bound of their
+    weighted sum.
 
     Args:
         least: lower bound of rack weight * rack cost + move weight * moves.

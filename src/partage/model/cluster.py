@@ -95,7 +95,6 @@ class Cluster:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of topics and their partitions."""
         found = self._topic_rows()
         most = max((row[1] for row in found), default=0)
         rows: list[tuple[str | int | Picture, ...]] = [
@@ -108,7 +107,6 @@ class Cluster:
         return html_table(f"Cluster: {self._counts()}", columns, rows, notes)
 
     def _counts(self) -> str:
-        """Return text that counts existing topics, partitions and brokers."""
         counts = (
             (np.count_nonzero(self.topic_exists), "topic"),
             (np.count_nonzero(self.partition_exists), "partition"), (len(self.brokers), "broker"),
@@ -116,7 +114,7 @@ class Cluster:
         return ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
 
     def _topic_rows(self) -> list[tuple[str, int, int, str]]:
-        """Return table rows for the first topics: name, partitions, most replicas, racks."""
+        # Name, partitions, most replicas, racks.
         rows = []
         sizes = np.diff(self.replica_start)
         start, rack = self.partition_racks
@@ -129,7 +127,8 @@ class Cluster:
 
     @classmethod
     def from_topics(cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]) -> Cluster:
-        """Build a cluster from topic names with partition counts, or with the racks of replicas.
+        """Build a cluster from a dict from topic names to partition counts, or to the racks of each
+        partition's replicas.
 
         Args:
             topics: for each topic its number of partitions, or the racks of each partition's
@@ -159,7 +158,7 @@ class Cluster:
         brokers: Sequence[Mapping[str, Any]],
         index: Index | None = None,
     ) -> Cluster:
-        """Build the cluster recorded in one line of a capture's ``cluster.jsonl``.
+        """Build a cluster from the topics and brokers in one line of a capture's ``cluster.jsonl``.
 
         With ``index`` (the numbering of a whole history) the cluster is a subset of it; the index
         must have every topic (by id) and partition of the line.
@@ -172,7 +171,8 @@ class Cluster:
         topics: Mapping[str, Mapping[int, Sequence[int]]],
         racks: Mapping[int, str | None],
     ) -> Cluster:
-        """Build a cluster from a client's metadata, without leaders.
+        """Build a cluster without leaders from the node ids of replicas, as client metadata have
+        them.
 
         Args:
             topics: topic -> partition number -> node ids of its replicas.
@@ -192,7 +192,7 @@ class Cluster:
 
     @cached_property
     def _by_topic(self) -> tuple[Int32Array, Int32Array]:
-        """Existing partitions by topic and partition number, and where each topic begins (CSR)."""
+        # By topic and partition number; the second array has the begin of each topic (CSR).
         alive = np.flatnonzero(self.partition_exists).astype(np.int32)
         topic, number = self.index.topic_of[alive], self.index.number_of[alive]
         if not np.array_equal(self.index.extent_topic, np.arange(len(self.index.extent_topic))):
@@ -223,7 +223,7 @@ class Cluster:
 
     @cached_property
     def of_subscriptions(self) -> dict[object, tuple[tuple[tuple[str, ...], ...], Any]]:
-        """Cache of values that strategies derive from the cluster and a group's subscriptions.
+        """Cache of values that strategies derive from the cluster and the group's subscriptions.
 
         Keys are the functions that compute the values. An entry holds the last subscriptions and
         the value, which must not be changed.
@@ -241,7 +241,9 @@ class Cluster:
 
     @cached_property
     def partition_racks(self) -> tuple[Int32Array, Int32Array]:
-        """The distinct racks of each partition's replicas, as positions in ``rack_names`` (CSR)."""
+        """Distinct racks of each partition's replicas, as positions in ``rack_names``, in
+        compressed rows (CSR).
+        """
         number: dict[str | None, int] = {rack: i for i, rack in enumerate(self.rack_names)}
         of_broker = np.array([number.get(b.rack, -1) for b in self.brokers], np.int32)
         count = len(self.partition_exists)
@@ -269,7 +271,6 @@ class Cluster:
 
 
 def _cluster_from_topics(topics: object) -> Cluster:
-    """Check the ``topics`` of a problem and build a cluster; see `Cluster.from_topics`."""
     if not isinstance(topics, Mapping):
         what = "must be an object: name -> partition count or replica racks"
         raise InvalidProblemError(what, path="topics", value=topics)
@@ -285,7 +286,7 @@ def _cluster_from_topics(topics: object) -> Cluster:
 
 
 def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
-    """Check one topic's value; return its partitions' replica racks, None if it is only a count."""
+    # None if the value is only a partition count.
     path = f"topics.{name}"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if not 0 <= value <= MOST_PARTITIONS:
@@ -305,9 +306,9 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
 
 
 def _with_racks(index: Index, placed: Sequence[list[list[str | None]] | None]) -> Cluster:
-    """Build a cluster from the racks of replicas, with invented brokers on these racks.
+    """Build a cluster from the racks of replicas.
 
-    There is a broker for each rack and position in a replica list.
+    It has an invented broker for each rack and position in a replica list.
     """
     brokers: dict[tuple[str | None, int], int] = {}
     sizes: list[Int32Array] = []
@@ -355,7 +356,7 @@ def _stand_ins(
 
 
 class _TopicRows(NamedTuple):
-    """The partitions of one topic in a metadata response, as one list per field.
+    """Partitions of one topic in a metadata response, as one list for each field.
 
     Attributes:
         id: the topic id, None if unknown.
@@ -375,7 +376,6 @@ def _cluster_from_metadata(
     brokers: Sequence[Mapping[str, Any]],
     index: Index | None,
 ) -> Cluster:
-    """Check a captured metadata response and build its cluster; see `Cluster.from_metadata`."""
     known = tuple(
         _broker(b, f"brokers[{i}]") for i, b in enumerate(expect_list(brokers, "brokers", "a list"))
     )
@@ -387,10 +387,6 @@ def _cluster_from_metadata(
 def _cluster_from_replicas(
     topics: Mapping[str, Mapping[int, Sequence[int]]], racks: Mapping[int, str | None]
 ) -> Cluster:
-    """Check a client's metadata and build a cluster without leaders.
-
-    See `Cluster.from_replicas`.
-    """
     brokers = [{"id": node, "rack": rack} for node, rack in racks.items()]
     columns = {}
     for name, partitions in topics.items():
@@ -414,7 +410,9 @@ def _cluster_from_replicas(
 
 
 def _is_plain(rows: _TopicRows) -> bool:
-    """Return whether a topic's numbers are all valid ints, so that they need no single checks."""
+    """Return whether all of a topic's numbers are valid ints, so that they need not be checked one
+    by one.
+    """
     number = rows.number
     return (
         set(map(type, chain(number, chain.from_iterable(rows.replicas)))) <= {int}
@@ -462,10 +460,7 @@ def _partitions(name: str, value: object) -> _TopicRows:
 def _placed(
     topics: Mapping[str, _TopicRows], known: tuple[Broker, ...], index: Index | None
 ) -> Cluster:
-    """Build the cluster from topics and brokers that have been checked already.
-
-    A broker that is down is not in the metadata, so its rack is unknown.
-    """
+    # A broker that is down is not in the metadata, so its rack is unknown.
     if index is None:
         rows = topics.items()
         index = Index.of([(name, one.id, max(one.number, default=-1) + 1) for name, one in rows])
@@ -506,7 +501,6 @@ def _placed(
 def _located(
     topics: Mapping[str, _TopicRows], index: Index
 ) -> tuple[NDArray[np.bool_], Int32Array]:
-    """Return which topics of the index exist, and each partition's number in the index."""
     exists = np.zeros(len(index.topics), bool)
     parts = [np.zeros(0, np.int32)]
     for name, one in topics.items():

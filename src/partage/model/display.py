@@ -58,7 +58,7 @@ _STYLE = "".join(
 
 
 def pretty_print(value: object, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's call
-    """Print a value's text table in IPython; classes use this as their ``_repr_pretty_``."""
+    """Print a value's text table in IPython (the ``_repr_pretty_`` method of several classes)."""
     printer.text("..." if cycle else str(value))
 
 
@@ -89,13 +89,13 @@ _NUMBER = ' class="n"'
 
 
 class Picture(NamedTuple):
-    """A small SVG drawing in a cell of an HTML table."""
+    """A small SVG drawing for a cell of an HTML table."""
 
     svg: str
 
 
 def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
-    """Return an SVG bar chart of one horizontal bar with coloured parts.
+    """Return an SVG drawing of one horizontal bar with coloured parts.
 
     Args:
         parts: number of the colour, and size.
@@ -113,7 +113,8 @@ def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
 
 
 def strip(colours: Sequence[int]) -> Picture:
-    """Return an SVG row of small squares, one colour each, for example by partition owner.
+    """Return an SVG row of small squares in the given colours, for example one for each partition's
+    owner.
 
     The colour -1 stands for no owner.
 
@@ -154,7 +155,7 @@ def html_table(
     rows: Iterable[Sequence[str | int | Picture]],
     notes: Iterable[str] = (),
 ) -> str:
-    """Return an HTML table with title, headings and style, as ``_repr_html_`` needs it.
+    """Return an HTML table with title, headings and style, for ``_repr_html_`` methods.
 
     Args:
         title: first line.
@@ -181,7 +182,7 @@ def html_table(
 
 
 def _cell(value: str | int | Picture) -> tuple[str, str]:
-    """Return the CSS class and the HTML content of a table cell: a number, text or picture."""
+    """Return the CSS class and the HTML content of a table cell."""
     if isinstance(value, Picture):
         return "p", value.svg
     if isinstance(value, int):

@@ -47,7 +47,7 @@ def is_int32(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The partitions that a member says it owns when it joins, in the order and number sent.
+    """Partitions that a member says it owns when it joins, in the order sent and with repetitions.
 
     Attributes:
         topics: the distinct topic names, in order of first appearance.
@@ -66,7 +66,7 @@ class Claims:
 
     @classmethod
     def of(cls, owned: object, path: str = "owned") -> Claims:
-        """Build a member's claims from numbers by topic, or from (topic, number) pairs.
+        """Build a member's claimed partitions from numbers by topic, or from (topic, number) pairs.
 
         Raises:
             InvalidProblemError: a name is not a string, or a number not an int32.
@@ -94,7 +94,7 @@ class Claims:
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
     def with_own_names(self) -> Claims:
-        """Return equal claims whose ``topics`` lists only topics of this member.
+        """Return equal claims in which ``topics`` lists only topics of this member.
 
         >>> one = np.ones(1, np.int32)
         >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
@@ -126,7 +126,7 @@ _NONE = Claims((), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
 def _rows(owned: Mapping[object, object], path: str) -> Iterator[tuple[str, Int32Array]]:
-    """Yield each topic with its partition numbers; topics without numbers are skipped unchecked."""
+    # Topics without numbers are skipped unchecked.
     for topic, numbers in owned.items():
         if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
             what = f"numbers of {topic!r} must be a list"
@@ -137,7 +137,6 @@ def _rows(owned: Mapping[object, object], path: str) -> Iterator[tuple[str, Int3
 
 
 def _int32s(topic: object, numbers: list[object] | NDArray[np.generic], path: str) -> Int32Array:
-    """Check that all partition numbers are int32, and return them as an array."""
     if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype == np.int32:
         return np.array(numbers, np.int32)  # a copy: the caller may change its array
     some = list(numbers)
@@ -176,7 +175,7 @@ def _number(topic: object, p: object, path: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRows:
-    """The partitions that many members say they own, concatenated in flat arrays.
+    """Partitions that many members say they own, concatenated in flat arrays.
 
     Attributes:
         name_start: int64[M + 1], first name of each member (CSR) in ``names``.
@@ -215,7 +214,6 @@ class ClaimRows:
 
 
 def _starts(lists: Sequence[Sized]) -> NDArray[np.int64]:
-    """Return the offset of each list when all are concatenated (int64)."""
     start = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(list(map(len, lists)), out=start[1:])
     return start
@@ -241,7 +239,7 @@ _SECRET = re.compile(r"secret|password|token|jaas|access[.]?key|[.]key$", re.IGN
 
 
 class Member:
-    """One member of a consumer group, with what it sent when it joined.
+    """A member of a consumer group, with everything that it sent when it joined.
 
     Args:
         id: the member id that the coordinator gave.
@@ -381,7 +379,6 @@ def _shortened(values: Sequence[object]) -> str:
 
 
 def _owned_by_topic(owned: Claims) -> str:
-    """Format the partitions that a member claims as a dict from topic to partition numbers."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in owned:
         by_topic.setdefault(topic, []).append(number)
@@ -429,7 +426,6 @@ _MEMBER_COLUMNS = ("member", "topics", "instance", "rack", "owned")
 
 
 def _member_row(member: Member) -> tuple[str, str, str, str, int]:
-    """Return a member's table row: id, topics, instance id, rack, number of claimed partitions."""
     topics = ", ".join(member.topics[:_MOST_SHOWN])
     more = len(member.topics) - _MOST_SHOWN
     listed = f"{topics} and {more} more" if more > 0 else topics
@@ -437,9 +433,7 @@ def _member_row(member: Member) -> tuple[str, str, str, str, int]:
 
 
 class Group:
-    """The members of a consumer group, in join order.
-
-    Kafka's strategies depend on that order.
+    """Members of a consumer group in join order, on which Kafka's strategies depend.
 
     Attributes:
         members: the members; members with equal subscriptions share one ``topics`` tuple.
@@ -517,7 +511,6 @@ class Group:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of members with their topics and claimed partitions."""
         some = self.members[:MOST_ROWS]
         most = max((len(one.owned) for one in some), default=0)
         topics = {topic: i for i, topic in enumerate(dict.fromkeys(chain(*self.subscriptions)))}
@@ -550,9 +543,8 @@ class Group:
 
     @cached_property
     def members_in_refilled_map_order(self) -> list[int]:
-        """Positions of members in the iteration order of a second ``HashMap``.
-
-        It was filled in the order of `members_in_map_order`.
+        """Positions of members in the iteration order of a ``HashMap`` that was filled in the order
+        of `members_in_map_order`.
         """
         order = names_in_map_order([self.ids[m] for m in self.members_in_map_order])
         return [self.members_in_map_order[i] for i in order]
@@ -584,7 +576,6 @@ def _refuse_twice(ids: tuple[str, ...]) -> None:
 
 
 def _group_from_members(members: object) -> Group:
-    """Check the ``members`` of a problem and build the group; see `Group.from_json`."""
     return Group(
         _member(value, f"members[{i}]")
         for i, value in enumerate(expect_list(members, "members", "a list of members"))

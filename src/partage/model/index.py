@@ -21,7 +21,7 @@ MOST_PARTITIONS = 16_000_000
 
 
 def java_rank(names: Sequence[str]) -> Int32Array:
-    """Return each name's rank when names are sorted as Java sorts strings (UTF-16 units).
+    """Return the rank of each name in Java's string order, which compares UTF-16 units (int32).
 
     >>> java_rank(["b", "a", "c"]).tolist()
     [1, 0, 2]
@@ -40,7 +40,7 @@ def java_rank(names: Sequence[str]) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """The integer numbers of topics and partitions in a problem or a whole recorded history.
+    """Numbering of the topics and partitions of a problem, or of a whole recorded history.
 
     A topic's partitions are numbered in *extents*: runs of consecutive numbers. A topic starts with
     one extent; when it grows, another one is appended, so that existing numbers stay valid. If no
@@ -69,7 +69,9 @@ class Index:
 
     @classmethod
     def of(cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]) -> Index:
-        """Number topics in the given order, from counts by name or from (name, id, count) rows."""
+        """Build an index that numbers topics in the given order, from partition counts by name or
+        from (name, id, count) rows.
+        """
         rows = (
             [(name, None, n) for name, n in counts.items()]
             if isinstance(counts, dict)
@@ -111,11 +113,8 @@ class Index:
 
     @cached_property
     def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """The sorted (topic, first partition number) keys of the extents, and their order.
-
-        They allow binary searches.
-
-        They allow binary searches.
+        """The (topic, first partition number) keys of the extents, sorted for binary searches, and
+        their order.
         """
         keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)
         order = np.argsort(keys, kind="stable")
@@ -123,7 +122,7 @@ class Index:
 
     @cached_property
     def _one_extent_each(self) -> bool:
-        """True if no topic has grown, so that extent ``e`` holds all partitions of topic ``e``."""
+        # If no topic has grown, extent ``e`` has all partitions of topic ``e``.
         topics = np.arange(len(self.topics))
         return len(topics) > 0 and np.array_equal(self.extent_topic, topics)
 
@@ -143,16 +142,18 @@ class Index:
         return out
 
     def count(self, topic: int) -> int:
-        """Return how many partitions a topic has in the index."""
+        """Return the number of partitions that a topic has in the index; 0 for an unknown topic."""
         return int(self.counts[topic]) if topic >= 0 else 0
 
     def locate(self, topic: str | int, number: int) -> int:
-        """Return the index number of a topic's partition, -1 if it is unknown."""
+        """Return the index number of a topic's partition, -1 if the index does not have it."""
         t = self.topic(topic) if isinstance(topic, str) else topic
         return int(self.locate_all(np.array([t], np.int32), np.array([number], np.int32))[0])
 
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
-        """Return the index numbers of many partitions, -1 for each that is unknown."""
+        """Return the index numbers of many partitions of given topics, -1 for each that the index
+        does not have.
+        """
         if self._one_extent_each and int(topic.max(initial=-1)) < len(self.topics):
             good = (topic >= 0) & (number >= 0) & (number < self.counts[topic])
             return np.where(good, self.first_partition[topic] + number, -1).astype(np.int32)

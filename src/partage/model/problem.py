@@ -17,7 +17,7 @@ __all__ = ["Problem"]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The input of an assignment strategy: a consumer group and a cluster, with names as numbers.
+    """Input of an assignment strategy: a consumer group and a cluster, in which names are numbered.
 
     Members are numbered in join order, topics and partitions by the cluster's index.
 
@@ -48,7 +48,7 @@ class Problem:
 
     @cached_property
     def subscription_topics(self) -> tuple[Int32Array, ...]:
-        """The existing topics of each distinct subscription, once each, in the order sent."""
+        """Existing topics of each distinct subscription, each once, in the order sent."""
         out = []
         for names in self.group.subscriptions:
             topics = dict.fromkeys(self.cluster.topic_all(names))
@@ -62,10 +62,7 @@ class Problem:
 
     @cached_property
     def _subscribers(self) -> tuple[Int32Array, Int32Array]:
-        """The members that subscribe to each topic, in join order (CSR by topic).
-
-        They are compressed rows (CSR), one row for each topic.
-        """
+        """Members that subscribe to each topic, in join order, as compressed rows (CSR)."""
         topics_of = self.subscription_topics
         sizes = np.array([len(x) for x in topics_of], np.int64)
         subscription = self.group.subscription_of
@@ -91,7 +88,7 @@ class Problem:
 
     @cached_property
     def member_rack(self) -> Int32Array:
-        """The rack of each member, as a position in ``cluster.rack_names`` (int32[M]).
+        """Rack of each member as a position in ``cluster.rack_names`` (int32[M]).
 
         It is -1 for a member without rack and -2 for a rack without brokers. The empty rack of a
         member counts as no rack.
@@ -102,7 +99,7 @@ class Problem:
 
     @cached_property
     def claims(self) -> tuple[Int32Array, Int32Array]:
-        """The partitions that each member says it owns, as sent (compressed rows, CSR, by member).
+        """Partitions that each member says it owns, in the order sent, as compressed rows (CSR).
 
         A claim of a partition that does not exist is -1.
         """

@@ -18,7 +18,7 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """The rack cost for each member to consume each partition, stored compactly.
+    """Cost across racks for each member to consume each partition, stored compactly.
 
     Partitions with equal costs share a row, members with equal costs share a column.
 
@@ -36,7 +36,8 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """The rule for what it costs if a member consumes a partition, given their racks.
+    """Rule for the cost of consuming a partition from another rack: by prices, or 1 for each
+    mismatch.
 
     Without ``prices`` the cost is 1 if the partition has no replica on the member's rack. With
     them it is the price per GB from the cheapest replica to the member, times the partition's
@@ -61,7 +62,7 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Compute the rack cost of each partition of a problem with each of its members."""
+        """Compute the cost across racks for each member of a problem to consume each partition."""
         names = sorted({m.rack for m in problem.group if m.rack})
         number = {name: i for i, name in enumerate(names)}
         row = np.array([number[m.rack] if m.rack else -1 for m in problem.group], np.int64)
@@ -88,7 +89,7 @@ class RackCosts:
 
 
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
-    """Return the distinct sets of replica racks, and the number of each partition's set.
+    """Return for each partition the number of its set of replica racks, and the distinct sets.
 
     The numbers come first in the result.
     """
@@ -113,7 +114,6 @@ def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
 
 
 def _rank_of_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rank of each value among the distinct values; the smallest has rank 0."""
     high = int(values.max(initial=0))
     if high < 1 << 22:
         present = np.zeros(high + 1, bool)

@@ -155,7 +155,7 @@ class ReplicaCluster:
 
 @dataclass(frozen=True, eq=False)
 class Disks:
-    """The disks (log directories) of brokers with several, and the disk of each current replica.
+    """Disks (log directories) of brokers that have several, and the disk of each current replica.
 
     Disks are numbered consecutively (D in all), by broker. A disk is balanced if it holds its
     share of its broker's load.
@@ -184,7 +184,8 @@ class Disks:
         return np.repeat(brokers, np.diff(self.start))
 
     def band(self, k: int, held: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the lowest and the highest amount of each balanced disk (int64[D] each).
+        """Return the lowest and the highest amount of a balanced disk, for each disk (two
+        int64[D]).
 
         ``held`` is the amount on each broker, ``k`` its kind: capacity, replicas, bytes or load.
 
@@ -200,7 +201,8 @@ class Disks:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaTask:
-    """The input of a reassignment: current replicas, the rules for new ones, and balance bands.
+    """Input of a reassignment: current replicas, the rules for new ones, and the balance limits of
+    brokers and racks.
 
     docs/replicas_method.md defines balance.
 
@@ -268,7 +270,7 @@ class ReplicaTask:
 
 @dataclass(frozen=True, eq=False)
 class NewReplicas:
-    """A reassignment plan: new replicas, with dual prices that prove bounds of its costs.
+    """Reassignment plan: the new replicas, with dual prices that prove lower bounds of its costs.
 
     Attributes:
         replica: int32[sum of factors], positions of brokers by ``task.start``, leaders first.
@@ -298,7 +300,8 @@ _ROUNDS = 200
 def rack_limits(
     factor: int, sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most of a partition's replicas that each rack may have.
+    """Return the fewest and the most replicas of a partition that each rack may have (the rack
+    rule).
 
     This is the rack rule: replicas are spread as evenly over the racks as the racks' sizes allow.
     With fewer replicas than racks no rack has two; with more, every rack has one before one has
@@ -321,7 +324,8 @@ def rack_limits(
 def even_shares(
     factors: NDArray[np.int64], weights: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return each rack's load per broker when the cluster is balanced (float64[racks]).
+    """Return each rack's load per broker in a balanced cluster that follows the rack rule
+    (float64[racks]).
 
     A share is the broker's part of the most even placement that follows the rack rule, if every
     partition were free to move. In a small rack that must hold a replica of each partition,
@@ -359,9 +363,9 @@ def _level(
     sizes: NDArray[np.int64],
     total: float,
 ) -> NDArray[np.float64]:
-    """Return each rack's part of ``total`` that makes brokers most even, by bisection.
+    """Divide ``total`` among racks so that brokers are most even, by bisection.
 
-    Parts stay within ``low`` and ``high``.
+    Each part stays between ``low`` and ``high``. Parts stay within ``low`` and ``high``.
     """
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0
     for _ in range(100):

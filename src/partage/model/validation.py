@@ -94,7 +94,8 @@ def expect_text(value: object, path: str) -> str:
 
 
 def name_list(names: object, path: str) -> tuple[str, ...]:
-    """Check a list of names, or text with commas as in Kafka's settings; return the names.
+    """Check that a value is a list of names, or text with commas as in Kafka's settings, and return
+    the names.
 
     Raises:
         InvalidProblemError: it is neither, or a name is empty or no text.
@@ -124,7 +125,7 @@ def printable(line: str) -> str:
 
 
 def expect_kind(value: object, kind: type, path: str) -> None:
-    """Check that an argument is an instance of the expected class.
+    """Check that an argument is an instance of a class; the error names the argument.
 
     Raises:
         InvalidProblemError: it is no instance of the class.
