@@ -203,12 +203,12 @@ def batches_of(
 
 
 def end_of_batch(data: bytes | memoryview, offset: int) -> int | None:
-    """Return the offset with which to continue after a damaged batch at ``offset``.
+    """Return the offset with which to continue reading after a damaged batch at ``offset``; None if
+    its header is damaged, too.
 
     It is the offset after the first batch that ends at ``offset`` or later, damaged or not.
 
-    Only headers are read, so that a reader can skip a damaged batch. None means that the headers
-    are damaged, too.
+    Only headers are read, so that a reader can skip a damaged batch.
 
     >>> end_of_batch(b"", 0) is None
     True
@@ -247,7 +247,7 @@ _VARINT_BITS, _VARLONG_BITS = 35, 70
 
 
 class LogRecord(NamedTuple):
-    """A record with its absolute offset and time; its headers are checked and left out."""
+    """A record with its absolute offset and time. Its headers are checked and left out."""
 
     offset: int
     timestamp_ms: int
@@ -306,9 +306,8 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
 
 
 def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | None, bytes | None]:
-    """Parse a record whose body ends at ``stop``.
-
-    Return time delta, offset delta, key and value.
+    """Parse a record whose body ends at ``stop``; return its time delta, offset delta, key and
+    value.
     """
     ms, position = _varint(data, position + 1, stop, _VARLONG_BITS)
     delta, position = _varint(data, position, stop, _VARINT_BITS)
@@ -353,7 +352,6 @@ def _varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, 
 
 
 def _bytes(data: bytes, position: int, stop: int) -> tuple[bytes | None, int]:
-    """Parse bytes with a varint length (-1 for None); return them and the position after them."""
     length, position = _varint(data, position, stop, _VARINT_BITS)
     if length < 0:
         return None, position
@@ -368,7 +366,7 @@ def _length(what: str, offset: int, number: int | None = None) -> LengthError:
 
 
 def marker_of(batch: Batch, data: bytes | None = None) -> Marker:
-    """Parse the single record of a control batch.
+    """Parse the single record of a control batch, such as a transaction's COMMIT or ABORT marker.
 
     Key: version int16, type int16. Value of a transaction's marker: version int16, coordinator
     epoch int32. (Kafka 4.3.1: ``ControlRecordType``, ``EndTransactionMarker``.)

@@ -28,7 +28,7 @@ Write = Callable[[Writer, Any], None]
 
 
 class Codec(NamedTuple):
-    """A pair of functions that decode and encode one field type of a Kafka message.
+    """Pair of functions that decode and encode one field type of a Kafka message.
 
     Their errors have the path within the type, and no version.
     """
@@ -62,7 +62,7 @@ _BULK = {"int8": ("b", 1), "int16": ("h", 2), "int32": ("i", 4)}
 
 
 def decode(message: Message, reader: Reader, *, version: int, path: str = "") -> dict[str, Any]:
-    r"""Decode one message body at the reader's position; bytes after it stay unread.
+    r"""Decode one message body at the reader's position to a dict from field name to value.
 
     ``path`` precedes the field's name in errors.
 
@@ -83,7 +83,7 @@ def decode(message: Message, reader: Reader, *, version: int, path: str = "") ->
 
 
 def encode(message: Message, values: Mapping[str, Any], *, version: int, path: str = "") -> bytes:
-    r"""Encode values as the bytes of one message body, without header.
+    r"""Encode a dict from field name to value as one message body, without header.
 
     A field that the values lack gets its default. A name that the layout lacks is an error, and so
     is a value other than the default for a field that this version lacks, unless it is ignorable.
@@ -108,7 +108,9 @@ def encode(message: Message, values: Mapping[str, Any], *, version: int, path: s
 
 @lru_cache(maxsize=256)
 def message_codec(message: Message, version: int) -> Codec:
-    """Return the codec of a message version (a body without header); it is built once and cached.
+    """Return the codec for the body of one version of a message.
+
+    It is built once and cached.
 
     Raises:
         UnsupportedVersionError: the message has no such version.
@@ -120,7 +122,8 @@ def message_codec(message: Message, version: int) -> Codec:
 
 
 def codec_of(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
-    """Return a codec of ``message`` in which the caller's codecs replace some types.
+    """Return a codec of a message version in which the caller's own codecs replace those of some
+    types.
 
     A replaced type is, for example, ``[]TaskId``.
 
@@ -131,7 +134,8 @@ def codec_of(message: Message, version: int, replaced: Mapping[str, Codec]) -> C
 
 
 def set_location(error: WireFormatError, field: str, version: int) -> None:
-    """Add the path of the enclosing field and the version to ``error``; the caller raises it again.
+    """Add the path of the enclosing field and the version to an error, which the caller raises
+    again.
 
     The error object is modified, so that a bad record costs one error and one traceback.
     """
@@ -149,10 +153,7 @@ def join_path(outer: str, inner: str) -> str:
 
 
 def _codec(field: Field, layout: _Layout, *, tagged: bool = False) -> Codec:
-    """Return the codec (decode and encode functions) of a message field's type.
-
-    In a tagged struct null is encoded differently.
-    """
+    # In a tagged struct null is encoded differently.
     name, nullable = field.type, layout.version in field.nullable
     if name in layout.replaced:
         return layout.replaced[name]
@@ -228,9 +229,8 @@ def _struct_writer(
 def _names_checker(
     fields: tuple[Field, ...], layout: _Layout
 ) -> Callable[[Writer, Mapping[str, Any]], None]:
-    """Return a function that checks field names and values before a struct is encoded.
-
-    It rejects names that the layout lacks, and values of fields that the version lacks.
+    """Return a function that rejects unknown field names, and values of fields that the version
+    lacks, before a struct is encoded.
     """
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [
@@ -253,10 +253,7 @@ def _names_checker(
 
 
 def _nullable_codec(codec: Codec, *, tagged: bool) -> Codec:
-    """Return the codec of a nullable struct, which has a null marker before it.
-
-    The marker is an int8, below 0 for null; of a tagged field it is a varint, 0 for null.
-    """
+    # The null marker is an int8, below 0 for null; in a tagged field it is a varint, 0 for null.
     if tagged:
         return Codec(
             lambda reader: None if reader.varint() <= 0 else codec.read(reader),
@@ -367,10 +364,7 @@ def _tags_writer(known: _Tagged) -> Callable[[Writer, Mapping[str, Any]], None]:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    """Return whether a tagged field's value equals its default.
-
-    Lists and partial structs may be.
-    """
+    # The value may be a list, or a struct with some of its fields.
     if isinstance(value, list):
         return not value and default == ()
     if isinstance(value, Mapping) and isinstance(default, Mapping):
@@ -381,7 +375,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def _check_unknown(writer: Writer, unknown: Any, known: _Tagged) -> None:
-    """Check that unknown tags are ascending; Kafka requires that and keeps the given order."""
+    # Kafka requires ascending tags and keeps the given order.
     before = -1
     for tag, data in unknown:
         if tag in known or not isinstance(data, bytes):
@@ -397,9 +391,10 @@ def _check_unknown(writer: Writer, unknown: Any, known: _Tagged) -> None:
 def _length_writer(
     fixed: Write, *, flexible: bool, nullable: bool
 ) -> Callable[[Writer, int | None], None]:
-    """Return a function that writes lengths: compact in flexible versions, else by ``fixed``.
+    """Return a function that writes lengths: compact ones in flexible versions, else with
+    ``fixed``.
 
-    None is written as null.
+    A length of None writes null.
     """
 
     def write(writer: Writer, length: int | None) -> None:
@@ -452,10 +447,7 @@ def _bytes_codec(*, flexible: bool, nullable: bool) -> Codec:
 
 
 def _array_codec(field: Field, layout: _Layout, *, nullable: bool) -> Codec:
-    """Return the codec of an array field; decoded arrays are tuples.
-
-    An empty tuple needs no memory, which the limit on memory relies on.
-    """
+    # An empty tuple needs no memory, on which the limit on memory relies.
     read_length = Reader.compact_length if layout.flexible else Reader.int32
     write_length = _length_writer(Writer.int32, flexible=layout.flexible, nullable=nullable)
     element = field.type.removeprefix("[]")
@@ -486,7 +478,6 @@ def _array_codec(field: Field, layout: _Layout, *, nullable: bool) -> Codec:
 
 
 def _element_codec(element: str, field: Field, layout: _Layout) -> Codec:
-    """Return the codec of an array's elements, which cannot be null."""
     if element == "string":
         return _string_codec(flexible=layout.flexible, nullable=False)
     if element == "bytes":
@@ -509,11 +500,7 @@ def _elements_reader(read_element: Read) -> Callable[[Reader, int], tuple[Any, .
 
 
 def _numbers_reader(code: str, width: int) -> Callable[[Reader, int], tuple[Any, ...]]:
-    """Return a function that decodes an array of numbers with a single `struct` call.
-
-    It raises `TruncatedError` if bytes are missing.
-    """
-
+    # One call of struct decodes the whole array.
     def read(reader: Reader, count: int) -> tuple[Any, ...]:
         start = reader.position
         stop = start + count * width

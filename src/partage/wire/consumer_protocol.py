@@ -46,7 +46,8 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True)
 class ConsumerSubscription:
-    """A member's subscription, decoded: what a consumer sends to the group's leader on joining.
+    """Decoded subscription of a group member: what its consumer sends to the group's leader on
+    joining.
 
     Attributes:
         topics: the subscribed topics.
@@ -67,7 +68,7 @@ class ConsumerSubscription:
 
 @dataclass(frozen=True)
 class ConsumerAssignment:
-    """A member's assignment, decoded; the leader's order and duplicates are preserved."""
+    """Decoded assignment of a group member, in the leader's order and with duplicates."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
@@ -75,9 +76,8 @@ class ConsumerAssignment:
 
 
 class Embedded(NamedTuple):
-    """A decoded message from a bytes field of another one: header version, fields, bytes after it.
-
-    ``trailing`` is the number of bytes after it.
+    """Decoded message from a bytes field of another message: the header's version, the fields, and
+    the number of bytes after it.
     """
 
     version: int
@@ -96,7 +96,7 @@ def _no_version(message: Message, left: int) -> TruncatedError:
 
 
 def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
-    r"""Decode a subscription or assignment to raw fields.
+    r"""Decode a subscription or assignment to a dict of raw fields, with its version.
 
     With ``version``, the bytes are of that version and have no header.
 
@@ -123,7 +123,8 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
 
 
 def read_recorded_subscription(data: bytes) -> Embedded:
-    r"""Decode the raw fields of a subscription in a group's record, Faust's included.
+    r"""Decode the raw fields of a subscription in a group's record, including those that Faust
+    writes.
 
     Faust writes version 4 into the header, followed by the fields of version 0. Such bytes end with
     the user data; later versions of Kafka's layout have owned partitions after it.
@@ -151,7 +152,7 @@ def read_recorded_subscription(data: bytes) -> Embedded:
 
 
 def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:
-    r"""Decode a member's subscription.
+    r"""Decode the bytes of a group member's subscription.
 
     With ``version``, the bytes are of that version and have no header.
 
@@ -176,7 +177,7 @@ def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerS
 
 
 def decode_assignment(data: bytes, *, version: int | None = None) -> ConsumerAssignment:
-    r"""Decode a member's assignment.
+    r"""Decode the bytes of a group member's assignment.
 
     With ``version``, the bytes are of that version and have no header.
 
@@ -233,7 +234,7 @@ def encode_assignment(
     user_data: bytes | None = None,
     version: int = HIGHEST_VERSION,
 ) -> bytes:
-    r"""Encode a member's assignment as a leader does.
+    r"""Encode a group member's assignment as a leader does.
 
     Topics are ordered by first use, partitions as given.
 

@@ -30,7 +30,7 @@ class TruncatedError(WireFormatError):
 
 
 class LengthError(WireFormatError):
-    """Error for an impossible length, count or varint.
+    """Error for a length, count or varint that is impossible.
 
     A length or count exceeds the remaining bytes or the limit of its type, or is negative (null)
     for a field that cannot be null. Or a varint has more than five bytes.

@@ -72,7 +72,8 @@ class FaustMetadata:
 
 
 def write_faust_subscription(metadata: FaustMetadata) -> bytes:
-    """Encode the user data of a subscription, byte for byte as Faust does without orjson.
+    """Encode the user data of a Faust worker's subscription, byte for byte as Faust does without
+    orjson.
 
     >>> write_faust_subscription(FaustMetadata({"t": [0]}))[:47]
     b'{"assignment":{"actives":{"t":[0]},"standbys":{'
@@ -88,7 +89,8 @@ def write_faust_subscription(metadata: FaustMetadata) -> bytes:
 
 
 def write_faust_assignment(metadata: FaustMetadata) -> bytes:
-    """Encode the user data of an assignment: the JSON of a subscription, compressed with zlib.
+    """Encode the user data of a Faust worker's assignment: the JSON of a subscription, compressed
+    with zlib.
 
     >>> read_faust_assignment(write_faust_assignment(FaustMetadata({"t": [3]}))).actives
     {'t': [3]}
@@ -97,7 +99,7 @@ def write_faust_assignment(metadata: FaustMetadata) -> bytes:
 
 
 def read_faust_assignment(data: bytes) -> FaustMetadata:
-    """Decode the user data of a Faust assignment.
+    """Decode the user data of a Faust worker's assignment.
 
     Raises:
         WireFormatError: the bytes are not a zlib stream, decompress to more than
@@ -118,7 +120,7 @@ def read_faust_assignment(data: bytes) -> FaustMetadata:
 
 
 def read_faust_subscription(data: bytes) -> FaustMetadata:
-    """Decode the user data of a Faust subscription.
+    """Decode the user data of a Faust worker's subscription.
 
     Raises:
         WireFormatError: the bytes are not UTF-8 JSON of this structure; ``field`` is the path in

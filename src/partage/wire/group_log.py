@@ -82,7 +82,7 @@ _VALUE_READERS: dict[tuple[int, int], Callable[[Reader], dict[str, Any]]] = {
 
 
 class DecodedRecord(NamedTuple):
-    """A record of ``__consumer_offsets`` as plain values; `codec` describes their forms.
+    """A decoded record of the topic ``__consumer_offsets``, with key and value as dicts of fields.
 
     Attributes:
         type: the name of the record type.
@@ -100,7 +100,7 @@ class DecodedRecord(NamedTuple):
 
 
 def record_type(key: bytes | None) -> int:
-    r"""Return the number of the record type in a key; it need not be a known type.
+    r"""Return the number of the record type in a record's key; it need not be a known type.
 
     Raises:
         TruncatedError: the key is null, or has fewer than two bytes.
@@ -119,7 +119,8 @@ def _missing_type(key: bytes | None) -> TruncatedError:
 
 
 def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
-    r"""Decode a record key; return the number of the record type and the key's values.
+    r"""Decode the key of a ``__consumer_offsets`` record; return the number of its type and its
+    fields.
 
     Raises:
         UnknownRecordTypeError: Kafka 4.3.1 knows no such type.
@@ -142,7 +143,8 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
 
 
 def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
-    r"""Decode the value of a record whose key has type ``number``; return version and values.
+    r"""Decode the value of a ``__consumer_offsets`` record of a given type; return its version and
+    its fields.
 
     Raises:
         UnknownRecordVersionError: Kafka 4.3.1 knows no such version of it.
@@ -166,7 +168,9 @@ def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> DecodedRecord:
-    r"""Decode one record of ``__consumer_offsets``; a null ``value`` is a tombstone.
+    r"""Decode one record of ``__consumer_offsets``.
+
+    A null ``value`` is a tombstone.
 
     Raises:
         UnknownRecordTypeError: Kafka's loader skips such a record.
@@ -190,7 +194,7 @@ def encode_record(
     version: int | None = None,
     value: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, bytes | None]:
-    r"""Encode a record of type ``number``; return key and value bytes.
+    r"""Encode a ``__consumer_offsets`` record of a given type; return its key and value bytes.
 
     Without ``value`` the record is a tombstone.
 

@@ -38,7 +38,8 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Extras:
-    """The trailer that Partage appends to a strategy's user data: owned partitions and loads.
+    """Trailer that Partage appends to a strategy's user data: the member's owned partitions and
+    measured loads.
 
     Attributes:
         claims: the partitions that the member owned before it revoked everything.
@@ -83,9 +84,8 @@ def with_extras(data: bytes | None, extras: Extras) -> bytes:
 
 
 def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
-    """Split user data into the strategy's own bytes and Partage's trailer.
-
-    The trailer is None if there is no valid one.
+    """Split user data into the strategy's own bytes and Partage's trailer; None for the trailer if
+    there is no valid one.
 
     >>> split(b"no trailer"), split(b"PTG1"), split(None)
     ((b'no trailer', None), (b'PTG1', None), (None, None))
@@ -104,7 +104,7 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
 
 
 def trailer_body(data: bytes | None) -> int:
-    """Return where the body of Partage's trailer begins in user data; -1 if there is no trailer.
+    """Return the position of the body of Partage's trailer in user data; -1 if there is no trailer.
 
     The body ends 8 bytes before the end.
 

@@ -34,7 +34,7 @@ METADATA_RECORDS = {
 
 
 class MetadataRecord(NamedTuple):
-    """A record of ``__cluster_metadata`` as plain values; `codec` describes their forms.
+    """A decoded record of the topic ``__cluster_metadata``, with its fields as a dict.
 
     ``type`` is "" and ``value`` empty for a record that is not decoded.
     """

@@ -62,12 +62,10 @@ class Reader:
 
     # The caller raises the errors that these two return: one frame less in each traceback.
     def _short(self, needed: int) -> TruncatedError:
-        """Return the error of a payload that ends before ``needed`` more bytes."""
         left = self.end - self.position
         return TruncatedError(f"{needed} bytes needed, {left} left", offset=self.position, field="")
 
     def _bad_length(self, what: str) -> LengthError:
-        """Return a `LengthError` at the current position."""
         return LengthError(what, offset=self.position, field="")
 
     def int8(self) -> int:
@@ -167,7 +165,7 @@ class Reader:
         return decode_utf8(self.data[start:stop])
 
     def not_null(self, length: int) -> int:
-        """Check that a length is not negative (null), and return it.
+        """Check that a length does not mean null (is not negative), and return it.
 
         Raises:
             LengthError: the length is negative, which means null.
@@ -177,7 +175,8 @@ class Reader:
         return length
 
     def count(self, length: int) -> int:
-        """Check that an array with ``length`` elements can fit in the remaining bytes; return it.
+        """Check that an array of this many elements can fit into the remaining bytes, and return
+        the count.
 
         Like Kafka, it assumes at least one byte per element, whatever the size of the elements.
 
@@ -245,7 +244,6 @@ class Writer:
         raise EncodingError(what, offset=len(self.buffer), field="")
 
     def _pack(self, layout: Struct, value: object, name: str) -> None:
-        """Append a number, or raise an error that names the number's type."""
         try:
             self.buffer += layout.pack(value)
         except struct_error:
@@ -291,7 +289,7 @@ class Writer:
         self.buffer += data
 
     def utf8(self, value: object) -> bytes:
-        """Check a string's type and length, and return its UTF-8 bytes.
+        """Check that a value is a string that Kafka allows, and return its UTF-8 bytes.
 
         Raises:
             EncodingError: the value is not a string, or longer than Kafka allows.

@@ -62,7 +62,7 @@ def plain_json(value: Any) -> Any:
 def to_json(
     record: DecodedRecord, *, partition: int, offset: int, timestamp_ms: int
 ) -> dict[str, Any]:
-    r"""Convert a decoded record to the JSON object that `partage decode` prints.
+    r"""Convert a decoded group record to the JSON object that `partage decode` prints.
 
     A tombstone has ``value`` null and no ``value_version``.
 
@@ -103,10 +103,7 @@ def to_json(
 
 
 def _members(group: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the members of a classic group as JSON.
-
-    Only their ids if it is not a consumer group.
-    """
+    # Only their ids if it is not a consumer group.
     if group["protocolType"] != CONSUMER:
         return [{"memberId": member["memberId"]} for member in group["members"]]
     members = [
@@ -126,7 +123,6 @@ def _members(group: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _streams_user_data(member: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the decoded user data of a Kafka Streams member; absent parts are left out."""
     sent = _user_data(CONSUMER_PROTOCOL_SUBSCRIPTION, member["subscription"])
     assigned = _user_data(CONSUMER_PROTOCOL_ASSIGNMENT, member["assignment"])
     shown = {
@@ -137,7 +133,7 @@ def _streams_user_data(member: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _user_data(message: Message, data: bytes) -> bytes | None:
-    """Return the user data of a subscription or assignment; None if absent or damaged."""
+    # None if absent or damaged.
     try:
         found: bytes | None = read_embedded(message, data).data["userData"] if data else None
     except WireFormatError:
@@ -146,7 +142,6 @@ def _user_data(message: Message, data: bytes) -> bytes | None:
 
 
 def _embedded(message: Message, data: bytes) -> dict[str, Any]:
-    """Return a subscription or an assignment as a JSON object, or an object with ``error``."""
     if not data:
         return {"empty": True}
     try:
@@ -163,7 +158,8 @@ def _embedded(message: Message, data: bytes) -> dict[str, Any]:
 
 
 def subscription_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Return the fields of a Streams ``SubscriptionInfo`` as JSON; None for null.
+    r"""Decode a Streams member's subscription user data (``SubscriptionInfo``) to JSON; None for
+    null.
 
     Damaged bytes give an object with ``error``.
 
@@ -176,7 +172,7 @@ def subscription_json(data: bytes | None) -> dict[str, Any] | None:
 
 
 def assignment_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Return the fields of a Streams ``AssignmentInfo`` as JSON; None for null.
+    r"""Decode a Streams member's assignment user data (``AssignmentInfo``) to JSON; None for null.
 
     Damaged bytes give an object with ``error``.
 
@@ -192,7 +188,7 @@ def _info_json(
     message: Message,
     value_of: Mapping[str, Callable[[Any], Any]],
 ) -> dict[str, Any] | None:
-    """Decode user data and return the fields that its version has, in the order of ``value_of``."""
+    # Only the fields that the version has, in the order of ``value_of``.
     if data is None:
         return None
     try:
@@ -209,7 +205,7 @@ def _info_json(
 
 
 def _printable(name: str) -> str:
-    """Replace lone surrogates, which JSON parsers reject, by U+FFFD."""
+    # JSON parsers reject lone surrogates.
     if name.isascii():
         return name
     return name.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -43,7 +43,7 @@ _ZERO: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Versions:
-    """A range of versions, both ends included; it is empty if ``lowest > highest``."""
+    """A range of versions with both ends included. It is empty if ``lowest > highest``."""
 
     lowest: int
     highest: int
@@ -100,7 +100,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """The layout of a Kafka message in all its versions, as its message definition says.
+    """Layout of a Kafka message in all its versions, from Kafka's message definition.
 
     Attributes:
         name: Kafka's name of the message.
@@ -121,7 +121,7 @@ class Message:
 
 
 def parse_message(document: Mapping[str, Any]) -> Message:
-    """Parse a JSON message definition into a layout.
+    """Parse a Kafka message definition from its JSON document.
 
     Raises:
         LookupError: a field's type is neither known nor declared.
@@ -140,7 +140,7 @@ def parse_message(document: Mapping[str, Any]) -> Message:
 def _parse_fields(
     documents: Sequence[Mapping[str, Any]], structs: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> tuple[Field, ...]:
-    """Parse field definitions; the fields of a struct are inline, or declared in ``structs``."""
+    # The fields of a struct are inline, or declared in ``structs``.
     fields = []
     for document in documents:
         name, element = document["name"], document["type"].removeprefix("[]")
@@ -163,7 +163,7 @@ def _parse_fields(
 
 
 def default_of(field: Field, version: int) -> Any:
-    """Return the default value of a field, which it has in versions without the field.
+    """Return the value that a field has in versions that lack it.
 
     >>> document = {"name": "x", "type": "int32", "default": "-1"}
     >>> default_of(_parse_fields([document], {})[0], version=0)

@@ -28,7 +28,7 @@ _MIN_BYTES = 4  # version 0 with an empty list of topics
 
 
 class StickyClaims(NamedTuple):
-    """The partitions that a member owned, and the generation of that assignment.
+    """Partitions that a member owned, and the generation of that assignment.
 
     ``generation`` is None if the bytes have none, and -1 if they are not valid user data.
     """
@@ -63,10 +63,10 @@ def encode_sticky_user_data(
 
 
 def decode_sticky_user_data(data: bytes | None) -> StickyClaims:
-    r"""Decode the user data of Kafka's StickyAssignor; like Kafka's class, never raise an error.
+    r"""Decode the user data of Kafka's StickyAssignor.
 
-    Null and empty data mean no owned partitions and no generation. Data that fits neither version
-    means no owned partitions, and generation -1.
+    Like Kafka's class it never raises an error. Null and empty data mean no owned partitions and no
+    generation. Data that fits neither version means no owned partitions, and generation -1.
 
     >>> decode_sticky_user_data(b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5")
     StickyClaims(partitions=(('t', 2),), generation=5)

@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BinaryColumn:
-    """A column of ``n`` byte strings in one buffer: row ``i`` is ``data[start[i]:start[i + 1]]``.
+    """A column of byte strings in one buffer, as Arrow stores it.
 
     Attributes:
         data: the bytes of all rows (uint8).
@@ -42,7 +42,7 @@ class BinaryColumn:
 
     @staticmethod
     def of(rows: Sequence[bytes | None]) -> BinaryColumn:
-        """Build a byte string column from Python byte strings; None gives a null row."""
+        """Build a column from Python byte strings; None becomes a null row."""
         lengths = np.fromiter((len(row or b"") for row in rows), np.int64, len(rows))
         start = np.concatenate(([0], np.cumsum(lengths)))
         data = np.frombuffer(b"".join(row or b"" for row in rows), np.uint8)
@@ -85,7 +85,7 @@ class BinaryColumn:
         return self.data[self.start[row] : self.start[row + 1]].tobytes()
 
     def is_valid(self) -> NDArray[np.bool_]:
-        """Return a mask with one bool for each row, False for null."""
+        """Return a mask of the rows that are not null (bool[n])."""
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
     def bounds(self, rows: Ints) -> tuple[Ints, Ints]:
@@ -95,7 +95,7 @@ class BinaryColumn:
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """A dictionary-encoded column: distinct byte strings in ``names``, and each row's index.
+    """A dictionary-encoded column: distinct byte strings, and for each row the index of its string.
 
     ``code`` has the index of each row's name, -1 for null (int32[n]). Names may repeat or be
     unused, but none is null.

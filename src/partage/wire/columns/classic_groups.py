@@ -43,14 +43,18 @@ _STEPS_SAVED_A_RECORD = 200
 
 
 def pays(*, rows: int) -> bool:
-    """Return whether to decode ``rows`` records with compiled kernels, which take time to load."""
+    """Return whether compiled kernels, which take time to load, are faster than the schema engine
+    for this number of records.
+    """
     work = rows * _STEPS_SAVED_A_RECORD
     return read_groups.pays(work=work) and read_payloads.pays(work=work)
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The distinct byte strings of a column, each with a number (code); they are decoded lazily.
+    """Distinct byte strings of a column, each with a code (its number).
+
+    They are decoded to text on demand.
 
     Attributes:
         data: the bytes of the column.
@@ -69,15 +73,15 @@ class Texts:
         return self.data.data, self.positions.tolist()
 
     def raw(self, code: int) -> bytes:
-        """Return the byte string with a number (code)."""
+        """Return the byte string that has the given code."""
         data, positions = self._bounds
         at, size = positions[code]
         return bytes(data[at : at + size])
 
     def text(self, code: int) -> str:
-        """Return the text with a number (code), decoded as in Java.
+        """Return the text that has the given code, decoded as in Java.
 
-        It is always the same object.
+        Repeated calls return the same object.
         """
         known = self._decoded.get(code)
         if known is None:
@@ -87,7 +91,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Payloads:
-    """The distinct subscriptions, or the distinct assignments, that members of groups sent.
+    """Distinct subscriptions, or distinct assignments, that members of groups sent, as columns.
 
     Attributes:
         sent: the bytes of each payload.
@@ -107,7 +111,7 @@ class Payloads:
     numbers: NDArray[np.int32]
 
     def column(self, name: str) -> Ints:
-        """Return one field of all payloads by its name in `PAYLOAD`."""
+        """Return one field of all payloads; its name is one of `PAYLOAD`."""
         column: Ints = self.heads[:, PAYLOAD.index(name)]
         return column
 
@@ -142,13 +146,14 @@ class ClassicColumns:
         return len(self.records)
 
     def column(self, name: str) -> Ints:
-        """Return one field of all records by its name in `RECORD`."""
+        """Return one field of all records; its name is one of `RECORD`."""
         column: Ints = self.records[:, RECORD.index(name)]
         return column
 
 
 def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns]:
-    r"""Decode the GROUP_METADATA values at ``rows`` and yield them in batches, in order.
+    r"""Decode the GROUP_METADATA values at the given rows, and yield them in batches of columns, in
+    order.
 
     None of the values may be null. Damaged values raise no error: they are in ``odd``.
 
@@ -173,10 +178,7 @@ def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns
 
 
 def _read_batch(source: GroupSource, size: int) -> ClassicColumns:
-    """Decode group records of ``size`` bytes with the kernel.
-
-    Enlarge its tables when they are full.
-    """
+    # The tables are enlarged when they are full.
     count, members = len(source.rows), size // _BYTES_A_MEMBER
     texts, whole = NameTable(size // _BYTES_A_TEXT), NameTable(members)
     subscriptions, assignments = NameTable(members), NameTable(members)
@@ -214,10 +216,7 @@ def _read_batch(source: GroupSource, size: int) -> ClassicColumns:
 
 
 def _read_payloads(data: Bytes, positions: Ints, *, is_subscription: bool) -> Payloads:
-    """Decode distinct subscriptions or assignments with the kernel.
-
-    Its table of topics is enlarged when it is full.
-    """
+    # The table of topics is enlarged when it is full.
     at, size = (read_only(column, np.int64) for column in positions.T)
     count, total = len(at), int(size.sum())
     names = NameTable()

@@ -66,7 +66,7 @@ _LONGEST_TEXT = 0x7FFF
 
 
 class GroupSource(NamedTuple):
-    """Input of `read_groups`: the values of group records in a column of bytes.
+    """Input of `read_groups`: a column with the encoded values of group records.
 
     Attributes:
         data: the bytes of a column.
@@ -80,7 +80,7 @@ class GroupSource(NamedTuple):
 
 
 class GroupTables(NamedTuple):
-    """The output of `read_groups`: decoded records and members as tables.
+    """Output of `read_groups`: decoded records and members as tables.
 
     Attributes:
         texts: the distinct strings.
@@ -106,7 +106,7 @@ class GroupTables(NamedTuple):
 
 
 class PayloadSource(NamedTuple):
-    """Input of `read_payloads`: distinct subscriptions or assignments in a column of bytes.
+    """Input of `read_payloads`: a column with encoded, distinct subscriptions or assignments.
 
     Attributes:
         data: the bytes of a column.
@@ -120,7 +120,7 @@ class PayloadSource(NamedTuple):
 
 
 class PayloadTables(NamedTuple):
-    """The output of `read_payloads`: decoded subscriptions or assignments as tables.
+    """Output of `read_payloads`: decoded subscriptions or assignments as tables.
 
     Attributes:
         names: the distinct names of topics.
@@ -146,7 +146,7 @@ class PayloadTables(NamedTuple):
 def _varint(data, at, end):
     """Decode a varint of up to four bytes.
 
-    Return its value times 8 plus its size, -1 if invalid.
+    Return its value times 8 plus its size; -1 if it is invalid.
     """
     value = 0
     for width in range(4):
@@ -161,9 +161,10 @@ def _varint(data, at, end):
 
 @piece
 def _size(data, at, end, width, compact):
-    """Decode a length; return (length + 1) times 8 plus the size of the length field.
+    """Decode a length.
 
-    A null has length -1. The result is -1 if the bytes are invalid.
+    Return (length + 1) times 8 plus the size of the length field, where null has length -1; -1 if
+    the bytes are invalid.
     """
     if compact:
         return _varint(data, at, end)
@@ -175,7 +176,9 @@ def _size(data, at, end, width, compact):
 
 @piece
 def _stop(data, at, end, width, compact, nullable):
-    """Return where a string (2-byte length) or bytes field (4-byte length) ends; -1 if invalid."""
+    """Return the end of a string (2-byte length) or bytes field (4-byte length), -1 if it is
+    invalid.
+    """
     size = _size(data, at, end, width, compact)
     if size < 0:
         return -1
@@ -190,9 +193,9 @@ def _stop(data, at, end, width, compact, nullable):
 
 @inline_piece
 def _code(data, at, stop, width, compact, names, like):
-    """Return the number (code) of a distinct string that ends at ``stop``; -1 for null.
+    """Return the code of a distinct string that ends at ``stop``, -1 for null.
 
-    The string is probably that with code ``like``.
+    The likely code ``like`` is tried first.
     """
     size = _size(data, at, stop, width, compact)
     if size < 8:
@@ -202,7 +205,7 @@ def _code(data, at, stop, width, compact, names, like):
 
 @piece
 def _end_without_tags(data, at, end, compact):
-    """Return where a struct without tagged fields ends; -1 if it may have tagged fields."""
+    """Return the end of a struct without tagged fields, -1 if it may have tagged fields."""
     if not compact:
         return at
     return at + 1 if at < end and data[at] == 0 else -1
@@ -210,7 +213,7 @@ def _end_without_tags(data, at, end, compact):
 
 @piece
 def _end_of_member(data, at, end, layout):
-    """Return where a group member's bytes end, from their lengths; -1 if invalid or unusual."""
+    """Return the end of a group member's bytes, -1 if they are invalid or unusual."""
     compact = layout == 3
     at = _stop(data, at, end, 2, compact, False)
     if at >= 0 and layout >= 2:
@@ -231,13 +234,16 @@ def _end_of_member(data, at, end, layout):
 
 @inline_piece
 def _column_of(members, like, column):
-    """Return one field of a decoded member, given by its code; -1 if there is no such member."""
+    """Return one field of the member with code ``like``, -1 if there is no such member."""
     return -1 if like < 0 else members[like, column]
 
 
 @inline_piece
 def _read_member(data, at, end, layout, code, like, tables):
-    """Decode a member into its row of the table; most fields equal those of member ``like``."""
+    """Decode a member into its row of the table.
+
+    Most of its fields equal those of member ``like``.
+    """
     compact, members, texts = layout == 3, tables.members, tables.texts
     members[code, 0] = layout
     stop = _stop(data, at, end, 2, compact, False)
@@ -267,7 +273,7 @@ def _read_member(data, at, end, layout, code, like, tables):
 
 @inline_piece
 def _is_full(tables):
-    """Return whether a table of strings is half full, or would be with one more member."""
+    """Return whether a table of strings is half full, or would be after one more member."""
     return (
         is_half_full(tables.texts, 8) or is_half_full(tables.subscriptions, 1)
         or is_half_full(tables.assignments, 1) or is_half_full(tables.whole, 1)
@@ -276,9 +282,8 @@ def _is_full(tables):
 
 @inline_piece
 def _read_head(data, at, end, version, record, tables):
-    """Decode a group record up to its members.
-
-    Return the position of their count, -1 if invalid.
+    """Decode a group record up to its members; return the position of their count, -1 if it is
+    invalid.
     """
     compact, records, texts = version == 4, tables.records, tables.texts
     stop = _stop(data, at, end, 2, compact, False)
@@ -306,11 +311,10 @@ def _read_head(data, at, end, version, record, tables):
 
 @inline_piece
 def _read_members(data, at, end, version, count, likely, tables):
-    """Decode ``count`` group members; return where they end.
+    """Decode ``count`` group members and return their end; -1 if one is invalid, -2 if a table is
+    full.
 
-    Return -1 if one is invalid, -2 if a table is full.
-
-    They probably equal the members of the record before, which are listed from ``likely`` on.
+    They probably equal the members of the previous record, which are listed from ``likely`` on.
     """
     listed, counts = tables.listed, tables.counts
     layout = version - 1 if version >= 2 else version
@@ -338,7 +342,7 @@ def _read_members(data, at, end, version, count, likely, tables):
 
 @inline_piece
 def _read_record(data, at, end, tables):
-    """Decode one group record; return its end, -1 if it is invalid, -2 if a table is full."""
+    """Decode one group record and return its end; -1 if it is invalid, -2 if a table is full."""
     if at + 2 > end:
         return -1
     version = int16_at(data, at)
@@ -366,9 +370,8 @@ def _read_record(data, at, end, tables):
 
 @kernel("int64(GroupSource, int64, GroupTables)", GroupSource, Names, GroupTables)
 def read_groups(source, first, tables):
-    """Decode group records from the ``first`` row on, until the end or until a table is full.
-
-    Return the first row that was not decoded.
+    """Decode group records from row ``first`` on until a table is full; return the first row that
+    was not decoded.
     """
     counts = tables.counts
     for i in range(first, len(source.rows)):
@@ -394,7 +397,6 @@ def read_groups(source, first, tables):
 
 @piece
 def _end_of_text(data, at, end):
-    """Return where a non-null string ends; -1 if it is invalid."""
     if at + 2 > end:
         return -1
     length = int16_at(data, at)
@@ -404,7 +406,9 @@ def _end_of_text(data, at, end):
 
 @piece
 def _count(data, at, end, least):
-    """Decode an array's element count; return -1 if elements of ``least`` bytes each cannot fit."""
+    """Decode the element count of an array; -1 if that many elements of at least ``least`` bytes
+    cannot fit.
+    """
     if at + 4 > end:
         return -1
     count = int32_at(data, at)
@@ -413,7 +417,9 @@ def _count(data, at, end, least):
 
 @inline_piece
 def _read_topics(data, at, end, tables):
-    """Decode a subscription's topics; return their end, -1 if invalid, -2 if a table is full."""
+    """Decode a subscription's topics and return their end; -1 if they are invalid, -2 if a table is
+    full.
+    """
     count = _count(data, at, end, 2)
     if count < 0:
         return -1
@@ -432,7 +438,9 @@ def _read_topics(data, at, end, tables):
 
 @inline_piece
 def _read_pairs(data, at, end, tables):
-    """Decode topics with partitions; return their end, -1 if invalid, -2 if a table is full."""
+    """Decode topics with their partitions and return the end; -1 if they are invalid, -2 if a table
+    is full.
+    """
     counts, pairs = tables.counts, tables.pairs
     count = _count(data, at, end, 6)
     if count < 0:
@@ -462,7 +470,7 @@ def _read_pairs(data, at, end, tables):
 
 @inline_piece
 def _read_user_data(data, at, end, payload, heads):
-    """Store the position of a payload's user data; return its end, -1 if invalid."""
+    """Store the position of a payload's user data and return its end; -1 if it is invalid."""
     if at + 4 > end:
         return -1
     size = int32_at(data, at)
@@ -474,9 +482,8 @@ def _read_user_data(data, at, end, payload, heads):
 
 @inline_piece
 def _read_later_fields(data, at, end, version, payload, tables):
-    """Decode the fields that versions 1 to 3 added to a subscription.
-
-    Return its end, -1 if invalid, -2 if a table is full.
+    """Decode the fields that versions 1 to 3 added to a subscription and return their end; -1 if
+    they are invalid, -2 if a table is full.
     """
     heads = tables.heads
     if version >= 1:
@@ -498,7 +505,8 @@ def _read_later_fields(data, at, end, version, payload, tables):
 
 @inline_piece
 def _read_payload(data, at, end, is_subscription, payload, tables):
-    """Decode one subscription or assignment; return its end, -1 if invalid, -2 if a table is full.
+    """Decode one subscription or assignment and return its end; -1 if it is invalid, -2 if a table
+    is full.
 
     Versions above 3 are read as 3, as Kafka does.
     """
@@ -530,9 +538,8 @@ def _read_payload(data, at, end, is_subscription, payload, tables):
 
 @kernel("int64(PayloadSource, boolean, int64, PayloadTables)", PayloadSource, Names, PayloadTables)
 def read_payloads(source, is_subscription, first, tables):
-    """Decode subscriptions or assignments from ``first`` on, until the end or a table is full.
-
-    Return the first payload that was not decoded.
+    """Decode subscriptions or assignments from number ``first`` on until a table is full; return
+    the first that was not decoded.
     """
     counts, heads = tables.counts, tables.heads
     for i in range(first, len(source.at)):

@@ -48,7 +48,7 @@ UNREAD = -3
 
 
 class CommitSource(NamedTuple):
-    """Input of `read_commits`: the key and value columns of the records.
+    """Input of `read_commits`: the encoded keys and values of records as columns.
 
     Attributes:
         key_data: bytes of the keys, or of a dictionary's distinct keys.
@@ -70,7 +70,7 @@ class CommitSource(NamedTuple):
 
 
 class CommitTable(NamedTuple):
-    """The offset commits decoded so far, as columns, and the rows that are not commits.
+    """Output of `read_commits`: offset commits as columns, and the rows that are not commits.
 
     Attributes:
         short, middle, long: fields of 16, 32 and 64 bits; their rows are `SHORT`, `MIDDLE`, `LONG`.
@@ -89,7 +89,7 @@ class CommitTable(NamedTuple):
 
 @piece
 def _end_of_names(data, at, end):
-    """Return where the group and topic names in a commit key end; -1 if invalid."""
+    """Return the end of the group and topic names in a commit key, -1 if they are invalid."""
     for _ in range(2):
         if at + 2 > end:
             return -1
@@ -102,7 +102,6 @@ def _end_of_names(data, at, end):
 
 @piece
 def _read_key(data, at, end, code, keys, pairs):
-    """Decode one distinct key of an offset commit into the table ``keys``."""
     keys[0, code] = -1
     if end - at < 2 or data[at] != 0 or data[at + 1] > 1:
         return
@@ -117,9 +116,8 @@ def _read_key(data, at, end, code, keys, pairs):
 
 @piece
 def _read_value(data, at, end, highest, table, commit):
-    """Decode the value of an offset commit; return where its topic id is.
-
-    Return 0 without a topic id, -1 if the value is invalid.
+    """Decode the value of an offset commit and return the position of its topic id; 0 without one,
+    -1 if the value is invalid.
     """
     if at + 20 > end:  # the shortest value: version 0 without metadata
         return -1
@@ -148,9 +146,8 @@ def _read_value(data, at, end, highest, table, commit):
 
 @piece
 def _read_end_of_value(data, at, end, version, table, commit):
-    """Decode a commit value after its metadata; return where its topic id is.
-
-    The result is 0 without a topic id, -1 if the value is invalid.
+    """Decode a commit value from behind its metadata and return the position of its topic id; 0
+    without one, -1 if the value is invalid.
     """
     if at + 8 + (8 if version == 1 else 1 if version == 4 else 0) > end:
         return -1
@@ -167,7 +164,7 @@ def _read_end_of_value(data, at, end, version, table, commit):
 
 @piece
 def _write_tombstone(table, commit):
-    """Write the default column values of a tombstone (an offset commit with a null value)."""
+    # A tombstone is an offset commit with a null value.
     table.short[0, commit] = -1
     table.middle[1, commit] = -1
     table.middle[3, commit] = 0
@@ -177,7 +174,7 @@ def _write_tombstone(table, commit):
 
 @piece
 def _key_code(source, row, keys):
-    """Return the number (code) of a row's key among the distinct keys, or -1 if it is null."""
+    """Return the code of a row's key among the distinct keys, -1 if the key is null."""
     if len(source.code) > 0:
         return source.code[row]
     if len(source.key_valid) > 0 and source.key_valid[row] == 0:
@@ -187,7 +184,6 @@ def _key_code(source, row, keys):
 
 @piece
 def _is_full(keys, pairs, ids):
-    """Return whether one of the tables of distinct strings is half full."""
     return is_half_full(keys, 0) or is_half_full(pairs, 0) or is_half_full(ids, 0)
 
 
@@ -196,10 +192,10 @@ def _is_full(keys, pairs, ids):
     CommitSource, Names, CommitTable,
 )  # fmt: skip
 def read_commits(source, row, keys, key_columns, pairs, ids, table):
-    """Decode offset commits from ``row`` on, until the end or a table of strings is half full.
+    """Decode offset commits from ``row`` on until a table of strings is half full; return the first
+    row that was not decoded.
 
-    Each distinct key is decoded once, into ``key_columns`` (`KEY`). Return the first row that was
-    not decoded.
+    Each distinct key is decoded once, into ``key_columns`` (`KEY`).
     """
     commits, others, odd = table.counts[0], table.counts[1], table.counts[2]
     start, valid = source.value_start, source.value_valid

@@ -42,7 +42,7 @@ _STEPS_A_ROW = 170
 
 @dataclass(frozen=True)
 class OffsetCommits:
-    """Decoded offset commits as columns, one element per commit in the order of the rows.
+    """Decoded offset commits as columns, with one element for each commit in row order.
 
     Attributes:
         row: the commit's row in the input columns.
@@ -84,14 +84,14 @@ class OffsetCommits:
         return len(self.row)
 
     def metadata(self, commit: int) -> str:
-        """Return the metadata string of a commit, which the client chose; it is mostly empty."""
+        """Return the metadata string that the client attached to a commit; it is mostly empty."""
         if commit in self._odd:
             return str((self._odd[commit].value or {}).get("metadata", ""))
         at, length = int(self.metadata_at[commit]), int(self.metadata_length[commit])
         return decode_utf8(self._values[at : at + length].tobytes()) if length > 0 else ""
 
     def record(self, commit: int) -> DecodedRecord:
-        """Return a commit as a `DecodedRecord`, as the schema engine decodes it."""
+        """Return one commit as a `DecodedRecord`, equal to what the schema engine decodes."""
         if commit in self._odd:
             return self._odd[commit]
         number = int(self.key_version[commit])
@@ -137,7 +137,7 @@ def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn
 
 
 class _PlainCommits(NamedTuple):
-    """The output of the commit kernel, before names are decoded to text.
+    """Output of the commit kernel, with names still as bytes.
 
     Attributes:
         columns: the columns of `OffsetCommits` by name; ``pair`` and ``topic_id`` index the next
@@ -160,7 +160,6 @@ class _PlainCommits(NamedTuple):
 
 
 def _read_plain(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> _PlainCommits:
-    """Decode all rows with the commit kernel; enlarge its tables when they are full."""
     rows = len(keys)
     coded = isinstance(keys, CodedColumn)
     names = keys.names if isinstance(keys, CodedColumn) else keys
@@ -205,10 +204,7 @@ def _read_plain(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> _Plai
 
 
 def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return a column's bytes, start offsets and null mask as arrays for the compiled kernel.
-
-    The validity is empty if every row is valid.
-    """
+    # The validity array is empty if every row is valid.
     valid = np.empty(0, np.uint8) if column.valid is None else column.valid
     return (
         read_only(column.data, np.uint8),
@@ -218,7 +214,9 @@ def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], ND
 
 
 class _Merger:
-    """Decodes names to text, and merges in the commits that only the schema engine can decode."""
+    """Second step of decoding commits: decodes names to text, and adds the commits that only the
+    schema engine can decode.
+    """
 
     def __init__(
         self, keys: BinaryColumn | CodedColumn, values: BinaryColumn, plain: _PlainCommits
@@ -229,7 +227,6 @@ class _Merger:
         self.errors: dict[int, WireFormatError] = {}
 
     def commits(self) -> OffsetCommits:
-        """Return the decoded commits of all rows, in their order."""
         columns = dict(self.plain.columns)
         renamed = _numbers(self.plain.pairs, self._pair_code)
         columns["pair"] = _renamed(columns["pair"], renamed)
@@ -264,7 +261,6 @@ class _Merger:
         return _paired(renamed[known], partition)[self.plain.key]
 
     def _engine_records(self) -> dict[int, DecodedRecord]:
-        """Decode with the schema engine the rows that the kernel could not; store errors."""
         out: dict[int, DecodedRecord] = {}
         for row in self.plain.odd.tolist():
             try:
@@ -276,7 +272,6 @@ class _Merger:
     def _insert(
         self, columns: dict[str, NDArray[Any]], records: dict[int, DecodedRecord]
     ) -> dict[str, NDArray[Any]]:
-        """Return the columns with the schema engine's commits inserted in row order."""
         rows = [{"row": row, **self._cells(record)} for row, record in records.items()]
         order = np.argsort(np.append(columns["row"], [r["row"] for r in rows]), kind="stable")
         return {
@@ -285,7 +280,6 @@ class _Merger:
         }
 
     def _cells(self, record: DecodedRecord) -> dict[str, int]:
-        """Convert an offset commit that the schema engine decoded to one value for each column."""
         key, value = record.key, record.value or {}
         topic_id = value.get("topicId")
         return {
@@ -311,29 +305,22 @@ class _Merger:
         return self._id_number(uuid_text(raw))
 
     def _id_number(self, text: str) -> int:
-        """Return the index of a topic id; the zero id means none, as in Kafka."""
+        # The zero id means none, as in Kafka.
         return -1 if text == ZERO_UUID else self.topic_ids.setdefault(text, len(self.topic_ids))
 
 
 def _numbers(names: Sequence[bytes], number_of: Callable[[bytes], int]) -> NDArray[np.int32]:
-    """Return the index of each byte string's decoded name, followed by -1 for a missing name."""
+    """Return the number of each byte string, followed by -1 for a missing one."""
     return np.array([*map(number_of, names), -1], np.int32)
 
 
 def _renamed(codes: NDArray[Any], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Replace codes of byte strings by codes of decoded names.
-
-    Different bytes may decode to one name.
-    """
+    # Different bytes may decode to one name.
     same = np.array_equal(numbers[:-1], np.arange(len(numbers) - 1))
     return codes if same else numbers[codes]  # code -1 selects the last number, -1
 
 
 def _paired(pair: NDArray[np.int32], partition: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Number the distinct (group and topic, partition) combinations.
-
-    Return each commit's number.
-    """
     both = (pair.astype(np.int64) << 32) | (partition.astype(np.int64) & 0xFFFFFFFF)
     codes: NDArray[np.int32] = np.unique(both, return_inverse=True)[1].astype(np.int32)
     return codes

@@ -36,9 +36,9 @@ _STEPS_A_NAME = 8
 
 
 class Names(NamedTuple):
-    """A hash table of distinct byte strings, as arrays that compiled kernels can use.
+    """Hash table of distinct byte strings as arrays, for compiled kernels.
 
-    Each string has a code: 0, 1 and so on.
+    A string's code is its number: 0, 1 and so on.
 
     Attributes:
         slots: the code at each hash slot, -1 for none; the length is a power of two.
@@ -99,14 +99,13 @@ def int64_at(data, at):
 
 @piece
 def _mix(out, word):
-    """Mix 62 bits of a word into a 62-bit hash."""
     out = ((out ^ (word & _HASH_BITS)) * _MULTIPLIER) & _HASH_BITS
     return out ^ (out >> 29)
 
 
 @piece
 def hash_of(data, at, stop):
-    """Return a 62-bit hash of the bytes in [at, stop); the last eight may be included twice.
+    """Return a 62-bit hash of the bytes from ``at`` to ``stop``.
 
     Long strings go through four independent sums, which the processor computes in parallel.
     """
@@ -136,7 +135,7 @@ def hash_of(data, at, stop):
 
 @piece
 def same_bytes(data, at, other, size):
-    """Return whether ``size`` bytes at two positions are equal."""
+    """Return whether the ``size`` bytes at two positions of the data are equal."""
     done = 0
     while done + 8 <= size:
         if int64_at(data, at + done) != int64_at(data, other + done):
@@ -153,7 +152,9 @@ def same_bytes(data, at, other, size):
 
 @inline_piece
 def code_of(data, at, stop, names):
-    """Look up the bytes in [at, stop) and return their number (code); new bytes get a new one."""
+    """Return the code of the bytes from ``at`` to ``stop``; bytes that are new in the table get the
+    next code.
+    """
     slots, table = names.slots, names.table
     size = stop - at
     wanted = hash_of(data, at, stop)
@@ -174,9 +175,8 @@ def code_of(data, at, stop, names):
 
 @inline_piece
 def is_code_of(data, at, stop, names, code):
-    """Return whether the bytes in [at, stop) equal the stored string with a code.
-
-    Return False for code -1.
+    """Return whether the bytes from ``at`` to ``stop`` equal the stored string that has the given
+    code; False for code -1.
     """
     size = stop - at
     if code < 0 or names.table[code, 2] != size:
@@ -186,24 +186,23 @@ def is_code_of(data, at, stop, names, code):
 
 @inline_piece
 def code_like(data, at, stop, names, like):
-    """Look up the bytes in [at, stop) and return their code; try the likely code ``like`` first.
+    """Return the code of the bytes from ``at`` to ``stop``.
 
-    A ``like`` of -1 means unknown.
-
-    A comparison takes less time than a hash.
+    The likely code ``like`` (-1 for unknown) is tried first, since a comparison takes less time
+    than a hash.
     """
     return like if is_code_of(data, at, stop, names, like) else code_of(data, at, stop, names)
 
 
 @inline_piece
 def is_half_full(names, more):
-    """Return whether the hash table is half full after adding ``more`` strings."""
+    """Return whether the hash table would be half full after ``more`` strings are added."""
     return 2 * (names.used[0] + more) >= len(names.slots)
 
 
 @kernel("void(int64[:, ::1], int64, int32[::1])")
 def fill_slots(table, count, slots):
-    """Rebuild a hash table: insert the first ``count`` strings into empty slots by their hashes."""
+    """Insert the first ``count`` strings of a table into empty hash slots."""
     for code in range(count):
         slot = table[code, 0] & (len(slots) - 1)
         while slots[slot] >= 0:
@@ -212,7 +211,7 @@ def fill_slots(table, count, slots):
 
 
 class NameTable:
-    """A hash table of distinct byte strings that can grow.
+    """Growing hash table of distinct byte strings.
 
     Args:
         expected: approximate number of strings; the table grows if there are more.
@@ -236,7 +235,7 @@ class NameTable:
         self.names = Names(slots, more, self.names.used)
 
     def is_full(self, reserve: int) -> bool:
-        """Return whether a kernel that adds up to ``reserve`` strings at once needs more room."""
+        """Return whether the table must grow before a kernel adds up to ``reserve`` strings."""
         return bool(is_half_full(self.names, reserve))
 
     def strings(self, data: Bytes) -> list[bytes]:
@@ -250,7 +249,9 @@ class NameTable:
 
 
 def read_only(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
-    """Return an array as a contiguous, read-only view or copy, which kernels require."""
+    """Return an array as contiguous, read-only memory of the given type, which compiled kernels
+    require.
+    """
     view: NDArray[Any] = np.require(array, kind, ["C", "A"]).view()
     view.flags.writeable = False
     return view

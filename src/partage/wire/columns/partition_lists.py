@@ -36,7 +36,7 @@ _NULL = b"\xff\xff\xff\xff"
 
 
 class PartitionList(NamedTuple):
-    """One member's list of topic partitions, with order and duplicates as sent.
+    """A member's list of topic partitions as arrays, in the order sent and with duplicates.
 
     Attributes:
         names: the distinct topics of all lists that were read together.
@@ -52,9 +52,8 @@ class PartitionList(NamedTuple):
 
 
 def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
-    r"""Decode the list of topic partitions at the beginning of each payload.
-
-    The result is None for a payload that the schema engine must decode.
+    r"""Decode the list of topic partitions at the beginning of each payload; None for a payload
+    that only the schema engine can decode.
 
     These are damaged ones, and all payloads if the engine is faster (if few members have most
     topics).
@@ -97,12 +96,11 @@ def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None
 def _find_pairs(
     data: bytes, int32: NDArray[np.int32], at: Ints, end: Ints, count: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Find the topic names in many encoded partition lists: where each begins and ends.
+    """Return the begin and the end of each topic name in many encoded partition lists, and the end
+    of each list (-1 if it does not fit in its payload).
 
-    Where each list ends is returned as well.
-
-    A list that does not fit in its payload ends at -1. Step k reads the k-th topic of all lists
-    that have one. Lists are sorted by length, so that these lists come first.
+    Step k reads the k-th topic of all lists that have one. Lists are sorted by length, so that
+    these lists come first.
     """
     uint16 = np.ndarray((len(data) - 1,), ">u2", data, strides=(1,))
     order = np.argsort(-count, kind="stable")
@@ -132,7 +130,7 @@ def _find_pairs(
 
 
 class _Numbers(dict[bytes, int]):
-    """A dict that gives each new byte string the next number, in order of first use."""
+    """Dict that gives each new byte string the next number, in order of first use."""
 
     def __missing__(self, key: bytes) -> int:
         number = self[key] = len(self)
@@ -140,7 +138,6 @@ class _Numbers(dict[bytes, int]):
 
 
 def _number_names(data: bytes, begin: Ints, end: Ints) -> tuple[tuple[str, ...], Int32s]:
-    """Return the distinct topic names, and the index of each list entry's topic among them."""
     numbers = _Numbers()
     number = np.empty(len(begin), np.int32)
     for width, pairs in _by_size(end - begin):
@@ -159,7 +156,8 @@ def encode_assignments(
     number: Int32s,
     user_data: Sequence[bytes | None],
 ) -> list[bytes]:
-    r"""Encode the assignments of all members, with the same bytes as `encode_assignment`.
+    r"""Encode the assignments of all members from arrays, with the same bytes as
+    `encode_assignment`.
 
     Args:
         names: distinct topic names.
@@ -214,7 +212,7 @@ def _encode_one_by_one(
     number: Int32s,
     user_data: Sequence[bytes | None],
 ) -> list[bytes]:
-    """Encode the assignments with the schema engine; its error names a value that does not fit."""
+    # The schema engine's error names the value that does not fit.
     ends = start.tolist()
     named = list(zip([names[t] for t in topic.tolist()], number.tolist(), strict=True))
     return [
@@ -228,9 +226,8 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return a permutation that groups equal keys; groups are in order of first use.
-
-    The begin of each group in that order and its size are returned, too.
+    """Return the indices that group equal keys in order of first use, the begin of each group and
+    its size.
     """
     order = np.argsort(key, kind="stable")
     first, size = _runs(key[order])
@@ -245,13 +242,12 @@ def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
 
 
 def _runs(values: Ints) -> tuple[Ints, Ints]:
-    """Return where each series of equal consecutive values begins, and its length."""
+    """Return the begin and the length of each series of equal consecutive values."""
     first = np.flatnonzero(np.diff(values, prepend=-1))
     return first, np.diff(first, append=len(values))
 
 
 def _join_pieces(source: Bytes, start: Ints, size: Ints) -> bytes:
-    """Concatenate the pieces ``source[start[i] : start[i] + size[i]]`` for all i."""
     end = np.cumsum(size)
     out = np.empty(int(size.sum()), np.uint8)
     for width, pieces in _by_size(size):
@@ -261,7 +257,6 @@ def _join_pieces(source: Bytes, start: Ints, size: Ints) -> bytes:
 
 
 def _by_size(size: Ints) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield each distinct size with the indices at which it occurs."""
     narrow = size.astype(np.uint16) if int(size.max(initial=0)) < 2**16 else size
     order = np.argsort(narrow, kind="stable")
     first, count = _runs(size[order])
@@ -270,6 +265,6 @@ def _by_size(size: Ints) -> Iterator[tuple[int, NDArray[np.intp]]]:
 
 
 def _items(data: bytes | Bytes, width: int) -> NDArray[np.void]:
-    """Return a view of all windows of ``width`` bytes; item i begins at byte i."""
+    # Item i is the window of ``width`` bytes that begins at byte i.
     items: NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
     return items

@@ -29,7 +29,7 @@ _NO_LOADS = bytes(4)
 
 
 class SubscriptionColumns(NamedTuple):
-    """A decoded subscription of one member, with its owned partitions as arrays.
+    """Decoded subscription of one member, with its owned partitions as arrays.
 
     Attributes:
         topics: the subscribed topics; members with equal topics share one tuple.
@@ -47,7 +47,7 @@ class SubscriptionColumns(NamedTuple):
 
 
 class TrailerColumns(NamedTuple):
-    """A member's user data with a Partage trailer that has owned partitions and no loads.
+    """User data of one member with a Partage trailer that has owned partitions and no loads.
 
     `partage.wire.member_extras` describes the trailer.
 
@@ -63,7 +63,7 @@ class TrailerColumns(NamedTuple):
 
 
 class _Prefix(NamedTuple):
-    """The bytes of a subscription up to its topics, with the decoded version and topics.
+    """Bytes of a subscription up to the end of its topics, with what they decode to.
 
     Members often share it.
     """
@@ -74,7 +74,9 @@ class _Prefix(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """The decoded fields of a subscription before its owned partitions, and where these begin."""
+    """Decoded fields of a subscription before its owned partitions, and the position where these
+    begin.
+    """
 
     version: int
     topics: tuple[str, ...]
@@ -83,9 +85,8 @@ class _Head(NamedTuple):
 
 
 def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns | None]:
-    r"""Decode the subscriptions of all members of a group at once.
-
-    The result is None for one that the schema engine must decode.
+    r"""Decode the subscriptions of all members of a group at once; None for each that only the
+    schema engine can decode.
 
     >>> sent = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\1\0\1t\0\0\0\1\0\0\0\7"
     >>> decode_subscriptions([sent] * 6)[5].owned.number.tolist()
@@ -102,7 +103,7 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
 
 
 def _read_head(data: bytes, prefixes: list[_Prefix]) -> _Head | None:
-    """Decode version, topics and user data of a subscription; None if they are invalid.
+    """Decode the version, topics and user data of a subscription; None if they are invalid.
 
     Topics that equal those of a recent subscription are not decoded again.
     """
@@ -138,10 +139,7 @@ def _read_prefix(data: bytes) -> _Prefix | None:
 def _with_tail(
     head: _Head | None, owned: PartitionList | None, data: bytes
 ) -> SubscriptionColumns | None:
-    """Decode the fields after the owned partitions and return the subscription.
-
-    Return None if a field does not fit.
-    """
+    # None if a field does not fit.
     if head is None or owned is None:
         return None
     reader = Reader(data, head.end + owned.end)
@@ -161,9 +159,8 @@ def _with_tail(
 
 
 def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
-    r"""Split each member's user data into the strategy's own bytes and Partage's trailer.
-
-    The result is None for user data without a trailer that has only claims.
+    r"""Split each member's user data into the strategy's own bytes and Partage's trailer; None
+    without a trailer that has only claims.
 
     >>> from partage.wire.member_extras import Extras, with_extras
     >>> split_user_data([with_extras(b"own", Extras((("t", 7),), 4))] * 6)[5].claims.number.tolist()
@@ -185,9 +182,8 @@ def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
 
 
 def decode_sticky_claims(user_data: Sequence[bytes]) -> list[tuple[PartitionList, int] | None]:
-    r"""Decode the owned partitions and their generation in the user data of Kafka's ``sticky``.
-
-    The result is None for user data in another format.
+    r"""Decode the owned partitions and their generation from user data of Kafka's sticky assignor;
+    None for other formats.
 
     >>> claims, generation = decode_sticky_claims([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5"] * 6)[5]
     >>> claims.number.tolist(), generation

@@ -42,7 +42,7 @@ _UNNAMED = -1
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
-    """A list of Kafka Streams tasks as arrays, in their order in the bytes, with duplicates.
+    """List of Kafka Streams tasks as arrays, in the order of the bytes and with duplicates.
 
     Attributes:
         subtopology: sub-topology number of each task (int32[n]).
@@ -62,7 +62,8 @@ class Tasks:
 
     @classmethod
     def of(cls, tasks: Iterable[tuple[int, int] | TaskKey]) -> Tasks:
-        """Build the arrays from tuples; an empty topology name is no name, as in Kafka.
+        """Build the arrays from (sub-topology, partition) or (sub-topology, partition, topology
+        name) tuples.
 
         Raises:
             EncodingError: an element is not a task of int32 numbers with a string or None as name.
@@ -118,10 +119,8 @@ class Tasks:
 
     @cached_property
     def _sorted(self) -> tuple[Int64s, NDArray[np.intp]]:
-        """Sorted (sub-topology, partition) of each task, packed into one int64.
-
-        The second array has their indexes in the list.
-        """
+        # Sub-topology and partition are packed into one int64; the second array has the indices in
+        # the list.
         packed = self.subtopology.astype(np.int64) << 32 | self.partition.astype(np.int64) & (
             0xFFFFFFFF
         )
@@ -129,7 +128,7 @@ class Tasks:
         return packed[order], order
 
     def last_index(self, task: tuple[int, int] | TaskKey) -> int | None:
-        """Return the last index of a task in the list, or None if it is not there.
+        """Return the last index of a task in the list, None if the list does not have it.
 
         >>> Tasks.of([(0, 2), (0, 3), (0, 2)]).last_index((0, 2))
         2
@@ -146,14 +145,14 @@ class Tasks:
 
 
 class TasksBuilder:
-    """A builder of `Tasks` to which tasks are appended one by one."""
+    """Builder of `Tasks` from single tasks."""
 
     def __init__(self) -> None:
         self._subtopology, self._partition, self._topology = array("i"), array("i"), array("i")
         self._names: dict[str, int] = {}
 
     def add(self, subtopology: int, partition: int, name: str | None) -> None:
-        """Append a task."""
+        """Append a task to the list."""
         self._subtopology.append(subtopology)
         self._partition.append(partition)
         code = _UNNAMED if name is None else self._names.setdefault(name, len(self._names))
@@ -176,7 +175,7 @@ def _fail_on_task(task: object, index: int) -> NoReturn:
 
 @dataclass(frozen=True, eq=False)
 class TaskValues:
-    """An int64 value for each task of a list: its offset sum or its lag.
+    """An int64 value, such as an offset sum or a lag, for each task of a list.
 
     ``value`` has one element for each of ``tasks`` (int64[n]). If a task occurs twice, lookups
     return its last value.
@@ -193,7 +192,7 @@ class TaskValues:
     def of(
         cls, values: Mapping[tuple[int, int], int] | Mapping[TaskKey, int] | TaskValues
     ) -> TaskValues:
-        """Build the arrays from a mapping of tasks to values, in its order.
+        """Build the arrays from a mapping of tasks to int64 values, in the mapping's order.
 
         Raises:
             EncodingError: a value is not an int64, or a key is not a task.
@@ -234,7 +233,7 @@ class TaskValues:
         return value
 
     def get(self, task: tuple[int, int] | TaskKey) -> int | None:
-        """Return the last value of a task, or None; it is found by binary search."""
+        """Return the last value of a task, None if the list does not have it."""
         index = self.tasks.last_index(task)
         return None if index is None else int(self.value[index])
 
@@ -249,7 +248,7 @@ class TaskValues:
 
 
 def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
-    """Return a mapping by task in which topology names "" and None count as the same key.
+    """Return a mapping by task in which the topology names "" and None are the same key.
 
     A merged key has the position of the first and the value of the last.
 
@@ -262,9 +261,8 @@ def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
 
 
 def task_set_order(tasks: Iterable[TaskKey]) -> list[TaskKey]:
-    """Return the distinct tasks in the iteration order of a Java ``HashSet<TaskId>``.
-
-    The set is filled in the given order.
+    """Return the distinct tasks in the iteration order of a Java ``HashSet<TaskId>`` filled in the
+    given order.
 
     >>> [partition for _, partition, _ in task_set_order((0, p, None) for p in range(4))]
     [3, 2, 1, 0]
@@ -282,8 +280,7 @@ def _int32(value: int) -> int:
 
 
 def _ranks(tasks: list[TaskKey]) -> list[int]:
-    """Return each task's rank by ``TaskId.compareTo``, by which Java sorts crowded hash bins."""
-
+    # Java sorts crowded hash bins by TaskId.compareTo.
     def key(index: int) -> tuple[bytes, int, int]:
         subtopology, partition, name = tasks[index]
         return (b"" if name is None else string_order_key(name)), subtopology, partition
@@ -299,7 +296,8 @@ def _ranks(tasks: list[TaskKey]) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class PartitionLists:
-    """A list of partitions for each task or host as arrays, in the order of the bytes.
+    """A list of topic partitions for each of several tasks or hosts, as arrays in the order of the
+    bytes.
 
     Attributes:
         start: where each list begins, and the end (int32[lists + 1]).
@@ -367,7 +365,7 @@ class PartitionLists:
 
 
 class PartitionListsBuilder:
-    """A builder of `PartitionLists` to which partitions are appended one by one."""
+    """Builder of `PartitionLists` from single partitions."""
 
     def __init__(self) -> None:
         self._start, self._topic, self._partition = array("i", [0]), array("i"), array("i")
@@ -379,7 +377,9 @@ class PartitionListsBuilder:
         self._topic.append(self._names.setdefault(topic, len(self._names)))
 
     def add_rows(self, topics: Int32s, partitions: Int32s) -> None:
-        """Append partitions to the current list; topics are indexes into `lists`'s argument."""
+        """Append partitions to the current list, with topics as indices into the names that `lists`
+        is called with.
+        """
         self._topic.frombytes(topics.astype(np.intc).tobytes())
         self._partition.frombytes(partitions.astype(np.intc).tobytes())
 
@@ -388,7 +388,10 @@ class PartitionListsBuilder:
         self._start.append(len(self._partition))
 
     def lists(self, topics: tuple[str, ...] | None = None) -> PartitionLists:
-        """Return the lists ended so far; ``topics`` are the names that `add_rows` refers to."""
+        """Return the completed lists.
+
+        ``topics`` are the names to which the indices of `add_rows` refer.
+        """
         return PartitionLists(
             np.array(self._start, np.int32),
             np.array(self._topic, np.int32),
@@ -399,7 +402,8 @@ class PartitionListsBuilder:
 
 @dataclass(frozen=True)
 class Hosts:
-    """Application end points (host, port), each with its partitions, in the order sent.
+    """End points (host, port) of a Streams application with the partitions of each, in the order
+    sent.
 
     >>> Hosts.of([(("h", 80), [("t", 1)])]).to_dict()
     {('h', 80): (('t', 1),)}
@@ -422,12 +426,16 @@ class Hosts:
         return len(self.names)
 
     def to_dict(self) -> dict[Host, tuple[TopicPartition, ...]]:
-        """Return a dict from end point to its last list of partitions, as Kafka builds it."""
+        """Return a dict from end point to its partitions.
+
+        Of duplicate end points the last counts, as in Kafka's map.
+        """
         return dict(zip(self.names, self.partitions, strict=True))
 
 
 def partition_order_key(partition: TopicPartition) -> tuple[bytes, int]:
-    """Return the key by which Streams members sort partitions: topic in Java's order, then number.
+    """Return the key by which Streams sorts partitions: the topic in Java's string order, then the
+    number.
 
     >>> sorted([("b", 0), ("a", 10), ("a", 9)], key=partition_order_key)[0]
     ('a', 9)

@@ -78,7 +78,7 @@ Dictionary = tuple[tuple[int, str], ...]
 
 @dataclass(frozen=True)
 class AssignmentInfo:
-    """A Streams member's assignment (user data), field for field as in the bytes.
+    """Decoded user data of a Kafka Streams member's assignment, field for field as in the bytes.
 
     Every list keeps its own order.
 
@@ -161,14 +161,14 @@ class AssignmentInfo:
         return ERRORS.get(self.error_code, "UNKNOWN")
 
     def standby_tasks(self) -> dict[TaskKey, tuple[TopicPartition, ...]]:
-        """Return each standby task with its partitions.
+        """Return a dict from each standby task to its partitions.
 
-        Of duplicates the last one counts, as in Kafka's map.
+        Of duplicates the last counts, as in Kafka's map.
         """
         return dict(zip(self.standby, self.standby_partitions, strict=True))
 
     def task_of(self, partitions: Sequence[TopicPartition]) -> list[tuple[TopicPartition, TaskKey]]:
-        """Pair each assigned partition with its task.
+        """Return a list of (assigned partition, its task) pairs.
 
         Args:
             partitions: the partitions of the assignment with this user data, in any order.
@@ -185,7 +185,6 @@ class AssignmentInfo:
 
 
 def _check_version(version: int) -> None:
-    """Check that a version is in 1 to 11, as Kafka's constructor does."""
     if not 1 <= version <= LATEST_VERSION:
         what = f"versions 1 to {LATEST_VERSION} can be written"
         field = "AssignmentInfo.version"
@@ -209,7 +208,7 @@ _ATTRIBUTES = {
 
 
 class _InfoReader(Reader):
-    """A reader that stores the topic dictionary for the lists that refer to it."""
+    """Reader that keeps the message's topic dictionary for the lists that refer to it."""
 
     __slots__ = ("dictionary",)
     dictionary: Dictionary
@@ -229,7 +228,7 @@ def _codec(version: int) -> Codec:
 
 
 def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> AssignmentInfo:
-    r"""Decode the user data of a Streams member's assignment.
+    r"""Decode the user data of a Kafka Streams member's assignment.
 
     It differs from Kafka's decoder in one point: an index that the dictionary lacks is an error.
     Kafka returns a partition with topic null.
@@ -264,7 +263,7 @@ def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> Assi
 
 
 def encode_assignment_info(info: AssignmentInfo) -> bytes:
-    """Encode a Streams member's assignment (user data), keeping the order of every list.
+    """Encode the user data of a Kafka Streams member's assignment; every list keeps its order.
 
     ``trailing`` is not written.
 
@@ -301,10 +300,8 @@ def encode_assignment_info(info: AssignmentInfo) -> bytes:
 
 
 def _read_count(reader: Reader) -> int:
-    """Read a number of entries, each of which needs at least four bytes.
-
-    Kafka compares it with the payload's length; a larger count fails where the bytes end.
-    """
+    # Each entry needs at least four bytes. Kafka compares the count with the payload's length; a
+    # larger count fails where the bytes end.
     start = reader.position
     count = reader.int32()
     if not 0 <= count <= reader.left // 4:
@@ -314,7 +311,6 @@ def _read_count(reader: Reader) -> int:
 
 
 def _read_partitions(reader: Reader, builder: PartitionListsBuilder) -> None:
-    """Read one list of partitions whose topics are given by name, into the builder."""
     for _ in range(_read_count(reader)):
         builder.add(reader.modified_utf8(), reader.int32())
     builder.end_list()
@@ -365,7 +361,7 @@ def _write_dictionary(writer: Writer, dictionary: Dictionary) -> None:
 
 
 def _read_hosts(reader: _InfoReader, *, indexed: bool) -> Hosts:
-    """Read end points with their partitions; if ``indexed``, topics refer to the dictionary."""
+    # If ``indexed``, topics refer to the dictionary.
     names: list[Host] = []
     lists = PartitionListsBuilder()
     topics = _TopicIndex(reader.dictionary) if indexed else None
@@ -379,7 +375,7 @@ def _read_hosts(reader: _InfoReader, *, indexed: bool) -> Hosts:
 
 
 class _TopicIndex:
-    """Looks up topics of a dictionary by index, for whole lists of partitions at once."""
+    """Look-up of a dictionary's topics by index, for whole lists of partitions at once."""
 
     def __init__(self, dictionary: Dictionary) -> None:
         self.names = tuple(topic for _, topic in dictionary)
@@ -389,7 +385,6 @@ class _TopicIndex:
         self._entries = np.array([entry_of[one] for one in self._indexes.tolist()], np.int32)
 
     def read_partitions(self, reader: Reader, lists: PartitionListsBuilder) -> None:
-        """Read one list of partitions whose topics are given by index."""
         count = _read_count(reader)
         if count * _INDEXED.itemsize > reader.left:
             reader.position = reader.end
@@ -427,7 +422,6 @@ def _write_hosts(writer: Writer, value: tuple[Hosts, Dictionary | None]) -> None
 def _indexed_rows(
     writer: Writer, lists: PartitionLists, dictionary: Dictionary
 ) -> NDArray[np.void]:
-    """Encode all partitions of the lists, with topics by index into the dictionary."""
     if lists.topics == tuple(topic for _, topic in dictionary):
         # Decoded lists: a topic may have two indexes, and each partition keeps its own.
         indexes = [index for index, _ in dictionary]
@@ -445,7 +439,7 @@ def _indexed_rows(
 
 
 def _kafka_dictionary(info: AssignmentInfo) -> Dictionary:
-    """Return the topic dictionary that Kafka builds, in the order of its Java maps."""
+    # In the order of Kafka's Java maps.
     lists = [*info.hosts.partitions]
     if info.version >= 6:
         lists += [*info.standby_hosts.partitions]

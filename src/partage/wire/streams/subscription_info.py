@@ -60,7 +60,7 @@ _FIRST_WITH_SUMS = 7
 
 @dataclass(frozen=True)
 class SubscriptionInfo:
-    """A Streams member's user data on joining, field for field as in the bytes.
+    """Decoded user data of a Kafka Streams member's subscription, field for field as in the bytes.
 
     A field that the version does not have keeps its default. Null and empty differ only in names
     of topologies, where the bytes differ too.
@@ -111,11 +111,12 @@ class SubscriptionInfo:
         error_code: int = 0,
         tags: Mapping[str, str] | None = None,
     ) -> SubscriptionInfo:
-        """Build the message as Kafka's constructor does; ``version`` decides which fields it has.
+        """Build the message as Kafka's constructor does.
 
-        Up to version 6 a task with sum -2 is a previous task, any other one a standby task; the
-        sums are lost, and both lists are in the order of Kafka's hash sets. From 7 to 9
-        sub-topologies are in the order of its hash map. Later versions keep the mapping's order.
+        ``version`` decides which fields it has. Up to version 6 a task with sum -2 is a previous
+        task, any other one a standby task; the sums are lost, and both lists are in the order of
+        Kafka's hash sets. From 7 to 9 sub-topologies are in the order of its hash map. Later
+        versions keep the mapping's order.
 
         Raises:
             UnsupportedVersionError: the versions contradict each other (IllegalArgumentException in
@@ -151,7 +152,8 @@ class SubscriptionInfo:
         )
 
     def is_future(self, latest: int = LATEST_VERSION) -> bool:
-        """Return whether the version is too new for a reader that supports up to ``latest``.
+        """Return whether the version is too new to be decoded by a reader that supports versions up
+        to ``latest``.
 
         Such a reader can decode only the two version fields.
         """
@@ -159,7 +161,7 @@ class SubscriptionInfo:
 
     @property
     def endpoint(self) -> str | None:
-        """The end point ``host:port`` as text, or None."""
+        """End point ``host:port`` for interactive queries; None if the member has none."""
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
     @property
@@ -177,7 +179,7 @@ class SubscriptionInfo:
 
     @property
     def task_offset_sums(self) -> TaskValues:
-        """Dict from task to its offset sum, as the leader reads it.
+        """Offset sum of each task, as the leader reads it in any version.
 
         For versions 1 to 6 it is -2 for a previous task, and -3 for a standby task.
 
@@ -189,7 +191,7 @@ class SubscriptionInfo:
         return TaskValues.of(sums | dict.fromkeys(self.standby, UNKNOWN_OFFSET_SUM))
 
     def previous_tasks(self) -> set[TaskKey]:
-        """Return the active tasks that the member ran before; they have offset sum -2."""
+        """Return the active tasks that the member ran before this rebalance."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.previous)
         return {
@@ -199,7 +201,7 @@ class SubscriptionInfo:
         }
 
     def standby_tasks(self) -> set[TaskKey]:
-        """Return the tasks for which the member has state without running them."""
+        """Return the tasks for which the member has state without having run them."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.standby)
         return {
@@ -210,12 +212,11 @@ class SubscriptionInfo:
 
 
 def _path(field: str) -> str:
-    """Return the path of a field for error messages."""
     return join_path(SUBSCRIPTION_INFO_DATA.name, field)
 
 
 def _check_versions(version: int, latest: int) -> None:
-    """Check that the version is in 1 to ``latest``; only versions 1 and 2 may lack ``latest``."""
+    """Check that ``version`` is in 1 to ``latest``. Only versions 1 and 2 may lack ``latest``."""
     if latest == UNKNOWN_VERSION:
         if 1 <= version <= 2:
             return
@@ -228,7 +229,6 @@ def _check_versions(version: int, latest: int) -> None:
 
 
 def _as_lists(sums: TaskValues) -> tuple[Tasks, Tasks]:
-    """Divide offset sums into previous and standby tasks, in the order of Kafka's hash sets."""
     values = sums.to_dict()
     previous = task_set_order(task for task, value in values.items() if value == LATEST_OFFSET)
     standby = task_set_order(task for task, value in values.items() if value != LATEST_OFFSET)
@@ -236,9 +236,8 @@ def _as_lists(sums: TaskValues) -> tuple[Tasks, Tasks]:
 
 
 def _by_subtopology(sums: TaskValues) -> TaskValues:
-    """Sort offset sums by sub-topology in the order of Java's hash map.
-
-    The tasks of a sub-topology keep their order.
+    """Sort offset sums by sub-topology in the order of Java's hash map; the tasks of a sub-topology
+    keep their order.
     """
     groups: dict[int, dict[TaskKey, int]] = {}
     calls = 0
@@ -256,7 +255,6 @@ def _by_subtopology(sums: TaskValues) -> TaskValues:
 
 
 def _ranks(numbers: list[int]) -> list[int]:
-    """Return each number's rank in ascending order, from 0."""
     rank = dict(zip(sorted(numbers), range(len(numbers)), strict=True))
     return [rank[number] for number in numbers]
 
@@ -285,7 +283,7 @@ def _codec(version: int) -> Codec:
 
 
 def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> SubscriptionInfo:
-    r"""Decode the user data of a Streams member's subscription.
+    r"""Decode the user data of a Kafka Streams member's subscription.
 
     Args:
         data: the bytes; those after the message are counted in ``trailing``.
@@ -317,7 +315,7 @@ def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> Su
 
 
 def _decode(reader: Reader, version: int) -> SubscriptionInfo:
-    """Decode a message whose version is known to be at most `LATEST_VERSION`."""
+    # The caller has checked that the version is at most LATEST_VERSION.
     if not 1 <= version <= LATEST_VERSION:
         _check_versions(version, UNKNOWN_VERSION)
     values: dict[str, Any] = _codec(version).read(reader)
@@ -332,7 +330,7 @@ def _decode(reader: Reader, version: int) -> SubscriptionInfo:
 
 
 def encode_subscription_info(info: SubscriptionInfo) -> bytes:
-    r"""Encode a Streams member's subscription (user data), keeping the order of every list.
+    r"""Encode the user data of a Kafka Streams member's subscription; every list keeps its order.
 
     ``trailing`` is not written.
 

@@ -27,7 +27,9 @@ FIRST_NAMED_VERSION = 10
 
 
 class Groups(NamedTuple):
-    """Groups of offset sums in versions 7 to 9: each one's sub-topology and number of tasks."""
+    """Groups of offset sums in versions 7 to 9: the sub-topology and the number of tasks of each
+    group.
+    """
 
     subtopology: NDArray[np.int32]
     size: NDArray[np.int32]
@@ -57,7 +59,7 @@ def tasks_codec(version: int) -> Codec:
 
 
 def offset_sums_codec(version: int) -> Codec:
-    """Return the codec of offset sums (`GroupedSums`).
+    """Return the codec of a list of tasks with offset sums (`GroupedSums`).
 
     They are grouped by sub-topology up to version 9, and a flat list later.
     """
@@ -66,7 +68,7 @@ def offset_sums_codec(version: int) -> Codec:
 
 
 def check_names(writer: Writer, tasks: Tasks, version: int) -> None:
-    """Check that no task has a named topology before version 10.
+    """Check that no task has a named topology before version 10 of the message.
 
     Kafka raises a TaskAssignmentException.
     """
@@ -80,9 +82,9 @@ def _read_count(reader: Reader) -> int:
 
 
 def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
-    """Decode ``count`` fixed-size entries.
+    """Decode ``count`` entries of fixed size.
 
-    If bytes are missing, raise at the first incomplete number.
+    If bytes are missing, raise the error at the first incomplete number.
     """
     whole = reader.left // layout.itemsize
     if count > whole:
@@ -195,7 +197,7 @@ def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) ->
 
 
 def _runs(tasks: Tasks) -> Groups:
-    """Group consecutive tasks with the same sub-topology.
+    """Group consecutive tasks that have the same sub-topology.
 
     >>> _runs(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
     [2, 1]

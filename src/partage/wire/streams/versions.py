@@ -48,7 +48,7 @@ SHUTDOWN_REQUESTED = 4
 
 @dataclass(frozen=True)
 class GroupVersions:
-    """The versions that a Streams group's leader derives from its members' subscriptions.
+    """Versions that the leader of a Streams group derives from its members' subscriptions.
 
     Attributes:
         used: the lowest version that any member used, at most the leader's latest; the leader
@@ -66,14 +66,16 @@ class GroupVersions:
 
     @property
     def probing(self) -> bool:
-        """True if this is a round of version probing (KIP-268): some members are too new."""
+        """True in a round of version probing (KIP-268), because some members' versions are too new
+        for the leader.
+        """
         return bool(self.future) and not self.error_code
 
 
 def group_versions(
     members: Iterable[SubscriptionInfo], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Derive the versions of a group from its members' subscriptions, as its leader does.
+    """Derive the versions of a Streams group from its members' subscriptions, as its leader does.
 
     Args:
         members: the subscriptions as the leader decoded them (with the same ``latest``).
@@ -95,9 +97,8 @@ def group_versions(
 def versions_of(
     members: Iterable[tuple[int, int, bool]], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Derive a group's versions from plain values; `group_versions` takes subscriptions.
-
-    Each member is (version, latest version, whether it asks for shutdown).
+    """Derive the versions of a Streams group from plain values, one (version, latest version, asks
+    for shutdown) for each member.
 
     >>> versions_of([(9, 9, False), (12, 12, True)])
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
@@ -123,7 +124,7 @@ def versions_of(
 
 @dataclass(frozen=True)
 class NextVersion:
-    """The version that a member uses after the leader's reply, and whether it rejoins.
+    """Version that a Streams member uses after the leader's reply, and whether it rejoins.
 
     Attributes:
         version: the version of its next subscription.
@@ -137,7 +138,7 @@ class NextVersion:
 
 
 def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERSION) -> NextVersion:
-    """Return the version with which a member continues after the leader's reply.
+    """Return the version with which a Streams member continues after the leader's reply.
 
     Args:
         answer: the leader's reply, as the member decoded it.
