@@ -110,16 +110,12 @@ def who_agrees(
 
 
 def _placed(name: str, keys: list[bytes], counts: Sequence[int]) -> NDArray[np.int32]:
-    """Return the partitions of all keys at each partition count, one count after the other.
-
-    Keys for ``streams:windowed`` get a window appended first.
-    """
+    # One count after the other. Keys for streams:windowed get a window appended first.
     given = [key + _WINDOW for key in keys] if name == "streams:windowed" else keys
     return np.concatenate([partition_for(given, partitions=n, partitioner=name) for n in counts])
 
 
 def _of_special(name: str, key: bytes | None) -> str:
-    """Return a description of what a partitioner does with a null or an empty key."""
     found = int(partition_for([key], partitions=1000, partitioner=name)[0])
     if found >= 0:
         return "hashed" if key is not None else "hashed as an empty key"

@@ -58,7 +58,7 @@ def find_named(name: str) -> Partitioner:
 
 @cache
 def plugged_in() -> dict[str, EntryPoint]:
-    """Return the entry points of custom partitioners that installed packages announce, by name."""
+    """Return the entry points of custom partitioners in installed packages, by name."""
     return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
 
 

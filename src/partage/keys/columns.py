@@ -29,7 +29,7 @@ _SERIALISE = "serialise it first (partage.keys.serializers has Kafka's)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyColumn:
-    """Column of n keys as one byte buffer with start offsets, the layout of an Arrow binary array.
+    """Column of keys in one byte buffer with start offsets, the layout of an Arrow binary array.
 
     Attributes:
         data: uint8, the bytes of all keys.
@@ -75,10 +75,7 @@ class KeyColumn:
         return self
 
     def _may_exceed(self, longest: int) -> bool:
-        """Return whether any key may be longer than a limit.
-
-        It tests chunks that fit the CPU cache.
-        """
+        # Chunks that fit the processor's cache are tested one by one.
         for first in range(0, len(self.starts) - 1, _AT_ONCE):
             some = self.starts[first : first + _AT_ONCE + 1]
             steps = some[1:] - some[:-1]
@@ -88,7 +85,7 @@ class KeyColumn:
 
 
 def column_of(keys: object) -> KeyColumn:
-    """Convert keys to a column.
+    """Convert keys (bytes, a list or an array) to a column.
 
     Keys are bytes (one key), a sequence of bytes, text or None, or a NumPy array.
 
@@ -192,7 +189,7 @@ def _of_width(flat: NDArray[np.uint8], count: int, width: int) -> KeyColumn:
 
 
 def _of_padded(keys: NDArray[Any]) -> KeyColumn:
-    """Return the column of a NumPy ``S`` array: each key without its trailing zero bytes."""
+    # NumPy's S arrays pad each key with zero bytes.
     width = keys.dtype.itemsize
     flat = np.ascontiguousarray(keys).view(np.uint8).reshape(-1)
     if not width or not len(keys) or flat.reshape(len(keys), width)[:, -1].all():
@@ -367,7 +364,7 @@ def arrow_column(keys: Any, pa: Any) -> KeyColumn:
 
 
 def _coded(keys: Any, pa: Any) -> KeyColumn:
-    """Return the column of an Arrow dictionary array, whose distinct keys are hashed once."""
+    # Each distinct key is hashed once.
     distinct = arrow_column(keys.dictionary, pa)
     null = _null(keys.indices)
     code = keys.indices.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)

@@ -56,9 +56,8 @@ _ONE_COUNTER = {"java:0.8", "java:0.9"}
 
 @runtime_checkable
 class CustomPartitioner(Protocol):
-    """Interface of a custom partitioner: Kafka's ``Partitioner`` of Java producers 0.9 to 4.3.
-
-    The Java name is ``org.apache.kafka.clients.producer.Partitioner``.
+    """Interface of a custom partitioner: ``org.apache.kafka.clients.producer.Partitioner`` of Java
+    producers 0.9 to 4.3.
 
     It may also have ``on_new_batch(topic, cluster, previous)``, which producers 2.4 to 3.9 call
     before they ask a second time for a record that needs a new batch; 4.x dropped it.
@@ -214,7 +213,9 @@ class NamedPartitioner:
         return int(placed[0])
 
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
-        """Choose another sticky partition for records without a key (KIP-480), for a new batch."""
+        """Choose another sticky partition for records without a key, because the batch is full
+        (KIP-480).
+        """
         count, led = led_partitions(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state is not None else None
         if isinstance(state, StickyCache):
@@ -234,7 +235,8 @@ class NamedPartitioner:
 
 
 class RecordPartitioner:
-    """Choice of a record's partition in a producer: the explicit one, else the custom one's.
+    """A producer's choice of a record's partition: the one that the record names, else the custom
+    partitioner's.
 
     It checks both.
 
@@ -324,7 +326,7 @@ class RecordPartitioner:
 
 @dataclass(frozen=True)
 class CustomRule:
-    """Key rule that calls a custom partitioner, newly created for each column of keys.
+    """Key rule that calls a custom partitioner, which is created anew for each column of keys.
 
     Attributes:
         kind: the class, an instance, or the name by which `RecordPartitioner` finds it.

@@ -13,15 +13,13 @@ __all__ = ["DefaultPartitioner"]
 
 
 def _to_positive(number: int) -> int:
-    """Return the number without its sign bit, as ``Utils.toPositive`` of Kafka's Java client.
-
-    An absolute value would move keys of old topics.
-    """
+    # Utils.toPositive of Kafka's Java client. An absolute value would move keys of old topics.
     return number & 0x7FFFFFFF
 
 
 class DefaultPartitioner:
-    """A key goes by its murmur2; a null key by turns over the partitions that have a leader.
+    """Default partitioner of Kafka's Java producer 0.9: murmur2 of the key, or round-robin for null
+    keys.
 
     Equals ``org.apache.kafka.clients.producer.internals.DefaultPartitioner`` of 0.9.0.1, with one
     counter for all topics. It starts at a random int there; here at ``partage.counter``, or at
@@ -60,9 +58,8 @@ class DefaultPartitioner:
         value_bytes: bytes | None,  # noqa: ARG002 - the same
         cluster: Cluster,
     ) -> int:
-        """Return the partition by the key's murmur2 hash; null keys are placed round-robin.
-
-        Round-robin covers the partitions with a leader.
+        """Return the partition by the key's murmur2 hash; null keys go round-robin over partitions
+        with a leader.
         """
         partitions = cluster.partitions_of(topic)
         if not len(partitions):

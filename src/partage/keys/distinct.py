@@ -34,7 +34,7 @@ _UNALIGNED = "Array(uint64, 1, 'A', readonly=True, aligned=False)"
 
 
 class KeyColumns(NamedTuple):
-    """Columns of the keys that a hash table counts, with the records and bytes of each key.
+    """Keys to count, as columns, with the number of records and bytes of each.
 
     Attributes:
         starts: int64[n + 1], offsets of the keys in their bytes.
@@ -68,7 +68,7 @@ class KeyTable(NamedTuple):
 
 @piece
 def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
-    """Return the last one to seven bytes of a key as an unsigned word, padded with zeros."""
+    """Return the last one to seven bytes of a key as an unsigned word padded with zeros."""
     top = 0x7FFFFFFFFFFFFFFF
     if at < len(wide):
         unused = 64 - 8 * (end - at)
@@ -113,7 +113,6 @@ def _is_stored_at(data: _Bytes, wide: _Words, at: int, end: int, words: _Words, 
 
 @piece
 def _find_or_add(data: _Bytes, wide: _Words, at: int, end: int, tag: int, table: KeyTable) -> int:
-    """Return the store offset of a key's entry; add the key if it is new."""
     top = 0x7FFFFFFFFFFFFFFF
     slots, store, words, used = table
     mask = len(slots) - 1
@@ -151,7 +150,8 @@ def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
-    """Look up a block of keys: compute the hashes, then read the slots, then the entries.
+    """Look up a block of keys: compute all hashes, then read all slots, then all entries, so that
+    cache misses overlap.
 
     Each step loads independent addresses, so that cache misses overlap. Only keys whose first
     slot has another key, or none, are collected and probed one by one.
@@ -184,7 +184,7 @@ def _look_up(
 
 @piece
 def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
-    """Return the content of the next slot with this hash, or 0 if an empty slot comes first."""
+    """Return the content of the next slot that has this hash, 0 if an empty slot comes first."""
     top = 0x7FFFFFFFFFFFFFFF
     mask = len(slots) - 1
     found: int = slots[slot & top]
@@ -202,7 +202,8 @@ def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
 def _count(
     data: _Bytes, wide: _Words, keys: KeyColumns, first: int, table: KeyTable, block: _Longs
 ) -> int:  # fmt: skip
-    """Count keys until the table lacks space for another block.
+    """Count keys until the table lacks space for another block; return the index of the first key
+    not counted.
 
     Args:
         data: uint8, bytes of the keys.
@@ -245,7 +246,6 @@ def _count(
 
 @kernel("void(int64[::1], int64[::1], int64)")
 def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
-    """Copy the slots of a smaller table into the empty slots of a larger one."""
     mask = len(slots) - 1
     for i in range(len(old)):
         if old[i] != 0:
@@ -259,7 +259,8 @@ def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
 def _read_heads(
     store: _Longs, head: int, place: int, places: _Longs, heads: NDArray[np.int64]
 ) -> int:  # fmt: skip
-    """Write the offset, length, hash, records and bytes of each key from an offset of the store on.
+    """Write offset, length, hash, records and bytes of each key from an offset of the store on;
+    return the offset after the last.
 
     Returns the offset after the last entry read.
     """
@@ -276,10 +277,7 @@ def _read_heads(
 
 @kernel("void(int64[::1], int64, int64[::1], int64[::1], Array(int64, 1, 'A', aligned=False))")
 def _copy_keys(places: _Longs, head: int, store: _Longs, starts: _Longs, out: _Longs) -> None:
-    """Copy the bytes of some keys one after the other.
-
-    Each copy overwrites the padding zeros of the key before.
-    """
+    # Each copy overwrites the padding zeros of the key before.
     for i in range(len(places)):
         word = places[i] + head
         at = starts[i]
@@ -400,7 +398,7 @@ class Distinct:
         return KeyTable(self._slots, self._store, self._store.view(np.uint64), self._used)
 
     def _grow(self, more: int) -> None:
-        """Enlarge the table if a block of keys with ``more`` bytes does not fit."""
+        # ``more`` is the number of bytes of the next block of keys.
         known, end = self._used[:2].tolist()
         if (known + _BLOCK) * 2 > len(self._slots):
             slots = np.zeros(4 * len(self._slots), np.int64)
@@ -416,7 +414,8 @@ class Distinct:
             self._store = wider
 
     def heads(self) -> tuple[_Longs, _Longs]:
-        """Return the store offset of each key (int64[n]), and its length, hash, records and bytes.
+        """Return the store offset of each key (int64[n]), and its length, hash, records and bytes
+        (int64[4, n]).
 
         The second array is int64[4, n]. The hash has 31 bits and is the same in every table.
         """
@@ -424,7 +423,9 @@ class Distinct:
         return places, heads
 
     def head_blocks(self, most: int) -> Iterator[tuple[_Longs, _Longs]]:
-        """Yield the result of `heads` for ``most`` keys at a time, which bounds the memory."""
+        """Yield the offsets, lengths, hashes, records and bytes of ``most`` keys at a time, which
+        bounds the memory.
+        """
         place, left = _BEGIN, len(self)
         while left:
             places, heads, place = self._heads(place, min(most, left))
@@ -437,7 +438,9 @@ class Distinct:
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Return the bytes of the keys at these store offsets, and where each key starts."""
+        """Return the bytes of the keys at these store offsets, and the start of each key in
+        them.
+        """
         starts = np.zeros(len(places) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])
         data = np.zeros(int(starts[-1]) + 8, np.uint8)
@@ -453,10 +456,7 @@ class Distinct:
 
 
 def _words(count: int) -> _Longs:
-    """Allocate 64-bit words aligned to a cache line.
-
-    Word 0 belongs to no key, so that offset 0 means none.
-    """
+    # Aligned to a cache line. Word 0 belongs to no key, so that offset 0 means none.
     room = np.empty(count + 8, np.int64)
     skipped = -room.ctypes.data % 64 // 8
     words = room[skipped : skipped + count]

@@ -71,7 +71,7 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Source that returns given numbers instead of random ones, for tests with known draws.
+    """Source of given numbers in place of random ones, for tests with known draws.
 
     >>> Numbers((7, -1)).next_int()[0]
     7
@@ -93,7 +93,8 @@ class Numbers:
 
 
 def draws_of(seed: int | Sequence[int]) -> Draws:
-    """Return the source of random numbers for a seed (``java.util.Random``) or for given numbers.
+    """Return the source of random numbers for a seed (``java.util.Random``), or a source of the
+    given numbers.
 
     Raises:
         InvalidConfigError: the seed is neither an int nor a list of 32-bit numbers.
@@ -109,7 +110,7 @@ def draws_of(seed: int | Sequence[int]) -> Draws:
 
 
 def positive(number: int) -> int:
-    """Return a number without its sign bit, as Kafka's ``Utils.toPositive``.
+    """Return a number without its sign bit, like Kafka's ``Utils.toPositive``.
 
     >>> positive(-1), positive(5)
     (2147483647, 5)
@@ -118,7 +119,8 @@ def positive(number: int) -> int:
 
 
 def below(draws: Draws, bound: int) -> tuple[int, Draws]:
-    """Return an unbiased random number, 0 <= x < bound, and the source after it.
+    """Return an unbiased random number from 0 to bound - 1, and the source after it (Go's
+    ``Int31n``).
 
     Equals Go's ``Int31n`` on 31-bit numbers.
 
@@ -133,7 +135,7 @@ def below(draws: Draws, bound: int) -> tuple[int, Draws]:
 
 
 def fraction(draws: Draws) -> tuple[float, Draws]:
-    """Return a random float, 0 <= x < 1, and the source after it.
+    """Return a random float from 0 to 1 (exclusive), and the source after it.
 
     Its 53 bits are the lower 21 of one number, then the 32 of the next.
 
@@ -146,7 +148,7 @@ def fraction(draws: Draws) -> tuple[float, Draws]:
 
 
 def drawn_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
-    """Return a random partition of the pool and the source after it, as Java's clients draw it.
+    """Return a random partition of the pool as Java's clients draw it, and the source after it.
 
     This is a positive random int modulo the size.
     """
@@ -163,7 +165,7 @@ _LEAST = 1 << 31
 
 
 def folded(h: int, partitions: int, fold: Fold) -> int:
-    """Map one hash, 0 <= h < 2**32, to a partition by the client's rule, such as ``masked``.
+    """Map a hash (0 to 2**32 - 1) to a partition by a client's rule, such as ``masked``.
 
     >>> [folded(2**32 - 790332482, 10, fold) for fold in ("masked", "absolute", "unsigned")]
     [6, 2, 4]
@@ -178,7 +180,7 @@ def folded(h: int, partitions: int, fold: Fold) -> int:
 
 
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
-    """Replace each hash by its partition in place; `folded` does the same for one hash."""
+    """Replace each hash in an array by its partition, by a client's rule such as ``masked``."""
     n = np.uint32(partitions)
     if fold == "masked":
         hashes &= np.uint32(0x7FFFFFFF)
@@ -216,9 +218,8 @@ class KeyRule:
         return folded(self.hash.of_key(key), partitions, self.fold)
 
     def of_all(self, keys: KeyColumn, partitions: int) -> Int32Array:
-        """Return the partition of each key (int32[n]).
-
-        Arbitrary for records that are `left_over`.
+        """Return the partition that each key determines; records without one (`left_over`) get an
+        arbitrary number (int32[n]).
         """
 
         def fold_chunk(hashes: UInt32Array) -> None:
@@ -232,9 +233,8 @@ class KeyRule:
         return placed
 
     def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
-        """Return which records have no partition by key, such as null keys (bool[n]).
-
-        The result is None if there are none.
+        """Return a mask of the records whose key determines no partition, such as null keys; None
+        if there are none.
         """
         if self.unkeyed == "nothing":
             return None
@@ -249,7 +249,7 @@ class KeyRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Immutable state of a client's partitioner for one topic between two records.
+    """State of a client's partitioner for one topic between two records; immutable.
 
     Attributes:
         available: partitions with a leader, in the order of the metadata (not always sorted);
@@ -307,9 +307,8 @@ random_partitions = StateMachine(State, choose_random, "by chance")
 
 
 def check_batch_size(size: int, name: str = "batch_size") -> None:
-    """Check that a size in a partitioner's state is at least 1.
-
-    Raise InvalidConfigError otherwise.
+    """Check that a size in a partitioner's state is at least 1; raise InvalidConfigError
+    otherwise.
     """
     if size < 1:
         raise InvalidConfigError(name, "must be at least 1", size)
@@ -321,7 +320,7 @@ Explicit = Literal["first", "ignored", "only"]
 
 
 def whole_key(keys: KeyColumn) -> KeyColumn:
-    """Return the keys unchanged: clients hash all of the key, except for windowed keys."""
+    """Return the keys unchanged, since most clients hash the whole key."""
     return keys
 
 
@@ -332,7 +331,8 @@ def invalid_partition(partition: int, partitions: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Partitioner:
-    """A partitioner of a client: how it places records with and without a key.
+    """A client's partitioner: the rule for records with a key, and the rule for records without
+    one.
 
     Attributes:
         name: its name in `partition_for` and on the command line.

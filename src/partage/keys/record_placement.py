@@ -28,7 +28,7 @@ Int32Array = NDArray[np.int32]
 
 
 class Partitioned(NamedTuple):
-    """Partitions of some records, and the partitioner's state for the next records.
+    """Partitions of some records, and the partitioner's state after them.
 
     Attributes:
         partition: int32[n], an array of NumPy, pandas, polars or Arrow, as the keys were.
@@ -49,7 +49,7 @@ def place_keys(
     explicit: Any = None,
     longest: int = LONGEST_KEY,
 ) -> Any:
-    """Return the partition of each record by one partitioner.
+    """Return the partition that one partitioner chooses for each record.
 
     `partition_for` documents the arguments.
 

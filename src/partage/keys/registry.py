@@ -18,7 +18,7 @@ __all__ = ["PartitionerRow", "by_key", "describe", "find", "partitioners"]
 
 
 class PartitionerRow(NamedTuple):
-    """A row of the table that ``partage keys --list`` prints: one partitioner."""
+    """One partitioner in the table that ``partage keys --list`` prints."""
 
     name: str
     summary: str
@@ -84,7 +84,7 @@ def _is_class_path(name: str) -> bool:
 def describe(also: str | None = None) -> tuple[PartitionerRow, ...]:
     """Return a table row for each partitioner.
 
-    If a plug-in cannot be loaded, its row has the reason.
+    The row of a plug-in that cannot be loaded has the reason.
 
     Args:
         also: name of one more partitioner; a class ``package.module:Class`` gets its own row.
@@ -119,5 +119,4 @@ def describe(also: str | None = None) -> tuple[PartitionerRow, ...]:
 
 
 def _summary(kind: object) -> str:
-    """Return the first line of a class's docstring, the summary of a custom partitioner."""
     return (getattr(kind, "__doc__", None) or "").strip().partition("\n")[0]

@@ -167,7 +167,7 @@ def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
 
 
 def java_hash_of_long(key: int) -> int:
-    """Return Java's ``Long.hashCode``, by which the Scala producer of 0.8 places a Long key.
+    """Return Java's ``Long.hashCode``, by which the Scala producer 0.8 places a Long key.
 
     The hashCode of an Integer is its value.
 

@@ -93,7 +93,7 @@ class Moves:
 def moves_of(
     placed: dict[int, NDArray[np.int32]], records: _Longs, changes: list[tuple[int, int]]
 ) -> list[Moves]:
-    """Count the keys and records that each change (before, after) of the partition count moves.
+    """Count the keys and records that change their partition when the partition count changes.
 
     Args:
         placed: partition count -> int32[k], the partition of each key.
@@ -146,7 +146,7 @@ TALLIED = _tallied
 def tallied(
     whole: NDArray[np.uint32], records: _Longs, sizes: _Longs, counts: Sequence[int], *, work: int
 ) -> tuple[list[_Longs], _Longs]:
-    """Return loads of partitions, and keys that move, at several partition counts (compiled).
+    """Return the loads of partitions, and the keys that move, for each of several partition counts.
 
     Args:
         whole: uint32[k], each key's partition at a multiple of all the counts.

@@ -77,7 +77,8 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
 
 
 def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
-    """Return the clients that place keyless records in the observed way; all clients if none does.
+    """Return the clients whose rule for keyless records gives the observed behaviour; all clients
+    if none does.
 
     >>> narrowed(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
@@ -87,7 +88,7 @@ def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
 
 
 def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
-    """Return a short label of clients, hash and hashed part of the key.
+    """Return a short label with the clients, the hash and the hashed part of the key.
 
     Clients that need a setting are named only if no others are.
 

@@ -16,7 +16,8 @@ __all__ = ["Family", "KeyPairs", "KeyPart", "Place", "families", "log_chance"]
 
 
 def log_chance(hits: int, tries: int, chance: float) -> float:
-    """Return the natural logarithm of an upper bound of P(at least ``hits`` of ``tries``).
+    """Return the logarithm of an upper bound of the probability of at least ``hits`` hits in
+    ``tries`` independent tries.
 
     Each try hits with probability ``chance``. Chernoff's bound by relative entropy is never below
     the true probability, so false alarms are at most as frequent as it says.
@@ -42,7 +43,7 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPairs:
-    """Distinct (key, partition) pairs of one topic. A key in two partitions has two pairs.
+    """Distinct (key, partition) pairs of one topic, with the number and times of their records.
 
     Attributes:
         keys: the serialized keys, none of them null.
@@ -127,7 +128,7 @@ class KeyPart(Enum):
 
     @property
     def words(self) -> str:
-        """Description of the part for messages, such as "the whole key"."""
+        """Description of the hashed part for messages, such as "the whole key"."""
         return self.value[1]
 
     def of(self, keys: Sequence[bytes]) -> Sequence[bytes]:
@@ -137,7 +138,8 @@ class KeyPart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Partitioners that place every key in the same partition, and the part of the key they hash.
+    """Partitioners that place every key in the same partition, and the part of the key that they
+    hash.
 
     Attributes:
         name: the first of its partitioners, which stands for the family.
@@ -183,7 +185,8 @@ def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()
 
 
 def _probes() -> list[bytes]:
-    """Return the fixed set of probe keys of 1 to 40 bytes, some with zeros and high bytes.
+    """Return fixed keys of 1 to 40 bytes by which partitioners are compared, some with zeros and
+    high bytes.
 
     There is no empty key: librdkafka's ``*_random`` partitioners treat it as no key, which does not
     make them another family.

@@ -61,9 +61,9 @@ def _uuid(key: bytes) -> _Meaning:
 
 
 def _framed(key: bytes) -> _Meaning:
-    """Return the Avro string or long after Confluent's header (byte 0, schema id of 4 bytes).
+    """Return the Avro string or long behind Confluent's header (byte 0, schema id of 4 bytes).
 
-    Other payloads are returned as hex; None if the key has no such header.
+    Other payloads are returned as hex; None without such a header.
     """
     if len(key) < 6 or key[0]:
         return None
@@ -77,7 +77,7 @@ def _framed(key: bytes) -> _Meaning:
 
 
 def _zigzag(body: bytes) -> tuple[int, int]:
-    """Decode an Avro long; return it and its number of bytes, which is 0 if it is malformed."""
+    """Decode an Avro long; return it and its number of bytes, 0 if it is malformed."""
     value = 0
     for i, byte in enumerate(body[:10]):
         value |= (byte & 0x7F) << (7 * i)
@@ -98,7 +98,8 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
 
 
 def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
-    r"""Decode keys under one reading (an assumed serializer) and return meaning -> first such key.
+    r"""Decode keys as if one serializer had written them; return a dict from meaning to the first
+    key with it.
 
     Keys that the reading cannot decode are left out.
 
@@ -115,10 +116,7 @@ def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
 
 
 def _of_schemas(keys: Sequence[bytes]) -> list[bytes]:
-    """Return the keys that begin with a frequent schema id.
-
-    Rare ids are numbers that happen to begin with a zero byte.
-    """
+    # Rare ids are numbers that happen to begin with a zero byte.
     framed = [key for key in keys if key[:1] == b"\0"]
     times = Counter(key[1:HEADER] for key in framed)
     least = _OF_A_SCHEMA * len(keys)
@@ -179,7 +177,8 @@ class Broken:
 
 
 def broken_joins(sides: Sequence[Side]) -> list[Broken]:
-    """Compare topics pair by pair, and return the reasons why their keys are not co-partitioned.
+    """Compare topics pair by pair; return each reason why their keys are not co-partitioned, so
+    that a join fails.
 
     The result is empty if there are none.
 
@@ -229,7 +228,8 @@ def _by_chance(
     right: dict[str, bytes],
     readings: tuple[str, str],
 ) -> bool:
-    """Return whether the common keys may be equal by chance, because framed payloads are short.
+    """Return whether the common keys may be equal by chance, because the payloads behind the header
+    are short.
 
     If five bytes of an 8-byte number are taken for a header, three remain.
     """
@@ -267,7 +267,6 @@ def _families_differ(one: Side, other: Side) -> str | None:
 
 
 def _called(side: Side) -> list[str]:
-    """Return a label of clients and hash for each family of partitioners that wrote a topic."""
     return [
         called(clients_of(f.partitioners), hash_of(f.partitioners), f.part.words)
         for f in side.verdict.families
@@ -281,7 +280,7 @@ def _serializers(
     theirs: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[Broken]:
-    """Yield a reason if keys of two topics have equal meaning but different bytes."""
+    # Keys of two topics with equal meaning but different bytes.
     best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
     read = [{r: canonical(list(side), r) for r in READINGS} for side in (mine, theirs)]
     for a, left in read[0].items():

@@ -83,10 +83,11 @@ def null_keys(
 
 
 def _in_order(partition: NDArray[np.int32], at: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the partitions of records whose order is known: all, or one for each millisecond.
+    """Return the partitions of the records whose order is known: nearly all records, or one record
+    of each millisecond.
 
-    All are returned if nearly all records have a millisecond of their own. The time alone selects
-    the record of a millisecond: the first by offset would always be in the emptiest partition.
+    The time alone selects the record of a millisecond: the first by offset would always be in the
+    emptiest partition.
     """
     first = np.concatenate([[True], at[1:] != at[:-1]])
     if first.mean() > _OWN_TIME:
@@ -105,7 +106,6 @@ def _behaviour(
     stay: NDArray[np.bool_],
     step: NDArray[np.bool_],
 ) -> tuple[str, float]:
-    """Return the name of the behaviour, and the logarithm of its probability by chance."""
     if partitions == 1:
         return "one partition only", 0.0
     if len(partition) < FEWEST_RECORDS:
@@ -121,7 +121,7 @@ def _behaviour(
 
 
 def _by_turns(partition: NDArray[np.int32], partitions: int) -> tuple[str, float]:
-    """Return the behaviour by autocorrelation: partitions drawn at random repeat at no lag."""
+    # Autocorrelation: partitions drawn at random repeat at no lag.
     lags = range(2, min(_MOST_TURNS * partitions, _MOST_LAGS, len(partition) - FEWEST_RECORDS) + 1)
     found = []
     for lag in lags:

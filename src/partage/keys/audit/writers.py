@@ -44,7 +44,7 @@ _Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class WriterFamily:
-    """One writer of a topic: a family of partitioners with the partition count that it used.
+    """A writer of a topic: a family of partitioners, with the partition count that it used.
 
     Attributes:
         pairs: number of (key, partition) pairs that it explains and no earlier writer does. It
@@ -159,7 +159,7 @@ def _guesses(
 
 
 def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, float]]:
-    """Choose writers greedily (set cover).
+    """Choose writers greedily (set cover), each with the logarithm of its probability by chance.
 
     Return them in order, each with the log of its chance.
     """
@@ -184,7 +184,8 @@ def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, flo
 
 
 def _by_luck(guess: _Guess, seen: KeyPairs, pairs: _Bools) -> float:
-    """Return the probability that a family at a partition count explains a pair by chance.
+    """Return the probability that a family of partitioners explains the partition of a key by
+    chance.
 
     It is 1 / n, and more where a hash maps the keys to few partitions (multiples of 8, repeated
     letters) and most keys of the topic lie in these.
@@ -231,7 +232,6 @@ def _span(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
 
 
 def _rivals(guess: _Guess, pairs: _Bools, others: Sequence[_Guess]) -> tuple[Family, ...]:
-    """Return families nearly as likely as the writer to explain the pairs that only it explains."""
     tries = int(pairs.sum())
     own = tries * log(1 - _NOISE + _NOISE / guess.partitions)
     out: dict[Family, None] = {}
@@ -248,7 +248,9 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class SplitExample:
-    """Example of a key in several partitions: partition, records, first and last ms UTC of each."""
+    """A key in several partitions: for each the partition, records, first and last time in
+    ms UTC.
+    """
 
     key: bytes
     reason: str
@@ -257,7 +259,7 @@ class SplitExample:
 
 @dataclass(frozen=True, slots=True)
 class SplitKeys:
-    """Counts of the keys that are in more than one partition, by the reason.
+    """Number of keys in more than one partition, by the reason.
 
     Attributes:
         keys: number of keys in more than one partition.

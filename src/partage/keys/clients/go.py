@@ -58,7 +58,7 @@ class _Client:
         aliases: tuple[str, ...] = (),
         is_manual: bool = False,
     ) -> Partitioner:
-        """Return a `Partitioner` of this client.
+        """Return a partitioner of this client for the table.
 
         An explicit partition of a message counts only if ``is_manual``.
         """
@@ -78,7 +78,7 @@ class _Client:
 
 
 def _choose_random(state: State, sizes: Int64Array, partitions: int) -> tuple[Int32Array, State]:
-    """Draw a random partition with a leader for each record, as Go's ``Intn``."""
+    # As Go's Intn.
     pool, draws = state.pool(partitions), state.draws
     out = np.empty(len(sizes), np.int32)
     for i in range(len(out)):
@@ -99,11 +99,8 @@ class Walk(State):
 
 
 def _choose_in_turn(state: Walk, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Walk]:
-    """Place records round-robin over the partitions with a leader.
-
-    The turn restarts at the first partition after the last one, or if fewer partitions have a
-    leader.
-    """
+    # The turn restarts at the first partition after the last one, or if fewer partitions have a
+    # leader.
     pool = np.array(state.pool(partitions), np.int32)
     if not len(sizes):
         return np.zeros(0, np.int32), state
@@ -114,7 +111,7 @@ def _choose_in_turn(state: Walk, sizes: Int64Array, partitions: int) -> tuple[In
 
 
 def _sarama_refusal(partition: int, partitions: int) -> str:
-    """Return Sarama's message for a partition that does not exist (``ErrInvalidPartition``)."""
+    # ErrInvalidPartition.
     del partition, partitions
     return "kafka: partitioner returned an invalid partition index"
 
@@ -196,9 +193,8 @@ class StickyTopicPartitioner(State):
 def _choose_sticky(
     state: StickyTopicPartitioner, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, StickyTopicPartitioner]:
-    """Place records in the current partition until one does not fit into its batch.
-
-    Another partition is drawn then.
+    """Place records in the current partition until one does not fit into its batch, then draw
+    another partition.
     """
     check_batch_size(state.batch_size)
     pool = state.pool(partitions)
@@ -235,7 +231,7 @@ class UniformBytes(State):
 
 
 def repinned(state: UniformBytes, count: int) -> UniformBytes:
-    """Return the state with a newly drawn partition, of weight 1 / (1 + buffered records).
+    """Return the state with a newly drawn partition, in which longer queues are less likely.
 
     Without ``adaptive`` all partitions weigh the same (``Intn``). Weights are summed from the last
     partition to the first, as in the client.
@@ -262,7 +258,6 @@ def repinned(state: UniformBytes, count: int) -> UniformBytes:
 def _choose_uniform_bytes(
     state: UniformBytes, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, UniformBytes]:
-    """Place records in the current partition until ``limit`` bytes; then draw another one."""
     check_batch_size(state.limit, "limit")
     pool = state.pool(partitions)
     out = np.empty(len(sizes), np.int32)
@@ -279,7 +274,7 @@ def _choose_uniform_bytes(
 
 
 def _franz_go_refusal(partition: int, partitions: int) -> str:
-    """Return franz-go's message for a partition that does not exist, the error of its promise."""
+    # The error of the record's promise.
     return f"invalid record partitioning choice of {partition} from {partitions} partitions"
 
 

@@ -73,7 +73,7 @@ def _advance(counter: int, steps: int) -> int:
 def _choose_by_counter(
     state: Counter, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Counter]:
-    """Place records round-robin over partitions with a leader: ``toPositive(counter)`` modulo."""
+    # toPositive(counter) modulo the partitions with a leader.
     count, counter, draws = len(sizes), state.counter, state.draws
     if not count:
         return np.zeros(0, np.int32), state
@@ -106,11 +106,12 @@ class Turns(Counter):
 def _choose_round_robin(
     state: Turns, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Counter]:
-    """Place records round-robin; with ``asked_again``, a record that opens a batch takes two turns.
+    """Place records round-robin.
 
-    A producer before 4.0 that finds no room in the batch of the chosen partition calls
-    ``onNewBatch`` and then the partitioner again (KAFKA-9965). Where every record needs a batch,
-    every other partition is skipped: with an even count, half of them get no record.
+    With ``asked_again`` a record that opens a batch takes two turns (KAFKA-9965). A producer before
+    4.0 that finds no room in the batch of the chosen partition calls ``onNewBatch`` and then the
+    partitioner again (KAFKA-9965). Where every record needs a batch, every other partition is
+    skipped: with an even count, half of them get no record.
     """
     if not state.asked_again:
         return _choose_by_counter(state, sizes, partitions)
@@ -152,9 +153,8 @@ class StickyCache(State):
 
 
 def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """Return the cached sticky partition and the state; the first call draws it.
-
-    Equals ``StickyPartitionCache.partition``.
+    """Return the cached sticky partition and the state after it; the first call draws the partition
+    (``StickyPartitionCache.partition``).
     """
     if state.partition is not None:
         return state.partition, state
@@ -162,9 +162,8 @@ def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
 
 
 def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int, StickyCache]:
-    """Draw another sticky partition if ``previous`` is the cached one.
-
-    Equals ``StickyPartitionCache.nextPartition``.
+    """Draw another sticky partition if ``previous`` is the cached one
+    (``StickyPartitionCache.nextPartition``).
 
     A late thread, whose ``previous`` is no longer cached, changes nothing. If several partitions
     have a leader, the cache draws until one differs from the cached one. Without any leader it
@@ -194,11 +193,8 @@ def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int
 def _choose_cached(
     state: StickyCache, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, StickyCache]:
-    """Place records in the cached partition until its batch is full, then draw another one.
-
-    The producer opens a batch when a record no longer fits. Here a batch holds ``batch_size``
-    bytes of the given sizes, and the record that does not fit opens the next one.
-    """
+    # The producer opens a batch when a record no longer fits. Here a batch holds ``batch_size`` bytes
+    # of the given sizes, and the record that does not fit opens the next one.
     check_batch_size(state.batch_size)
     out = np.empty(len(sizes), np.int32)
     done = 0
@@ -247,7 +243,7 @@ def with_queues(
     ids: Sequence[int] = (),
     length: int | None = None,
 ) -> Adaptive:
-    """Return the state with new queue lengths. Equals ``updatePartitionLoadStats``.
+    """Return the state with new queue lengths (``BuiltInPartitioner.updatePartitionLoadStats``).
 
     A partition's weight is the longest queue minus its own, plus one. There are no statistics
     for fewer than two partitions, or if all queues are equally long and no partition was left
@@ -279,7 +275,9 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Draw a random partition, with less weight for long queues. Equals ``nextPartition``."""
+    """Draw a random partition, in which longer queues are less likely
+    (``BuiltInPartitioner.nextPartition``).
+    """
     if not state.table:
         chosen, draws = drawn_from(state.pool(partitions), state.draws)
         return chosen, replace(state, draws=draws)
@@ -289,7 +287,8 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return the current sticky partition and the state; the first call draws it.
+    """Return the current sticky partition and the state after it; the first call draws it
+    (``peekCurrentPartitionInfo``).
 
     Equals ``peekCurrentPartitionInfo``.
     """
@@ -300,7 +299,8 @@ def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = True) -> Adaptive:
-    """Return the state after ``appended`` more bytes, with another partition if the batch is full.
+    """Return the state after ``appended`` more bytes, with another partition if the batch is full
+    (``updatePartitionInfo``).
 
     Equals ``updatePartitionInfo``.
 
@@ -320,10 +320,7 @@ def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = T
 def _choose_adaptive(
     state: Adaptive, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Adaptive]:
-    """Place records in the sticky partition, which may switch after each record.
-
-    The caller sets queue lengths with `with_queues`.
-    """
+    # The caller sets queue lengths with with_queues.
     check_batch_size(state.batch_size)
     out = np.empty(len(sizes), np.int32)
     upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
@@ -345,7 +342,8 @@ _WINDOW_START_BYTES = 8
 
 
 def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColumn:
-    """Return the keys without their last ``tail`` bytes, a window; a shorter key becomes empty.
+    """Return the keys without the window at their end, which is ``tail`` bytes long; shorter keys
+    become empty.
 
     Kafka's ``SessionWindowedSerializer`` appends 16 bytes: end and start.
     """
@@ -371,10 +369,7 @@ def invalid_record_partition(partition: int, partitions: int) -> str:
 
 
 def _refusal(partition: int, partitions: int) -> str:
-    """Return the Java client's message for a partition that does not exist.
-
-    It is from ``ProducerRecord`` (below 0) or ``KafkaProducer`` (too high).
-    """
+    # From ProducerRecord (below 0) or KafkaProducer (too high).
     if partition < 0:
         return (
             f"Invalid partition: {partition}. "

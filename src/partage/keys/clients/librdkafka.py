@@ -44,10 +44,7 @@ class Lingering(State):
 
 
 def _choose(state: Lingering, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Lingering]:
-    """Draw a random partition for every ``hold`` records.
-
-    Partitions without a leader are drawn only if none has a leader.
-    """
+    # Partitions without a leader are drawn only if none has a leader.
     check_batch_size(state.hold, "hold")
     pool, draws = state.pool(partitions), state.draws
     partition, held = state.partition, state.held
@@ -65,7 +62,7 @@ def _choose(state: Lingering, sizes: Int64Array, partitions: int) -> tuple[Int32
 
 
 def _refusal(partition: int, partitions: int) -> str:
-    """Return librdkafka's message for a partition that does not exist (``_UNKNOWN_PARTITION``)."""
+    # _UNKNOWN_PARTITION.
     return f"Local: Unknown partition: {partition} of {partitions}"
 
 
@@ -79,7 +76,6 @@ def _row(
     machine: StateMachine | None = None,
     aliases: tuple[str, ...] = (),
 ) -> Partitioner:
-    """Return a `Partitioner` of librdkafka with its function name and error message."""
     exact_to = f"rd_kafka_msg_partitioner_{name} librdkafka 2.16.0"
     return Partitioner(
         f"librdkafka:{name}", summary, exact_to, rule, machine, aliases, refusal=_refusal

@@ -37,7 +37,7 @@ class Pinned(State):
 
 
 def _pin(state: Pinned, partitions: int, avoid: int | None) -> tuple[int, Pinned]:
-    """Draw a new sticky partition other than ``avoid``; return it and the state with it."""
+    """Draw a new sticky partition other than ``avoid``; return it and the state after it."""
     pool = list(state.pool(partitions))
     if len(pool) > 1 and state.available != () and avoid is not None:
         pool = [one for one in pool if one != avoid] or pool
@@ -48,10 +48,8 @@ def _pin(state: Pinned, partitions: int, avoid: int | None) -> tuple[int, Pinned
 
 
 def _choose_sticky(state: Pinned, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Pinned]:
-    """Place records in the sticky partition until its batch is full or it has lost its leader.
-
-    Unlike Java's cache, it then draws once, from the other partitions.
-    """
+    # Unlike Java's cache, this draws once, from the other partitions, when the batch is full or the
+    # partition has lost its leader.
     check_batch_size(state.batch_size)
     out = np.empty(len(sizes), np.int32)
     pool = set(state.pool(partitions))
@@ -67,10 +65,7 @@ def _choose_sticky(state: Pinned, sizes: Int64Array, partitions: int) -> tuple[I
 
 
 def _kafka_python_refusal(partition: int, partitions: int) -> str:
-    """Return kafka-python's message for a partition that does not exist.
-
-    Its ``send`` raises it as ValueError.
-    """
+    # ``send`` raises it as ValueError.
     del partitions
     if partition < 0:
         return "partition must be >= 0"
@@ -78,10 +73,7 @@ def _kafka_python_refusal(partition: int, partitions: int) -> str:
 
 
 def _aiokafka_refusal(partition: int, partitions: int) -> str:
-    """Return aiokafka's message for a partition that does not exist.
-
-    Its ``send`` raises it as AssertionError.
-    """
+    # ``send`` raises it as AssertionError.
     del partition, partitions
     return "Unrecognized partition"
 

@@ -38,7 +38,8 @@ class SendCache(State):
 
 
 def forgotten(state: SendCache) -> SendCache:
-    """Return the state after a metadata refresh, which the producer makes every ten minutes.
+    """Return the state after a metadata refresh, after which the Scala producer draws another
+    partition.
 
     The setting is ``topic.metadata.refresh.interval.ms``.
     """
@@ -67,22 +68,18 @@ def _choose(
 def _choose_0_8_1(
     state: SendCache, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, SendCache]:
-    """Place records without a key, with ``Utils.abs`` of 0.8.0 and 0.8.1. It masks the sign bit."""
+    # Utils.abs of 0.8.0 and 0.8.1 masks the sign bit.
     return _choose(state, sizes, partitions, positive)
 
 
 def _choose_0_8_2(
     state: SendCache, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, SendCache]:
-    """Place records without a key, with ``Utils.abs`` of 0.8.2.
-
-    It returns 0 for the smallest int.
-    """
+    # Utils.abs of 0.8.2 returns 0 for the smallest int.
     return _choose(state, sizes, partitions, lambda n: 0 if n == -(1 << 31) else abs(n))
 
 
 def _refusal(partition: int, partitions: int) -> str:
-    """Return the Scala producer's message for a partition that does not exist."""
     return (
         f"Invalid partition id: {partition} for topic; "
         f"Valid values are in the inclusive range of [0, {partitions - 1}]"

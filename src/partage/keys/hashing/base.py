@@ -42,10 +42,10 @@ _GATHERED_AT_ONCE = 1 << 22
 
 
 class Each(Protocol):
-    """Interface of a compiled kernel that hashes keys of any length one after the other."""
+    """Compiled kernel that hashes keys of any length, one after the other."""
 
     def pays(self, *, work: int) -> bool:
-        """Return whether the kernel would run compiled for this amount of work."""
+        """Return whether the kernel would be compiled for this amount of work."""
         ...
 
     def __call__(
@@ -89,7 +89,7 @@ _HASHES: dict[str, Hash] = {}
 
 
 def _by_name(name: str) -> Hash:
-    """Return the hash function with this name; pickle calls it."""
+    # pickle calls it.
     return _HASHES[name]
 
 
@@ -99,7 +99,7 @@ def hash_all(
     starts: Starts,
     then: Callable[[UInt32Array], None] | None = None,
 ) -> UInt32Array:
-    """Hash a column of keys and return uint32[n]. Key i is ``data[starts[i]:starts[i + 1]]``.
+    """Return the hash of each key in a column (uint32[n]).
 
     Args:
         hash_: the hash function.
@@ -161,7 +161,9 @@ def _hash_chunk(
 
 
 def _by_lanes(hash_: Hash, rows: UInt8Array, out: UInt32Array, *, work: int) -> bool:
-    """Hash keys of one length in parallel lanes; return False if one after the other is faster."""
+    """Hash keys of one length in parallel lanes; return False if hashing one after the other is
+    faster.
+    """
     length = rows.shape[1]
     chosen = hash_.lane_kernel(length) if hash_.lane_kernel is not None else None
     if chosen is None or hash_.lanes is None:

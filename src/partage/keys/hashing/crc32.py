@@ -25,10 +25,7 @@ def crc32(key: bytes) -> int:
 
 
 def _made_tables() -> UInt32Array:
-    """Return the tables of "slicing by 8" (uint32[8 * 256]).
-
-    Table s has the effect of a byte on the checksum s bytes later.
-    """
+    # Table s has the effect of a byte on the checksum s bytes later.
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(_POLYNOMIAL), table >> 1)
@@ -54,7 +51,7 @@ def _of_rows(rows: UInt8Array) -> UInt32Array:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint32[::1])")
 def _sliced(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UInt32Array) -> None:
-    """Compute the checksums of keys of any length, eight bytes per step ("slicing by 8")."""
+    """Compute the CRC-32 of keys of any length, eight bytes in each step ("slicing by 8")."""
     top = 0x7FFFFFFFFFFFFFFF
     for i in range(len(out)):
         at = starts[i] & top
@@ -81,8 +78,6 @@ def _sliced(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UInt3
 
 
 class _Sliced(Each):
-    """CRC-32 kernel together with its lookup tables."""
-
     def pays(self, *, work: int) -> bool:
         return _sliced.pays(work=work)
 

@@ -43,7 +43,7 @@ def _of_rows(rows: UInt8Array) -> UInt32Array:
 
 @kernel("void(uint8[:,::1], uint32[::1])")
 def _lanes(columns: UInt8Array, out: UInt32Array) -> None:
-    """Hash keys of one length in parallel; ``columns[b, i]`` is byte b of key i."""
+    # columns[b, i] is byte b of key i.
     count = len(out)
     for i in range(count):
         out[i] = 0x811C9DC5
@@ -62,7 +62,7 @@ def _lane_kernel(length: int) -> Kernel | None:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint32[::1])")
 def _each(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
-    """Hash keys of any length, four at a time to hide the latency of multiplications."""
+    # Four keys at a time hide the latency of multiplications.
     top = 0x7FFFFFFFFFFFFFFF
     count = len(out)
     done = 0

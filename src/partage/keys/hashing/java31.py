@@ -72,7 +72,7 @@ def _string_of_rows(rows: UInt8Array) -> UInt32Array:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint32[::1])")
 def _each_bytes(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
-    """Compute Java's ``Arrays.hashCode`` of keys of any length, as arrays of signed bytes."""
+    # Java's Arrays.hashCode of signed bytes.
     top = 0x7FFFFFFFFFFFFFFF
     for i in range(len(out)):
         h = 1
@@ -99,7 +99,7 @@ def _each_string(data: UInt8Array, starts: Int64Array, out: UInt32Array, known: 
 
 
 class _StringsEach(Each):
-    """Kernel for ``String.hashCode``: compiled for ASCII keys, in Python for other keys."""
+    """Kernel for Java's ``String.hashCode``: compiled for ASCII keys, in Python for other keys."""
 
     def pays(self, *, work: int) -> bool:
         return _each_string.pays(work=work)

@@ -52,9 +52,8 @@ def murmur2(key: bytes) -> int:
 
 
 def _words_and_tail(rows: UInt8Array) -> tuple[UInt32Array, UInt32Array]:
-    """Split keys of one length into 4-byte words, uint32[words, n], and the remaining bytes.
-
-    The one to three remaining bytes are uint32[n]; uint32[0] if there are none.
+    """Split keys of one length into 4-byte words (uint32[words, n]) and the one to three remaining
+    bytes (uint32[n]).
     """
     count, length = rows.shape
     whole = length // 4
@@ -90,7 +89,7 @@ def _of_rows(rows: UInt8Array) -> UInt32Array:
 
 @kernel("void(uint32[:,::1], uint32[::1], int64, uint32[::1])")
 def _mixed_lanes(words: UInt32Array, tail: UInt32Array, length: int, out: UInt32Array) -> None:
-    """Hash keys of one length in parallel; ``words[w, i]`` is word w of key i."""
+    # words[w, i] is word w of key i.
     count = len(out)
     seed = (0x9747B28C ^ length) & 0xFFFFFFFF
     for i in range(count):
@@ -125,7 +124,7 @@ def _settled(h: int) -> int:
 
 @kernel(f"void({_WORDS}, uint32[::1])")
 def _of_16_bytes(words: UInt32Array, out: UInt32Array) -> None:
-    """Hash keys of four words (16 bytes) in an unrolled loop, which is vectorised."""
+    # An unrolled loop is vectorised.
     for i in range(len(out)):
         a = _stirred(words[4 * i])
         b = _stirred(words[4 * i + 1])
@@ -140,7 +139,7 @@ def _of_16_bytes(words: UInt32Array, out: UInt32Array) -> None:
 
 @kernel(f"void({_WORDS}, int64, uint32[::1], uint32[::1])")
 def _of_words(words: UInt32Array, width: int, stirred: UInt32Array, out: UInt32Array) -> None:
-    """Hash keys of ``width`` words each; the buffer ``stirred`` has room for four or more keys.
+    """Hash keys of ``width`` words each; the buffer ``stirred`` has room for at least four keys.
 
     Two of three multiplications do not depend on the words before: those of many keys are done
     first, in parallel. The third depends on the one before, so four keys are interleaved.
@@ -179,7 +178,7 @@ def _of_words(words: UInt32Array, width: int, stirred: UInt32Array, out: UInt32A
 
 
 def _lane_kernel(length: int) -> Kernel | None:
-    """Return the kernel for keys of one length; None if a loop key by key is faster."""
+    # None if a loop key by key is faster.
     if length == 16:
         return _of_16_bytes
     if length % 4 == 0 and 0 < length <= _STIRRED:
@@ -211,7 +210,7 @@ def _mixed(h: int, data: UInt8Array, at: int) -> int:
 
 @piece
 def _ended(h: int, data: UInt8Array, at: int, end: int) -> int:
-    """Return the final hash: add the words from ``at`` on and the last bytes, then mix."""
+    """Return the final hash after the words from ``at`` on and the last bytes."""
     last = at + ((end - at) & ~3)
     while at < last:
         h = _mixed(h, data, at)
@@ -230,7 +229,7 @@ def _ended(h: int, data: UInt8Array, at: int, end: int) -> int:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint32[::1])")
 def _each(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
-    """Hash keys of any length; long keys are interleaved four at a time."""
+    # Long keys are interleaved four at a time.
     # An index that is masked by this is never negative, and the compiler need not look.
     top = 0x7FFFFFFFFFFFFFFF
     count = len(out)
