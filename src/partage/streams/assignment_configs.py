@@ -84,9 +84,8 @@ class AssignmentConfigs:
         _check_tags(self.rack_aware_assignment_tags)
 
     def costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
-        """Return the rack-aware traffic cost and non-overlap cost.
-
-        They are the configured values, or the defaults given as arguments.
+        """Return the rack-aware traffic cost and non-overlap cost: the configured ones, else the
+        defaults given as arguments.
         """
         configured = self.rack_aware_assignment_traffic_cost
         overlap = self.rack_aware_assignment_non_overlap_cost
@@ -133,7 +132,7 @@ _OTHERS = {
 
 
 def _parse(name: str, value: object) -> object:
-    """Convert a setting that may be given as text, such as "3" or "zone,rack", to its type."""
+    # A setting may be given as text, such as "3" or "zone,rack".
     if name == "rack.aware.assignment.tags":
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):

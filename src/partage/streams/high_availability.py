@@ -29,7 +29,7 @@ MayMove = Callable[[int, int], bool]
 def balance_over_threads(
     draft: DraftAssignment, *, standbys: bool = False, may_move: MayMove = lambda _source, _to: True
 ) -> None:
-    """Balance tasks of one role over clients: move them until no move reduces a load difference.
+    """Move tasks of one role between clients until no move makes their loads more equal.
 
     Each round visits all pairs of clients in order. Tasks move from source to destination, in
     order, as long as the move reduces the difference of their loads over both roles.
@@ -50,10 +50,7 @@ def balance_over_threads(
 
 
 def _reachable(draft: DraftAssignment, source: int) -> list[int]:
-    """Return the destinations for which a move from the source may reduce the load difference.
-
-    A superset is sufficient: `_should_move` decides, and the load of a source only falls.
-    """
+    # A superset is sufficient: _should_move decides, and the load of a source only falls.
     count = np.array(draft.count)
     capacity = np.array(draft.capacity)
     after = (count + 1.0) / capacity
@@ -65,10 +62,7 @@ def _reachable(draft: DraftAssignment, source: int) -> list[int]:
 def _move(
     draft: DraftAssignment, source: int, destination: int, *, standbys: bool, may_move: MayMove
 ) -> bool:
-    """Move tasks between two clients while that reduces the load difference.
-
-    Return whether any moved.
-    """
+    # True if any task moved.
     tasks = draft.standby if standbys else draft.active
     moved = False
     for task in sorted(tasks[source]):
@@ -82,7 +76,7 @@ def _move(
 
 
 def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
-    """Return whether moving one task reduces the load difference, without reversing it."""
+    # The move must reduce the load difference without reversing it.
     skew = draft.load[source] - draft.load[destination]
     if skew <= 0:
         return False
@@ -94,7 +88,8 @@ def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
 
 @dataclass
 class TaskMovements:
-    """Moves of stateful tasks in an assignment, from clients that lag behind to caught-up clients.
+    """Moves of tasks in an assignment from clients that lag behind to caught-up clients, with
+    warm-up replicas.
 
     A warm-up replica stays on the client from which the task moves.
 
@@ -129,9 +124,8 @@ class TaskMovements:
         self.load = np.array(self.draft.load)
 
     def move_actives(self) -> int:
-        """Move every active task that lags behind to a client that lags less.
-
-        Return the number of moves.
+        """Move every active task that lags behind to a client that lags less; return the number of
+        moves.
         """
         wanted = [
             (self.ready[task], task, client)
@@ -148,7 +142,8 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Move an active task away from ``destination``, where it runs once its state is restored.
+        """Move an active task away from ``destination``, where it will run once its state is
+        restored.
 
         The task goes to a caught-up standby, else to a caught-up client, else to the client
         with the least lag.
@@ -181,9 +176,8 @@ class TaskMovements:
         self._update_loads(source, destination)
 
     def move_standbys(self) -> int:
-        """Move standby tasks that lag behind to clients that lag less.
-
-        Return the number of moves.
+        """Move standby tasks that lag behind to clients that lag less; return the number of
+        moves.
         """
         warm = set(self.warmups)
         size = len(self.problem.tasks)
@@ -201,7 +195,7 @@ class TaskMovements:
         return moved
 
     def _holders(self, tasks: set[int]) -> dict[int, list[int]]:
-        """Return the clients that have a copy of each task, active or standby."""
+        # Active or standby.
         holders: dict[int, list[int]] = {task: [] for task in tasks}
         for client in range(len(self.draft.count)):
             for held in (self.draft.active[client], self.draft.standby[client]):
@@ -210,10 +204,7 @@ class TaskMovements:
         return holders
 
     def _move_standby(self, task: int, destination: int, holders: list[int]) -> bool:
-        """Move a standby from ``destination`` to a client that lags less.
-
-        Return False if there is none.
-        """
+        # False if no client lags less.
         source = self._standby_source(task, destination, holders)
         if source is None:
             return False
@@ -230,10 +221,8 @@ class TaskMovements:
         return True
 
     def _standby_source(self, task: int, destination: int, holders: list[int]) -> int | None:
-        """Return the client that takes a standby over, None if no client lags less.
-
-        It is the least loaded caught-up client without a copy, else the one that lags least.
-        """
+        # The least loaded caught-up client without a copy, else the client that lags least; None if
+        # no client lags less.
         if self.ready[task]:
             caught_up = self.caught_up[task].copy()
             caught_up[holders] = False
@@ -253,10 +242,8 @@ class TaskMovements:
 
 
 def _in_heap_order(keys: list[int]) -> list[int]:
-    """Return the order in which Java's ``PriorityQueue`` polls entries with these keys, as indices.
-
-    Distinct keys need no emulation: any heap polls them in ascending order.
-    """
+    # The order in which a Java PriorityQueue polls. Distinct keys need no emulation: any heap polls
+    # them in ascending order.
     if len(set(keys)) == len(keys):
         return sorted(range(len(keys)), key=keys.__getitem__)
     return poll_order(keys)
@@ -306,7 +293,7 @@ class HighAvailability:
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Assign all tasks to clients.
 
-        In the plan, ``probing`` is true if any task still has to move.
+        In the plan, ``probing`` is true if a task still has to move.
 
         Raises:
             InvalidProblemError: a client has no lag of a stateful task.
@@ -347,7 +334,7 @@ class HighAvailability:
     def _place_stateless(
         problem: TaskProblem, draft: DraftAssignment, racks: RackOptimizer | None
     ) -> None:
-        """Assign each stateless task to the client with the fewest active tasks per thread."""
+        # The client with the fewest active tasks per thread comes first.
         capacity = problem.capacity
         heap = [(len(mine) / capacity[client], client) for client, mine in enumerate(draft.active)]
         heapq.heapify(heap)

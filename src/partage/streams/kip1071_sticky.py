@@ -53,7 +53,8 @@ class ServerMember:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """Target assignment by the group coordinator: active and standby tasks by member id.
+    """Target assignment of a streams group: the active and standby tasks of each member, by member
+    id.
 
     This assignor creates no warm-up tasks.
     """
@@ -126,7 +127,6 @@ class ServerSticky:
 
 
 def _replicas(configs: Mapping[str, str]) -> int:
-    """Return ``num.standby.replicas`` of a group's configuration, checked to be an int32."""
     if not configs:
         return 0
     text = configs.get("num.standby.replicas")
@@ -145,23 +145,23 @@ def _check_distinct(path: str, names: Sequence[str]) -> None:
 
 
 def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
-    """Return members in the iteration order of a Java ``HashMap`` keyed by member id."""
+    # A Java HashMap with the member ids as keys.
     ids = [member.id for member in members]
     places = hash_order([string_hash(one) for one in ids], rank=lambda: string_ranks(ids))
     return [members[place] for place in places]
 
 
 class _Quota:
-    """Maximum number of tasks per member: ceil(remaining tasks / members below the quota)."""
+    """Maximum number of tasks of a member: ceil(remaining tasks / members below the quota)."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
         self.each = -(-tasks // members) if members else 0
 
     def reached(self, count: int) -> None:
-        """Recompute the quota after a member with ``count`` tasks has reached it.
+        """Recompute the quota after a member with ``count`` tasks.
 
-        The member and its tasks then no longer count.
+        A member that has reached it, and its tasks, no longer count.
         """
         if count != self.each:
             return
@@ -171,9 +171,8 @@ class _Quota:
 
 
 class _Process:
-    """A client process of a streams group: its members and the tasks they have together.
-
-    Kafka's class is ``ProcessState``.
+    """Process of a streams group: its members, and the tasks that they have together (Kafka's
+    ``ProcessState``).
     """
 
     def __init__(self, name: str) -> None:
@@ -197,10 +196,7 @@ class _Process:
         return self.count[member]
 
     def add_to_least_loaded(self, task: ServerTask) -> tuple[str, int]:
-        """Assign a task to the process's least loaded member.
-
-        Return that member and its number of tasks.
-        """
+        # The result is that member and its number of tasks.
         if len(self.members) == 1:
             member = self.members[0].id
             return member, self.add(task, member)
@@ -217,7 +213,7 @@ class _Process:
 
 
 class _TargetDraft:
-    """Target assignment under construction, with quotas and the previous assignment.
+    """Target assignment under construction, with the quotas of members and their previous tasks.
 
     Attributes:
         order: sub-topology id -> rank in Java's string order.
@@ -262,7 +258,7 @@ class _TargetDraft:
                     self.previous_standby.setdefault((name, number), []).append(member.id)
 
     def _processes(self, members: Sequence[ServerMember]) -> list[_Process]:
-        """Return the client processes in the iteration order of Kafka's hash map."""
+        # In the iteration order of Kafka's hash map.
         by_name: dict[str, _Process] = {}
         for member in members:
             process = by_name.setdefault(member.process, _Process(member.process))
@@ -286,7 +282,7 @@ class _TargetDraft:
     # -- actives ---------------------------------------------------------------------------------
 
     def assign_actives(self) -> None:
-        """Assign active tasks: to previous members, then to previous standbys, then by load."""
+        # To previous members, then to previous standbys, then by load.
         moved = []
         for task in sorted(self.tasks, key=self._by_partition):
             member = self.previous_active.get(task)
@@ -305,7 +301,7 @@ class _TargetDraft:
             heap.add((process.load, process))
 
     def _assign_active(self, task: ServerTask, member: str) -> bool:
-        """Assign an active task to a member; return False if the member's quota is reached."""
+        # False if the member's quota is reached.
         process = self.process_of[member]
         if process.count[member] >= self.active_quota.each:
             return False
@@ -318,7 +314,7 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
-        """Return the least loaded member that had a standby of the task before; None if none had.
+        """Return the least loaded member that had a standby of the task before, None if none had.
 
         Kafka replaces the first such member only by one that is less loaded both itself and by
         its process. With ``without_copy``, processes with a copy of the task do not count; if
@@ -349,7 +345,7 @@ class _TargetDraft:
     # -- standbys --------------------------------------------------------------------------------
 
     def assign_standbys(self, replicas: int) -> None:
-        """Assign ``replicas`` standbys of each stateful task: to previous members, then by load."""
+        # To previous members, then by load.
         missing: list[tuple[ServerTask, int]] = []
         for task in sorted(self.stateful, key=self._by_partition, reverse=True):
             for copy in range(replicas):
@@ -364,10 +360,7 @@ class _TargetDraft:
                     break
 
     def _assign_standby(self, task: ServerTask) -> bool:
-        """Assign a standby to a member that had the task before.
-
-        Return False if none can take it.
-        """
+        # To a member that had the task before; False if none can take it.
         member = self.previous_active.get(task)
         if member is not None and self._may_be_standby(task, member):
             self._record_standby(task, member, self.process_of[member].add(task, member))
@@ -387,10 +380,7 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _assign_to_least_loaded(self, task: ServerTask, heap: PriorityQueue) -> bool:
-        """Assign a standby to the least loaded process without a copy.
-
-        Return False if there is none.
-        """
+        # False if every process has a copy.
         polled: list[_Process] = []
         assigned = False
         while len(heap) and not assigned:
@@ -406,10 +396,7 @@ class _TargetDraft:
     # -- the result ------------------------------------------------------------------------------
 
     def plan(self, members: Iterable[ServerMember]) -> ServerPlan:
-        """Return the finished assignment.
-
-        Each member's tasks are sorted by sub-topology and partition.
-        """
+        # Tasks of a member are sorted by sub-topology and partition.
         active: dict[str, list[ServerTask]] = {member.id: [] for member in members}
         for task, member in self.active.items():
             active[member].append(task)

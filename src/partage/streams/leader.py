@@ -276,7 +276,6 @@ def rebalance(
 
 
 def _error(clients: Sequence[ClientGroup], code: int, why: str) -> StreamsGroupAssignment:
-    """Return a result in which every member gets an error code and no tasks."""
     return StreamsGroupAssignment(error_assignments(clients, code), error=why)
 
 
@@ -290,7 +289,7 @@ def _assigned(
     versions: tuple[int, int],
     probing_versions: bool,
 ) -> StreamsGroupAssignment:
-    """Run the task assignor and split each client's tasks among its consumers.
+    """Run the task assignor, and divide each client's tasks among its consumers.
 
     Args:
         application: see `rebalance`.
@@ -336,11 +335,7 @@ def _assigned(
 
 
 def _validate(plan: TaskPlan, problem: TaskProblem, name: str) -> None:
-    """Check the plan of a custom assignor by KIP-924's rules.
-
-    Raise PlanInvariantError if it is invalid.
-    """
-
+    # KIP-924's rules for the plan of a custom assignor.
     def tasks(row: Sequence[int]) -> list[TaskId]:
         numbers = range(len(problem.tasks))
         # An invalid number becomes an unknown task, which the validation reports.
@@ -362,7 +357,7 @@ def _validate(plan: TaskPlan, problem: TaskProblem, name: str) -> None:
 
 
 def _first_place(plan: TaskPlan, error: AssignmentError) -> str:
-    """Describe the first task and client with the error; empty if the error names none."""
+    # Empty if the error names no task.
     problem = plan.problem
     seen: set[int] = set()
     for client, active, standby in zip(problem.clients, plan.active, plan.standby, strict=True):
@@ -388,7 +383,6 @@ def _problem(
     *,
     public: bool,
 ) -> TaskProblem:
-    """Build the input of the task assignor from the members and the layout of the topology."""
     tasks = layout.task_arrival
     ends = end_offset_sums(layout, application.end_offsets, application.committed)
     states = []

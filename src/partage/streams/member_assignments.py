@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ThreadTasks:
-    """Tasks of one consumer (stream thread) as task numbers, each list in Kafka's order."""
+    """Numbers of the tasks of one consumer (stream thread), in Kafka's order."""
 
     stateful: list[int]
     standby: list[int]
@@ -44,7 +44,7 @@ class ThreadTasks:
 def assign_to_threads(
     plan: TaskPlan, client: int, reported: Mapping[str, Collection[int]]
 ) -> dict[str, ThreadTasks]:
-    """Split the tasks of a client among its consumers (stream threads); return those of each.
+    """Divide the tasks of a client among its consumers (stream threads) as Kafka's leader does.
 
     There are three passes (stateful actives, standbys, stateless actives) that share one count of
     tasks per consumer. In the first two, a consumer first gets tasks that it reported, the least
@@ -97,7 +97,8 @@ def _assign_pass(
     known: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
-    """Assign tasks of one kind to consumers: first up to an equal share of all tasks, then others.
+    """Assign tasks of one role to consumers: first up to an equal share of all tasks, then the
+    rest.
 
     Args:
         tasks: numbers of the tasks, in the order in which Kafka inserts them into its heap.
@@ -138,7 +139,7 @@ def _assign_pass(
 def _assign_rest(
     left: PriorityQueue, ring: list[str], too_many: Mapping[int, str], given: dict[str, list[int]]
 ) -> None:
-    """Assign the tasks beyond the equal share: to consumers that reported them, then in turn.
+    """Assign the tasks beyond the equal share to consumers that reported them, then in turn.
 
     Args:
         left: tasks beyond the equal share.
@@ -161,7 +162,8 @@ def _assign_rest(
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Split the tasks of a client as before Kafka Streams 2.4: round-robin, active tasks first.
+    """Divide the tasks of a client among its consumers as before Kafka Streams 2.4: round-robin,
+    active tasks first.
 
     Previous tasks of threads do not matter. Consumers and tasks are visited in the order of Java's
     hash sets.
@@ -191,7 +193,8 @@ Hosts = dict[tuple[str, int], tuple[TopicPartition, ...]]
 
 @dataclass(frozen=True)
 class StreamsMemberAssignment:
-    """The assignment of one consumer: partitions, tasks, and the time of its next rebalance.
+    """Assignment of one consumer of a Streams group: partitions, tasks, and the time of its next
+    rebalance.
 
     Kafka's classes are ``Assignment`` and ``AssignmentInfo``.
 
@@ -219,7 +222,7 @@ class StreamsMemberAssignment:
 def error_assignments(
     clients: Iterable[ClientGroup], code: int
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return an assignment for every consumer that has only the error code."""
+    """Return an assignment for every consumer that has only an error code and no tasks."""
     return {
         name: StreamsMemberAssignment(error_code=code) for one in clients for name in one.consumers
     }
@@ -228,7 +231,8 @@ def error_assignments(
 def hosts(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Return the source partitions of active tasks, and those of standby tasks, by endpoint.
+    """Return two dicts from endpoint to source partitions: one of active tasks, one of standby
+    tasks.
 
     An endpoint is the host and port of a client, used for interactive queries.
 
@@ -313,7 +317,6 @@ def member_assignments(
 
 
 def _reported(plan: TaskPlan, group: ClientGroup) -> dict[str, list[int]]:
-    """Return, for each consumer of a client, the tasks (numbers) whose offset sums it reported."""
     number_of = plan.problem.number_of
     return {
         member.id: [number_of[task] for task in member.offset_sums if task in number_of]
@@ -330,7 +333,7 @@ def _withheld(
     layout: TopologyLayout,
     owned: Collection[TopicPartition],
 ) -> list[TaskId]:
-    """Return, sorted, the tasks that a consumer cannot get yet: another one owns a partition."""
+    # A task is withheld while another consumer owns one of its partitions.
     return sorted(
         (
             task

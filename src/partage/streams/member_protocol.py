@@ -123,7 +123,7 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """What a member does after an assignment: version and time of its next rebalance.
+    """Version and time of a Streams member's next rebalance after an assignment.
 
     Attributes:
         version: version of its next subscription.

@@ -22,7 +22,7 @@ FUTURE_PROCESS = ProcessId(-1, -1)
 
 @dataclass(frozen=True)
 class StreamsMember:
-    """A consumer of a Streams group (one stream thread) with the contents of its subscription.
+    """A consumer (stream thread) of a Streams group, with the contents of its subscription.
 
     Attributes:
         id: member id of the consumer.
@@ -59,7 +59,8 @@ class StreamsMember:
 
 @dataclass
 class ClientGroup:
-    """The consumers of one client (application instance). Kafka's class is ``ClientMetadata``.
+    """The consumers of one client (application instance) of a Streams group; Kafka's
+    ``ClientMetadata``.
 
     Attributes:
         process: process id of the client.
@@ -110,7 +111,8 @@ class ClientGroup:
         return self.members[0].endpoint if self.readable else None
 
     def rack(self, *, of_first: bool) -> str | None:
-        """Return the client's rack: the first consumer's (KIP-924), or the rack of all consumers.
+        """Return the client's rack: with ``of_first`` that of its first consumer (KIP-924), else
+        the rack that all consumers share.
 
         Without ``of_first`` it is None if the consumers' racks differ.
         """

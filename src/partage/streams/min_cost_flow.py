@@ -30,7 +30,7 @@ _LEAST_RUN = 8
 
 
 class Network(NamedTuple):
-    """Residual network of a flow problem: each given edge and its reverse edge.
+    """Residual network of a flow problem: each given edge and its reverse edge, as arrays.
 
     Edges are sorted by (origin, end) as compressed rows (CSR).
 
@@ -81,7 +81,7 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FlowGraph:
-    """A flow network with the present flow, and the operations of Kafka's ``Graph`` on it.
+    """Flow network with its present flow, and the operations of Kafka's ``Graph`` on it.
 
     Attributes:
         network: residual network.
@@ -132,13 +132,12 @@ class FlowGraph:
         return cls(network, index[:edges].astype(np.int64))
 
     def flows(self) -> Int64Array:
-        """Return the flow of each given edge, in the order given."""
+        """Return the flow over each edge, in the order in which the edges were given."""
         return self.network.flow[self.given]
 
     def maximize(self) -> int:
-        """Augment the flow to a maximum flow from the first to the last node.
-
-        Return the added flow.
+        """Augment the flow to a maximum flow from the first to the last node; return the added
+        flow.
         """
         nodes = len(self.network.start) - 1
         parent, queue = np.zeros((2, nodes), np.int64)
@@ -146,9 +145,8 @@ class FlowGraph:
         return value
 
     def cancel_negative_cycles(self) -> int:
-        """Make the flow's cost minimal by cancelling negative cycles.
-
-        Return the number of cycles.
+        """Make the flow's cost minimal by cancelling negative cycles; return the number of
+        cycles.
         """
         nodes, edges = len(self.network.start) - 1, len(self.network.end)
         sizes = [nodes] * 3 + [nodes + 1] + [edges] * 4
@@ -163,9 +161,9 @@ class FlowGraph:
 
 @piece
 def _push(edge: Any, amount: Any, network: Any) -> None:
-    """Push flow along an edge and update residual capacities, with Kafka's rule for reverse edges.
+    """Push flow along an edge and update residual capacities.
 
-    If the reverse edge is a given edge, it loses flow if it can.
+    As in Kafka, a given edge loses flow if its reverse edge gets some.
     """
     reverse = network.reverse[edge]
     network.residual[edge] -= amount
@@ -178,9 +176,8 @@ def _push(edge: Any, amount: Any, network: Any) -> None:
 
 @kernel("int64(Network, int64[::1], int64[::1])", Network)
 def _maximize(network: Any, parent: Any, queue: Any) -> int:
-    """Augment the flow along shortest paths until no path reaches the sink.
-
-    Return the added flow.
+    """Augment the flow along shortest paths until no path reaches the sink; return the
+    added flow.
     """
     start, end, residual = network.start, network.end, network.residual
     nodes = len(start) - 1
@@ -221,7 +218,6 @@ def _maximize(network: Any, parent: Any, queue: Any) -> int:
 
 @piece
 def _list_usable_edges(network: Any, search: Any) -> None:
-    """List the edges with residual capacity by node, for the search."""
     first, end, run_end = search.first, search.end, search.run_end
     nodes = len(network.start) - 1
     at = 0
@@ -245,7 +241,8 @@ def _list_usable_edges(network: Any, search: Any) -> None:
 
 @piece
 def _find_cycle(search: Any, least_run: Any) -> int:
-    """Run Bellman-Ford; return a node reached from a negative cycle, -1 if there is no such cycle.
+    """Run the Bellman-Ford algorithm; return a node reached from a negative cycle, -1 if there is
+    none.
 
     The distance of that node still falls in the last round.
     """

@@ -12,7 +12,8 @@ __all__ = ["DraftAssignment", "TaskPlan"]
 
 
 class DraftAssignment:
-    """Task assignment under construction: sets of task numbers by client, and each client's load.
+    """Task assignment under construction: the tasks of each client, by task number, and the
+    client's load.
 
     Attributes:
         active: active tasks of each client.
@@ -50,14 +51,19 @@ class DraftAssignment:
         self._add_to_count(client, -1)
 
     def move(self, tasks: list[set[int]], task: int, source: int, destination: int) -> None:
-        """Move a task to a client that has no copy; ``tasks`` is `active` or `standby`."""
+        """Move a task to a client without a copy of it.
+
+        ``tasks`` is the attribute ``active`` or ``standby``.
+        """
         tasks[source].remove(task)
         tasks[destination].add(task)
         self._add_to_count(source, -1)
         self._add_to_count(destination, 1)
 
     def swap_roles(self, standby_at: int, active_at: int, task: int) -> None:
-        """Exchange the roles of two copies of a task: active becomes standby, and vice versa."""
+        """Exchange the roles of two copies of a task: the standby becomes active, and the active
+        becomes a standby.
+        """
         self.standby[standby_at].remove(task)
         self.active[standby_at].add(task)
         self.active[active_at].remove(task)
@@ -70,7 +76,8 @@ class DraftAssignment:
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """Result of a task assignor: the active and standby tasks of each client, by task number.
+    """Result of a Kafka Streams task assignor: the active and standby tasks of each client, by task
+    number.
 
     Attributes:
         problem: the input of the assignor.
@@ -133,9 +140,8 @@ class TaskPlan:
         return []
 
     def to_dict(self) -> dict[str, dict[str, list[str]]]:
-        """Return the plan as text for JSON.
-
-        The keys are process ids, the values ``{"active": [...], "standby": [...]}``.
+        """Return a dict from process id to ``{"active": [...], "standby": [...]}`` with task ids as
+        text, for JSON.
         """
         tasks = self.problem.tasks
         return {

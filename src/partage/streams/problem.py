@@ -19,9 +19,8 @@ __all__ = ["ClientState", "PartitionRacks", "TaskProblem"]
 
 @dataclass(frozen=True)
 class ClientState:
-    """One application instance before the rebalance: its threads and previous tasks.
-
-    Kafka's class is ``ClientState``.
+    """Application instance before a rebalance: its threads, previous tasks and lags (Kafka's
+    ``ClientState``).
 
     Attributes:
         process: process id.
@@ -90,7 +89,7 @@ class PartitionRacks:
 
 
 class TaskProblem:
-    """Input of a task assignor: the clients, tasks and settings of one rebalance.
+    """Input of a Kafka Streams task assignor: the clients, tasks and settings of one rebalance.
 
     Clients are numbered by process id and tasks by task id, as Kafka's sorted maps order them.
     The order in which they were given is stored too: it decides the order inside the buckets of
@@ -125,7 +124,7 @@ class TaskProblem:
         with_stores: Iterable[TaskId] | None = None,
         lags: NDArray[np.int64] | None = None,
     ) -> None:
-        """Number the clients and tasks and check them.
+        """Number the clients and tasks, and check that they fit together.
 
         Args:
             clients: clients in the order in which Kafka's leader reads them.

@@ -30,7 +30,8 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Assign each task to its cheapest client while every client keeps its number of tasks.
+    """Assign each task to the client where it costs least, while every client keeps its number of
+    tasks.
 
     The search starts from the present assignment.
 
@@ -66,7 +67,8 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Assign each task to its cheapest client, with a limit for each sub-topology and client.
+    """Assign each task to the client where it costs least, with a limit for each pair of
+    sub-topology and client.
 
     A client gets at most ceil(its share of all tasks * tasks of the sub-topology), computed in
     IEEE doubles in Kafka's order of operations. The search starts from a maximum flow, not from
@@ -125,7 +127,6 @@ def balance_subtopology(
 
 
 def _check_held_once(held: NDArray[np.bool_]) -> None:
-    """Check that every task is on exactly one client; raise UnsupportedProblemError otherwise."""
     holders = held.sum(axis=1)
     for row in np.flatnonzero(holders != 1).tolist():
         number = "no client" if holders[row] == 0 else f"{holders[row]} clients"
@@ -139,7 +140,8 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Optimizer that moves tasks to reduce reads across racks; clients keep their number of tasks.
+    """Optimizer that exchanges tasks between clients so that they read less across racks (Kafka's
+    ``RackAwareTaskAssignor``).
 
     The cost of a task at a client is the traffic cost times the number of its partitions
     without a replica in the client's rack (source partitions for actives, changelogs for
@@ -185,7 +187,9 @@ class RackOptimizer:
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Return the optimizer for KIP-924's helpers; None if they do nothing."""
+        """Return the optimizer for KIP-924's ``TaskAssignmentUtils``; None if Kafka does not
+        optimise.
+        """
         if not public_racks_are_known(problem, standbys=standbys):
             return None
         changelogs = rack_misses(problem, lambda racks: racks.changelog)
@@ -201,7 +205,7 @@ class RackOptimizer:
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Move active tasks (numbers, ascending) to the clients where they cost least."""
+        """Move active tasks between clients so that their total cost is least."""
         if not tasks:
             return
         clients = self._clients
@@ -221,7 +225,8 @@ class RackOptimizer:
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
     ) -> None:
-        """Exchange standbys between clients in different racks to reduce cost.
+        """Exchange standbys between clients in different racks as long as that lowers the cost, in
+        at most 4 rounds.
 
         It makes at most 4 rounds over all pairs of clients.
         """
@@ -243,7 +248,7 @@ class RackOptimizer:
         may_swap: MaySwap,
         groups: list[list[int]],
     ) -> bool:
-        """Exchange standbys between two clients to reduce cost; return whether any moved."""
+        # True if any standby moved.
         one, other = pair
         from_one = _movable(draft, one, other, may_swap)
         from_other = _movable(draft, other, one, may_swap) if from_one else []
@@ -270,16 +275,12 @@ class RackOptimizer:
     def _cost(
         misses: NDArray[np.int64], held: NDArray[np.bool_], traffic: int, non_overlap: int
     ) -> NDArray[np.int64]:
-        """Return the cost of each task at each client (int64[tasks, clients]).
-
-        Costs overflow as Java's int.
-        """
+        # Costs overflow as Java's int.
         cost = misses * traffic + np.where(held, 0, non_overlap)
         return cost.astype(np.int32).astype(np.int64)
 
 
 def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: MaySwap) -> list[int]:
-    """Return the standbys of a source client that may move to the destination client."""
     return [
         task
         for task in sorted(draft.standby[source])
@@ -288,7 +289,7 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
 
 
 def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by sub-topology, ordered by (number, topology); groups may be empty."""
+    """Group tasks by sub-topology, ordered by (number, topology). Some groups may be empty."""
     every: dict[tuple[int, str], list[int]] = {}
     for task in problem.tasks:
         every.setdefault((task.subtopology, task.topology or ""), [])
@@ -301,7 +302,7 @@ def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]
 
 
 def by_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by the number of their sub-topology, regardless of the topology's name."""
+    """Group tasks by their sub-topology's number; the topology's name does not matter."""
     found: dict[int, list[int]] = {}
     for number in tasks:
         found.setdefault(problem.tasks[number].subtopology, []).append(number)
@@ -312,7 +313,8 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count the partitions of each task that have no replica in each client's rack.
+    """Count the partitions of each task that have no replica on each client's rack (int64[tasks,
+    clients]).
 
     Args:
         problem: input of the assignor.
@@ -337,7 +339,8 @@ def rack_misses(
 
 
 def legacy_racks_are_known(problem: TaskProblem) -> bool:
-    """Return whether Kafka's internal assignors optimise: strategy set and all racks known.
+    """Return whether Kafka's internal assignors optimise across racks: a strategy is set, and all
+    racks are known.
 
     With standbys, the racks of changelogs must be known too. Kafka skips the optimisation
     without an error if the strategy is none, a client has no rack or several, or a partition
@@ -358,7 +361,8 @@ def legacy_racks_are_known(problem: TaskProblem) -> bool:
 
 
 def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
-    """Return whether KIP-924's helpers optimise: strategy and both costs set, and all racks known.
+    """Return whether KIP-924's helpers optimise across racks: a strategy and both costs are set,
+    and all racks are known.
 
     For actives, the racks of all partitions of all tasks must be known, for standbys those of
     all changelog partitions.

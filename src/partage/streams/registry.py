@@ -59,7 +59,8 @@ class Kip441Proposal(TaskAssignor, Protocol):
 
 
 class TaskRow(NamedTuple):
-    """A row of the table of task assignors: name, summary and origin.
+    """One task assignor in the table that ``partage strategies`` prints: its name, summary and
+    origin.
 
     Attributes:
         name: the assignor's name.

@@ -22,7 +22,9 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Client tags of a group (KIP-708): the values of each tag key, and the tags of each client."""
+    """Client tags of a Streams application (KIP-708): the values of each tag key, and the tags of
+    each client.
+    """
 
     def __init__(self, problem: TaskProblem) -> None:
         self.configured = frozenset(problem.settings.rack_aware_assignment_tags)
@@ -33,7 +35,7 @@ class TagIndex:
                 self.values.setdefault(key, set()).add(value)
 
     def mark(self, used: set[Tag], client: int, copies: int) -> None:
-        """Mark a client's tags as used after it got a copy of a task.
+        """Mark a client's tags as used by a task, after the client got a copy of the task.
 
         A key that has no more distinct values than the task has copies becomes unused again.
 
@@ -51,7 +53,9 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether the client has a tag on which the task already has a copy."""
+        """Return whether the client shares a tag with a client that already has a copy of
+        the task.
+        """
         return any(self.tags[client].get(key) == value for key, value in used)
 
 
@@ -92,7 +96,7 @@ class TagAwareStandbys:
 
     @staticmethod
     def _assign_by_load(draft: DraftAssignment, task: int, copies: int) -> None:
-        """Assign ``copies`` standbys of a task to the least loaded clients, regardless of tags."""
+        """Assign ``copies`` standbys of a task to the least loaded clients. Tags do not count."""
         for _ in range(copies):
             client = least_loaded(draft, lambda one: not draft.holds(one, task))
             if client is None:
@@ -100,9 +104,7 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def spread(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Assign standbys of a task to clients with unused tags.
-
-        Return how many could not be placed.
+        """Assign standbys of a task to clients with unused tags; return how many found no client.
 
         Like Kafka's class, this tries to assign one standby even if none is configured.
         """
@@ -122,16 +124,14 @@ class TagAwareStandbys:
                 return left
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether balancing may move standbys between two clients.
-
-        The destination must have every tag of the source.
+        """Return whether balancing may move standbys between two clients: the destination must have
+        every tag of the source.
         """
         return self._index.tags[source].items() <= self._index.tags[destination].items()
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether a standby may move.
-
-        Its task's copies must keep at least as many distinct tags.
+        """Return whether a standby may move to the destination: its task's copies must keep as many
+        distinct tags.
         """
         others = {
             tag
@@ -145,9 +145,8 @@ class TagAwareStandbys:
 
 
 def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int | None:
-    """Return the eligible client with the least load, then the lowest number.
-
-    The result is None if no client is eligible.
+    """Return the eligible client with the least load, the lowest number of several; None if no
+    client is eligible.
     """
     best, least = None, 0.0
     for client, load in enumerate(draft.load):
@@ -207,7 +206,7 @@ class DefaultStandbys:
 
 
 def assign_to_least_loaded(draft: DraftAssignment, wanted: Iterable[tuple[int, int]]) -> None:
-    """Assign each standby to the least loaded client without a copy of the task.
+    """Assign each standby to the least loaded client that has no copy of the task.
 
     Ties go to the lower client number.
 

@@ -32,7 +32,7 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """The pairs of tasks that were assigned to the same client.
+    """Record of the pairs of tasks that were assigned to one client.
 
     The sticky assignors prefer clients with which a task makes new pairs. This spreads the tasks
     of a failed client over several others.
@@ -54,18 +54,18 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add(self, task: int, others: Iterable[int]) -> None:
-        """Record that a task shares a client with the other tasks."""
+        """Record that a task is on the same client as other tasks."""
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether at least one of the others has not yet shared a client with the task."""
+        """Return whether the task would make a new pair with at least one of the others."""
         if self.full:
             return False
         return any(self._pair(task, other) not in self._pairs for some in others for other in some)
 
     @property
     def full(self) -> bool:
-        """True if all pairs of tasks have shared a client, so that no pair is new."""
+        """True if every pair of tasks has been on one client."""
         return len(self._pairs) == self._most
 
     def _pair(self, one: int, other: int) -> int:
@@ -110,9 +110,9 @@ class StickyCore:
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Read the previous tasks of all clients.
+        """Read the previous tasks of all clients in map order.
 
-        For a task of several clients the last one counts. Clients are read in map order.
+        For a task of several clients the last one counts.
         """
         number_of = self.problem.number_of
         ran: dict[TaskId, int] = {}
@@ -193,16 +193,15 @@ class StickyCore:
                 self.assign_standby(task, self.best(task, free))
 
     def _without_copy(self, task: int) -> list[int]:
-        """Return the clients without a copy of the task, in the order of a Java hash set."""
+        # In the order of a Java hash set.
         free = [client for client in self.map_order if not self.draft.holds(client, task)]
         return self.problem.client_hash_order(free)
 
     # -- choosing --------------------------------------------------------------------------------
 
     def best(self, task: int, among: Sequence[int]) -> int:
-        """Return the best client for a task.
-
-        It is the previous one, one with its state, or the least loaded.
+        """Return the best client for a task: the one that ran it, else one with its state, else the
+        least loaded.
 
         A previous client that should give load to others is not chosen.
         """
@@ -223,7 +222,7 @@ class StickyCore:
         return chosen
 
     def _best_standby(self, task: int, within: set[int]) -> int | None:
-        """Return the least loaded candidate that has the task's state; None if there is none."""
+        # None if no candidate has the state.
         known = self.previous_standby.get(task)
         if known is None:
             return None
@@ -231,23 +230,24 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a client has at least one task per thread while another is less loaded."""
+        """Return whether a client has at least one task per thread while another client is less
+        loaded.
+        """
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
             return False
         return any(self._more_free(other, client) for other in range(len(draft.count)))
 
     def _more_free(self, client: int, other: int) -> bool:
-        """Return whether a client is less loaded than another; more threads may break ties."""
+        # More threads may break ties.
         load, other_load = self.draft.load[client], self.draft.load[other]
         if load != other_load or not self._ties:
             return load < other_load
         return self.draft.capacity[client] > self.draft.capacity[other]
 
     def _least_loaded(self, task: int, among: Sequence[int]) -> int | None:
-        """Return the least loaded client, preferably one with which the task makes a new pair.
-
-        A pair is two tasks on one client (see `TaskPairs`).
+        """Return the least loaded client, preferably one on which the task makes a new pair (see
+        `TaskPairs`).
         """
         draft = self.draft
         best: int | None = None
@@ -271,11 +271,8 @@ _COSTS = 1, 10
 
 
 class LegacySticky:
-    """Task assignor of Kafka Streams that keeps tasks on their clients, or near their state.
-
-    Each client has a quota.
-
-    It was the default before 2.6; each client has a quota.
+    """Task assignor of Kafka Streams before 2.6: tasks stay on their clients up to a quota, or move
+    to clients with their state.
 
     Guarantees, in order of priority:
 
@@ -345,7 +342,8 @@ def _legacy_draft(
 
 
 class FallbackPrior:
-    """Task assignor of Kafka Streams that keeps every active task on its client, whatever the load.
+    """Task assignor of Kafka Streams that keeps every active task on its client, until a probing
+    rebalance.
 
     A probing rebalance follows.
 
@@ -378,7 +376,7 @@ class FallbackPrior:
 
 
 class PublicSticky:
-    """Sticky task assignor of Kafka Streams on the public interface of KIP-924.
+    """Sticky task assignor of Kafka Streams 4 on the public interface of KIP-924.
 
     It differs from `LegacySticky` in three points: threads break no ties between equal loads,
     only tasks with a changelog get standbys, and racks are optimised only if both costs are
@@ -432,7 +430,8 @@ class PublicSticky:
 
 
 class PublicStickyPreserving(PublicSticky):
-    """KIP-924's sticky task assignor that keeps every active task; a follow-up rebalance comes.
+    """KIP-924's sticky task assignor in the mode that keeps every active task until a follow-up
+    rebalance.
 
     Exact to Kafka's class with ``mustPreserveActiveTaskAssignment``: racks are ignored, and the
     first client of a Java hash map has a follow-up deadline of 0.

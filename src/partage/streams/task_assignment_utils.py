@@ -62,7 +62,8 @@ def validate_task_assignment(
     problem: TaskProblem,
     assignment: Sequence[tuple[ProcessId, Sequence[TaskId], Sequence[TaskId]]],
 ) -> AssignmentError:
-    """Check a task assignment; return the first error in the order in which Kafka's leader checks.
+    """Check a task assignment by the rules of Kafka's leader, and return the first error that the
+    leader would report.
 
     The leader checks the entries, then the tasks, then the clients. It accepts an assignment
     that lacks an active task. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
@@ -100,7 +101,7 @@ def validate_task_assignment(
 
 
 def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment) -> None:
-    """Assign standbys to clients: by tags if tags are configured, else by load.
+    """Assign the configured standbys to clients, by tags if tags are configured, else by load.
 
     Tasks are visited in Java's hash order.
 

@@ -136,7 +136,8 @@ def task_hash(task: TaskId) -> int:
 
 
 def early_task_hash(task: TaskId) -> int:
-    """Return ``TaskId.hashCode`` of Kafka 0.10 and 0.11 as a signed int32.
+    """Return the hash code of a task id in Kafka Streams 0.10 and 0.11 (``TaskId.hashCode``), a
+    signed int32.
 
     Topologies had no names then.
 

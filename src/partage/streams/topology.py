@@ -30,7 +30,8 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Subtopology:
-    """A set of connected processors, which runs as one task per partition (``TopicsInfo``).
+    """Connected processors of a Kafka Streams topology, which run as one task for each partition
+    (``TopicsInfo``).
 
     Attributes:
         number: number of the node group.
@@ -138,7 +139,7 @@ class Topology:
     def missing_sources(
         self, counts: Mapping[str, int]
     ) -> list[tuple[Subtopology, tuple[str, ...]]]:
-        """Return the sub-topologies that read topics which do not exist, each with those topics.
+        """Return the sub-topologies that read missing topics, each with these topics.
 
         Topics that the application itself creates do not count.
 
@@ -156,13 +157,15 @@ class Topology:
 
 
 def partition_order_key(partition: TopicPartition) -> tuple[bytes, int]:
-    """Return a sort key for Kafka's order of partitions: by topic name, then by number."""
+    """Return the key by which Kafka Streams sorts partitions: the topic's name, then the partition
+    number.
+    """
     return string_order_key(partition[0]), partition[1]
 
 
 @dataclass(frozen=True)
 class TopologyLayout:
-    """A topology on a cluster: its tasks and internal topics for the given partition counts.
+    """Tasks and internal topics of a Streams topology on a cluster with given partition counts.
 
     Attributes:
         partitions_of: source partitions of each task, sorted; the tasks are in the order in
@@ -251,7 +254,8 @@ class TopologyLayout:
         return layout
 
     def check_counts(self, counts: Mapping[str, int]) -> None:
-        """Check that no internal topic exists with another partition count.
+        """Check that no internal topic exists with another partition count; raise
+        InvalidTopologyError otherwise.
 
         Raises InvalidTopologyError otherwise.
         """
@@ -269,7 +273,7 @@ class TopologyLayout:
 
 
 def _excluded(topology: Topology, counts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Return the named topologies with missing source topics; raise if topologies have no names."""
+    # Without names the application is one topology, so a missing source topic is an error.
     missing = topology.missing_sources(counts)
     if missing and not topology.named:
         raise InvalidTopologyError(
@@ -286,7 +290,6 @@ def _excluded(topology: Topology, counts: Mapping[str, int]) -> dict[str, tuple[
 
 
 def _tasks(one: Subtopology, sizes: Mapping[str, int]) -> dict[TaskId, tuple[TopicPartition, ...]]:
-    """Return the tasks of a sub-topology, each with the source partitions that it reads."""
     empty = [topic for topic in one.sources if sizes.get(topic, 0) < 1]
     if empty:
         raise InvalidTopologyError(
@@ -374,7 +377,6 @@ def repartition_counts(
 
 
 def _underivable(unknown: list[str], subtopologies: Iterable[Subtopology]) -> InvalidTopologyError:
-    """Build the error for repartition topics whose partition counts cannot be derived."""
     written = {topic for one in subtopologies for topic in one.sinks}
     unwritten = [topic for topic in unknown if topic not in written]
     why = (
@@ -390,10 +392,8 @@ def _underivable(unknown: list[str], subtopologies: Iterable[Subtopology]) -> In
 
 
 def _in_map_order(topics: list[str]) -> list[str]:
-    """Return a sub-topology's repartition topics in the iteration order of a Java ``HashMap``.
-
-    The order matters where two of them have no count and one is upstream of the other.
-    """
+    # As a Java HashMap iterates. The order matters where two of them have no count and one is
+    # upstream of the other.
     order = hash_order([string_hash(topic) for topic in topics], rank=lambda: string_ranks(topics))
     return [topics[place] for place in order]
 
@@ -404,10 +404,7 @@ def _largest_upstream(
     known: Mapping[str, int | None],
     counts: Mapping[str, int],
 ) -> int | None:
-    """Return the largest partition count among the sources of the topic's writers.
-
-    The result is None if no count is known.
-    """
+    # None if no source of the topic's writers has a known count.
     largest: int | None = None
     for writer in subtopologies:
         if topic not in writer.sinks:
@@ -428,9 +425,8 @@ def _external_count(topic: str, counts: Mapping[str, int]) -> int:
 def _enforce_copartitioning(
     topics: frozenset[str], derived: dict[str, int], fixed: set[str], counts: Mapping[str, int]
 ) -> None:
-    """Give all repartition topics of a co-partitioned set the same partition count.
-
-    External topics decide the count, then counts that the user fixed, then the largest count.
+    """Give all repartition topics of a co-partitioned set the same partition count: that of
+    external topics, else one fixed by the user, else the largest.
     """
     internal = sorted(topic for topic in topics if topic in derived)
     external = sorted(topic for topic in topics if topic not in derived)
