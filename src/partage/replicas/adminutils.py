@@ -44,10 +44,10 @@ def alternating(brokers: Sequence[Broker]) -> list[int]:
 def _starts(
     count: int, start: int, shift: int, first: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the list position of each partition's leader, and the shift of its followers.
+    """Return the list position of each partition's leader, and the shift of its followers (two
+    int64[rows]).
 
-    Both are int64[rows]. The shift grows by one each time the leaders have gone around the broker
-    list.
+    The shift grows by one each time the leaders have gone around the broker list.
     """
     number = first + np.arange(rows, dtype=np.int64)
     # The shift grows at every multiple of the brokers except partition 0.
@@ -58,9 +58,8 @@ def _starts(
 def place_along(
     ids: Int32Array, start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
-    """Return the replicas of each partition by the rack-unaware rule of ``AdminUtils``.
-
-    The result is int32[partitions, factor] with broker ids, the preferred leader first.
+    """Return the replicas of each partition by the rack-unaware rule of Kafka's ``AdminUtils``
+    (int32[partitions, factor] broker ids, the preferred leader first).
     """
     count = len(ids)
     lead, behind = _starts(count, start, shift, first, partitions)
@@ -75,9 +74,8 @@ def _over_racks(
     line: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
     factor: int,
 ) -> Int32Array:  # fmt: skip
-    """Return the replicas on distinct racks, given the leaders' positions and followers' shifts.
-
-    The result is int32[n, factor] with broker ids.
+    """Return replicas on distinct racks, given the position of each leader and the shift of its
+    followers (int32[n, factor] broker ids).
 
     All partitions test their next candidate broker at once. Those that cannot use it test the next
     one in the following pass.
@@ -120,10 +118,10 @@ def all_have_racks(brokers: Sequence[Broker]) -> None:
 def place_over_racks(
     brokers: Sequence[Broker], start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
-    """Return the replicas of each partition by the rack-aware rule of ``AdminUtils``.
+    """Return the replicas of each partition by the rack-aware rule of Kafka's ``AdminUtils``
+    (int32[partitions, factor] broker ids, the preferred leader first).
 
-    The result is int32[partitions, factor] with broker ids, the preferred leader first. All brokers
-    must have racks.
+    All brokers must have racks.
     """
     line = alternating(brokers)
     number: dict[str | None, int] = {}

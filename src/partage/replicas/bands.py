@@ -26,7 +26,7 @@ TOLERANCE: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """User limits that every reassignment plan respects, and the tolerances that define balance.
+    """A user's limits for a reassignment plan, and the tolerances that define balance.
 
     Attributes:
         pinned: topics whose replicas stay on their brokers; they count for balance.
@@ -42,9 +42,8 @@ class PlanLimits:
     tolerance: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, kind: str) -> float:
-        """Return the balance tolerance of a kind such as "bytes" or "rack-leaders".
-
-        It is the user's value, or the default in `TOLERANCE`.
+        """Return the balance tolerance of a kind such as "bytes" or "rack-leaders": the user's, or
+        the default in `TOLERANCE`.
 
         Raises:
             InvalidConfigError: the tolerance is negative or not a usable fraction.
@@ -57,7 +56,7 @@ class PlanLimits:
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """Builder of the balance bands, the ranges of load that count as even.
+    """Builder of balance bands: the ranges of replicas, bytes, load and leaders that count as even.
 
     Each broker, and each rack if there are several, has a band around its fair share of replicas,
     bytes, load and leaders.
@@ -84,15 +83,14 @@ class Bands:
 
     @property
     def zones(self) -> int:
-        """Number of racks with bands.
-
-        It is 0 if no broker has a rack, or if all are in the same rack.
+        """Number of racks that have balance limits; 0 if no broker has a rack, or if all are in the
+        same rack.
         """
         known = any(b.rack is not None for b in self.cluster.brokers)
         return len(self.sizes) if known and len(self.sizes) > 1 else 0
 
     def weight(self) -> NDArray[np.int64]:
-        """Return the weight of one replica of each partition, by kind of load.
+        """Return the weight of one replica of each partition, by kind of load (int64[4, P]).
 
         The result is int64[4, P] with a row for each of `KINDS`: disk capacity, replicas, bytes,
         load. A kind without data has zeros, and excluded topics weigh 0 except for capacity.
@@ -110,7 +108,8 @@ class Bands:
         return weight
 
     def held(self, weight: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lower and upper limits of what balanced brokers and racks hold.
+        """Return the lower and upper limits of capacity, replicas, bytes and load of balanced
+        brokers and racks (two int64[4, B + Z]).
 
         Both are int64[4, B + Z], with a row for each of `KINDS`: B brokers, then Z racks with
         bands. The first row limits brokers by their disk capacity.
@@ -134,9 +133,10 @@ class Bands:
         return low, high
 
     def led(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lower and upper limits of the preferred leaders of balanced brokers and racks.
+        """Return the lower and upper limits of the number of partitions that balanced brokers and
+        racks lead (two int64[B + Z]).
 
-        Both are int64[B + Z]: B brokers, then Z racks with bands.
+        B brokers, then Z racks with bands.
         """
         cluster = self.cluster
         leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)
@@ -150,7 +150,7 @@ class Bands:
 
 
 def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]) -> Disks | None:
-    """Return the disks between which a plan may balance, None if there are none.
+    """Return the disks (log directories) between which a plan may balance; None if there are none.
 
     These are the disks of brokers with at least two log directories whose replicas all have a known
     directory.
@@ -183,7 +183,7 @@ def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_
 def _band(
     share: NDArray[np.float64], tolerance: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the band around each fair share as whole numbers: lower and upper ends, int64[n] each.
+    """Return the lower and upper ends of the balance band around each fair share, as whole numbers.
 
     A share that differs from a whole number only by floating-point rounding counts as whole.
     """

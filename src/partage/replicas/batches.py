@@ -30,7 +30,7 @@ def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
-    """Split the changed partitions into batches that are executed one after another.
+    """Divide the changed partitions of a plan into batches that are executed one after another.
 
     While a batch runs, a broker holds both the new and the old replicas. Each batch leaves enough
     free space for both.
@@ -80,7 +80,7 @@ def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
 
 
 def _counted(to_do: list[int], count: NDArray[np.int64], most: int | None) -> Iterator[list[int]]:
-    """Yield batches of at most ``most`` replica copies, without regard to free space."""
+    # Free space does not matter here.
     batch: list[int] = []
     moved = 0
     for p in to_do:
@@ -100,9 +100,9 @@ def _one_batch(
     free: list[int | None],
     into: dict[int, list[tuple[int, int]]],
 ) -> tuple[list[int], list[int]]:
-    """Return the partitions of the next batch, and those left over for later batches.
+    """Return the partitions of the next batch, and those left for later ones.
 
-    The space that the batch needs is subtracted from ``free``.
+    Subtract the space that the batch needs from ``free``.
     """
     batch: list[int] = []
     waiting: list[int] = []
@@ -123,7 +123,7 @@ def _one_batch(
 
 
 def _room(moves: ReplicaMoves) -> list[int | None]:
-    """Return the free bytes of each broker, then of each disk; None if the capacity is unknown."""
+    # None if the capacity is unknown; brokers first, then disks.
     cluster, disks = moves.task.cluster, moves.task.disks
     rooms, places = cluster.capacity, cluster.replica
     used = np.zeros(len(rooms), np.int64)
@@ -143,10 +143,10 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return, by partition, the space that its moves need and the space that they free.
+    """Return two dicts from partition to (location, bytes): the space that its moves need, and the
+    space that they free.
 
-    Both map a partition to (location, bytes) pairs. A location is the number of a broker, or the
-    number of brokers plus the number of a disk.
+    A location is the number of a broker, or the number of brokers plus the number of a disk.
     """
     into: dict[int, list[tuple[int, int]]] = {}
     out: dict[int, list[tuple[int, int]]] = {}

@@ -21,21 +21,19 @@ class LookaheadDraws(Protocol):
     """Random number generator whose next numbers can be read before they are consumed."""
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """Return at least the next ``count`` results of Java's ``Random.next(31)``.
-
-        They are not consumed (int64).
+        """Return at least the next ``count`` results of Java's ``Random.next(31)`` without
+        consuming them (int64).
         """
 
     def skip(self, count: int) -> None:
-        """Consume the next ``count`` numbers, so that `ahead` starts after them."""
+        """Consume the next ``count`` numbers."""
 
 
 def _states(state: int, count: int) -> NDArray[np.uint64]:
-    """Return the next ``count`` states of the linear congruential generator (uint64[count]).
+    """Return the next ``count`` states of Java's linear congruential generator (uint64[count]).
 
-    Each pass doubles the number of known states.
-
-    Arithmetic wraps at 2^64. The mask makes that harmless, since only the low 48 bits count.
+    Each pass doubles the number of known states. Arithmetic wraps at 2^64. The mask makes that
+    harmless, since only the low 48 bits count.
     """
     out = np.empty(max(count, 1), np.uint64)
     out[0] = (state * _MULTIPLIER + 0xB) & _MASK
@@ -61,9 +59,8 @@ class JavaDraws:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """Return the next ``count`` results of Java's ``Random.next(31)`` (int64).
-
-        They are not consumed.
+        """Return the next ``count`` results of Java's ``Random.next(31)`` without consuming them
+        (int64).
         """
         drawn: NDArray[np.int64] = (_states(self._state, count) >> np.uint64(17)).astype(np.int64)
         return drawn

@@ -30,17 +30,14 @@ class ReplicaMoves:
 
     @cached_property
     def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Sort keys of the new and of the old replicas.
-
-        A key is partition * number of brokers + broker.
-        """
+        # A key is partition * number of brokers + broker.
         task, brokers = self.task, len(self.task.cluster.brokers)
         new, old = task.owner * brokers, task.old_owner * brokers
         return new + self.replica, old + task.cluster.replica
 
     @cached_property
     def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """Partition, receiving broker and releasing broker of each copy, as three arrays."""
+        # Partition, receiving broker and releasing broker of each copy.
         task, brokers = self.task, len(self.task.cluster.brokers)
         owner, (key, old) = task.owner, self._keys
         new = np.flatnonzero(~among(key, old))
@@ -96,9 +93,10 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """Copies that fill or free a known disk: partition, releasing disk, receiving disk, bytes.
+        """Copies that fill or free a known disk, as four int64 arrays: partition, releasing disk,
+        receiving disk and bytes.
 
-        These are four int64 arrays. A disk is -1 if it is unknown or there is none.
+        A disk is -1 if it is unknown or there is none.
         """
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:
@@ -118,7 +116,7 @@ class ReplicaMoves:
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Copies between two disks of the same broker, one row each.
+    """Copies between two disks of the same broker that a plan requires, as columns.
 
     Attributes:
         partition: int64[n], the partition of each copy.
@@ -135,10 +133,10 @@ class Within:
 
 
 def directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
-    """Return the log directory of each new replica: its position on the broker, -1 for any (int32).
+    """Return the position of each new replica's log directory on its broker, -1 for any (int32);
+    None if no directories are known.
 
-    A broker whose directories are not all known gets -1: the emptiest directory is unknown. The
-    result is None if no broker has known directories.
+    A broker whose directories are not all known gets -1: the emptiest directory is unknown.
     """
     disks = moves.task.disks
     if disks is None or moves.disk is None:

@@ -39,9 +39,8 @@ def place(
     first_partition: int = 0,
     seed: int = 0,
 ) -> Int32Array:
-    """Return the broker ids of each partition's replicas as Kafka places them in a new topic.
-
-    The preferred leader is first.
+    """Return the brokers on which Kafka places the replicas of a new topic (int32[partitions,
+    replication_factor], preferred leader first).
 
     ``striped``, the default, is the KRaft controller's ``StripedReplicaPlacer`` of 4.3.1.
     ``rack-aware`` and ``rack-unaware`` are ``AdminUtils.assignReplicasToBrokers`` of 3.9.1, with
@@ -99,10 +98,7 @@ def _as_admin_utils(  # noqa: PLR0917 - AdminUtils' own arguments
     brokers: list[Broker], start: int, shift: int, first: int, partitions: int, factor: int,
     *, aware: bool,
 ) -> Int32Array:  # fmt: skip
-    """Return the placement by ``AdminUtils`` for a given start index and shift.
-
-    Racks count if ``aware``.
-    """
+    # Racks count if ``aware``.
     racks = len({b.rack for b in brokers})
     if aware and racks > 1:
         all_have_racks(brokers)
@@ -128,7 +124,8 @@ def _draws_its_own(**given: int | None) -> None:
 
 
 class StripedPlacer:
-    """KRaft's ``StripedReplicaPlacer`` with its random generator, for several topics in sequence.
+    """KRaft's ``StripedReplicaPlacer`` with its random generator, which places several topics in
+    sequence.
 
     >>> placer = StripedPlacer([Broker(0), Broker(1), Broker(2)], seed=4)
     >>> placer.place(2, 2).shape, placer.place(1, 3).shape
@@ -142,7 +139,8 @@ class StripedPlacer:
         self._draws = JavaDraws(seed) if draws is None else draws
 
     def place(self, partitions: int, replication_factor: int) -> Int32Array:
-        """Return the replicas of the next topic: int32[partitions, replication_factor], broker ids.
+        """Return the broker ids of the next topic's replicas (int32[partitions,
+        replication_factor]).
 
         `partage.replicas.place` does the same for a single topic.
         """
@@ -164,7 +162,8 @@ def extend(
     strategy: Strategy = "striped",
     seed: int = 0,
 ) -> Int32Array:
-    """Return the replicas of partitions that are added to an existing topic, as Kafka places them.
+    """Return the brokers on which Kafka places the replicas of partitions that are added to a
+    topic.
 
     The strategies of AdminUtils take start index and shift from the position of partition 0's first
     replica among the brokers by id. The striped placer ignores the existing partitions.
@@ -243,7 +242,6 @@ def _checked(brokers: Iterable[Broker]) -> list[Broker]:
 
 
 def _int32(name: str, value: object) -> None:
-    """Check that the value is an int of 32 bits; raise InvalidConfigError otherwise."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InvalidConfigError(name, "must be an int", value)
     if not -_INT32 <= value < _INT32:
@@ -251,7 +249,7 @@ def _int32(name: str, value: object) -> None:
 
 
 def _allowed(brokers: Sequence[Broker], partitions: int, factor: int) -> None:
-    """Check the arguments as ``AdminUtils`` does, and raise its errors in the same order."""
+    # Errors and their order are those of AdminUtils.
     if partitions <= 0:
         raise InvalidPlacementError(
             f"number of partitions must be larger than 0, got {partitions}",
@@ -283,10 +281,7 @@ def _not_too_many(partitions: int, factor: int, brokers: int) -> None:
 def _start(
     brokers: int, index: int | None, shift: int | None, draws: LookaheadDraws
 ) -> tuple[int, int]:
-    """Return the start index and the shift: the given values, or else random draws in this order.
-
-    A negative value counts as not given.
-    """
+    # Values that are not given, or negative, are drawn in this order.
     for name, value in (("start_index", index), ("start_shift", shift)):
         if value is not None:
             _int32(name, value)
@@ -299,7 +294,8 @@ def _start(
 
 
 def _fits(brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int) -> None:
-    """Check that Java's int arithmetic does not overflow, which would make the result arbitrary.
+    """Check that Java's int arithmetic does not overflow for these sizes, because AdminUtils would
+    then return arbitrary placements.
 
     Raises InvalidConfigError otherwise.
     """

@@ -40,7 +40,7 @@ def cluster_from_json(
     gone: Collection[int] = (),
     excluded: Collection[str] = (),
 ) -> ReplicaCluster:
-    """Return the `ReplicaCluster` that a JSON object describes, after checking every field.
+    """Check a JSON description of brokers and topics, and return it as a `ReplicaCluster`.
 
     Args:
         given: object with ``brokers`` and ``topics`` as in a line of ``cluster.jsonl``.
@@ -68,7 +68,6 @@ def cluster_from_json(
 
 
 def _holds_any(topics: Mapping[str, Any], broker: int) -> bool:
-    """Return whether any well-formed partition has a replica on this broker."""
     for topic in topics.values():
         rows = topic.get("partitions") if isinstance(topic, Mapping) else None
         for row in rows if isinstance(rows, list) else ():
@@ -79,7 +78,8 @@ def _holds_any(topics: Mapping[str, Any], broker: int) -> bool:
 
 
 def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int, str]]]:
-    """Return the size and directory of each replica, as ``kafka-log-dirs --describe`` reports them.
+    """Parse the output of ``kafka-log-dirs --describe``: return the size and directory of each
+    replica.
 
     The result maps (topic, partition) to broker id -> (bytes, directory). The input is the JSON
     line of the tool's output.
@@ -116,7 +116,7 @@ def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int
 
 
 class _Brokers:
-    """Parser of the broker list; it adds departed brokers that still hold replicas."""
+    """Parser of the broker list. It adds departed brokers that still have replicas."""
 
     def __init__(self, given: object, gone: Collection[int]) -> None:
         self.listed: list[Broker] = []
@@ -169,7 +169,7 @@ class _Brokers:
 
 
 class _Rows:
-    """Parser of the topics; it collects one row of columns for each partition."""
+    """Parser of the topics, which collects one row of columns for each partition."""
 
     def __init__(self, brokers: _Brokers, log_dirs: LogDirs, excluded: frozenset[str]) -> None:
         self.brokers, self.log_dirs, self.excluded = brokers, log_dirs, excluded
@@ -184,7 +184,6 @@ class _Rows:
         self.folder: list[str | None] = []
 
     def take(self, name: str, value: object) -> None:
-        """Parse the partitions of one topic and append their rows."""
         path = f"topics.{name}"
         self.topics.append(name)
         seen: set[int] = set()
@@ -206,7 +205,6 @@ class _Rows:
                     raise
 
     def _partition(self, name: str, number: int, row: Mapping[str, Any], where: str) -> None:
-        """Parse one partition and append its row; ``where`` is its JSON path for error messages."""
         _not_moving(name, number, row)
         ids = _list(row.get("replicas"), f"{where}.replicas")
         held = self.log_dirs.get((name, number), {})
@@ -250,7 +248,6 @@ class _Rows:
         self.load.append(rate)
 
     def cluster(self) -> ReplicaCluster:
-        """Return the `ReplicaCluster` with all parsed partitions."""
         start = np.zeros(len(self.count) + 1, np.int64)
         np.cumsum(self.count, out=start[1:])
         brokers = self.brokers
@@ -275,7 +272,9 @@ class _Rows:
 
 
 def _leader(value: object, ids: Sequence[int], replica: Sequence[int], path: str) -> int:
-    """Return the position of the broker that leads the partition; -1 if it has no leader.
+    """Return the position of a partition's leader among the brokers, -1 if it has none.
+
+    Kafka only elects one of the replicas.
 
     Args:
         value: the id of a broker among ``ids``, or null or -1, which both mean none.
@@ -308,7 +307,7 @@ def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
 
 
 def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.int64] | None:
-    """Return one quantity (size or load) of all partitions as int64[P]; None if none has it.
+    """Return the size or the load of all partitions (int64[P]), None if none has one.
 
     Raises:
         InvalidProblemError: only some partitions have it (the others would count as 0), or the
@@ -331,14 +330,12 @@ def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.i
 
 
 def _mapping(value: object, path: str) -> Mapping[str, Any]:
-    """Check that the value is a JSON object and return it; raise InvalidProblemError otherwise."""
     if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
 
 
 def _only(given: Mapping[str, Any], known: frozenset[str], path: str) -> None:
-    """Check that an object has only known fields; raise InvalidProblemError otherwise."""
     unknown = sorted(set(given) - known)
     if unknown:
         what = f"unknown field; known are {', '.join(sorted(known))}"
@@ -346,7 +343,6 @@ def _only(given: Mapping[str, Any], known: frozenset[str], path: str) -> None:
 
 
 def _list(value: object, path: str) -> Sequence[Any]:
-    """Check that the value is a list and return it; raise InvalidProblemError otherwise."""
     if not isinstance(value, (list, tuple)):
         raise InvalidProblemError("must be a list", path=path, value=value)
     return value

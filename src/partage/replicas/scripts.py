@@ -46,7 +46,8 @@ tool kafka-leader-election.sh --election-type preferred --path-to-json-file elec
 
 
 def scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
-    """Return the shell scripts ``execute.sh`` and ``rollback.sh`` of a plan: file name -> text.
+    """Return the shell scripts ``execute.sh`` and ``rollback.sh`` of a reassignment plan, as a dict
+    from file name to text.
 
     Args:
         throttle: bytes per second that each broker may copy, between brokers and between disks;

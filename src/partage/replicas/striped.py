@@ -31,7 +31,8 @@ _SPARE = 64
 def place_in_stripes(
     brokers: Sequence[Broker], draws: LookaheadDraws, partitions: int, factor: int
 ) -> Int32Array:
-    """Return the replicas of each partition as KRaft's ``StripedReplicaPlacer`` places them.
+    """Return the brokers on which KRaft's ``StripedReplicaPlacer`` places each partition's replicas
+    (int32[partitions, factor]).
 
     The result is int32[partitions, factor] with broker ids, the preferred leader first.
 
@@ -56,7 +57,8 @@ def place_in_stripes(
 
 
 class _Rings:
-    """Brokers of each rack as two rings that are walked in turn: unfenced and fenced brokers.
+    """Brokers of each rack as two rings that are visited in turn: the unfenced and the fenced
+    brokers.
 
     Racks are in Java's hash order. Ring 2r has the unfenced brokers of rack r, ring 2r + 1 its
     fenced ones.
@@ -86,10 +88,6 @@ class _Rings:
         self.rack_offset = next_int(draws, len(racks)) if racks else 0
 
     def place(self, draws: LookaheadDraws, partitions: int, factor: int) -> Int32Array:
-        """Return the replicas of each partition as int32[partitions, factor] with broker ids.
-
-        The arguments are those of `place_in_stripes`.
-        """
         size = len(self.broker) + len(self.names)
         shuffles = max(partitions - 1, 0) // self.unfenced if self.unfenced > 1 else 0
         wanted = shuffles * size + _SPARE
@@ -117,13 +115,10 @@ class _Rings:
 
 
 def _draws_of_a_shuffle(start: NDArray[np.int64], racks: int) -> int:
-    """Return the number of random draws that one shuffle of all lists uses.
-
-    It is n - 1 for a list of n items: the list of racks, and each ring.
-    """
+    # n - 1 for a list of n items: the list of racks, and each ring.
     return max(racks - 1, 0) + int(np.maximum(np.diff(start) - 1, 0).sum())
 
 
 def _rack_key(rack: str | None) -> tuple[bool, bytes]:
-    """Return the sort key of a rack: a missing rack comes first, then Java's string order."""
+    # A missing rack comes first, then Java's string order.
     return rack is not None, string_order_key(rack or "")

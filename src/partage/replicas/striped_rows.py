@@ -30,7 +30,8 @@ def stripes(
     raw: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
-    """Return the replicas of all partitions with array operations, None if only `steps` is exact.
+    """Return the replicas of all partitions with array operations; None where only the slower
+    `steps` is exact.
 
     Args:
         start: int64[2 racks + 1], where each ring begins in ``broker``: for each rack the ring of
@@ -69,15 +70,13 @@ def stripes(
 
 
 def _rings_in_turn(sizes: Ints) -> list[int]:
-    """Return the sizes of the rings in the order in which a shuffle visits them.
-
-    The fenced ring of a rack comes before its unfenced ring.
-    """
+    # A shuffle visits the fenced ring of a rack before the unfenced one.
     return [int(sizes[ring ^ 1]) for ring in range(len(sizes))]
 
 
 def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
-    """Return, for every shuffle, the old position of the item at each new position.
+    """Return for every shuffle the old position of the item at each new position; None if Java
+    rejects a draw.
 
     The result is int64[count, sum of list lengths]. It is None if Java rejects a draw (one in
     millions), which would shift all later draws.
@@ -102,9 +101,8 @@ def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
 
 
 def _permutations(places: Ints, size: int) -> Ints:
-    """Return the permutations that ``Collections.shuffle`` makes with these swap positions.
-
-    The result is int64[n, size].
+    """Return the permutations that Java's ``Collections.shuffle`` makes with these swap positions
+    (int64[n, size]).
     """
     out = np.repeat(np.arange(size)[:, None], len(places), axis=1)
     each = np.arange(len(places))
@@ -120,10 +118,10 @@ def _permutations(places: Ints, size: int) -> Ints:
 def _rows(
     whole: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
-    """Return the brokers of all partitions as int32[partitions, replicas].
+    """Return the brokers of all partitions (int32[partitions, replicas]) from the shuffled lists of
+    each block of partitions.
 
-    A block is the run of partitions (epochs) between two shuffles; ``whole`` has the shuffled lists
-    of each block.
+    A block is the run of partitions (epochs) between two shuffles.
     """
     (rows, factor), (rack_offset, length) = shape, turn
     blocks, racks = len(whole), len(offset)
@@ -146,10 +144,11 @@ def _rows(
 
 
 def _asked_within(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
-    """Return how often the partitions of a block have used the rack of replica j, up to each epoch.
+    """Return how often the partitions of a block have used the rack of replica j, up to each epoch
+    (int64[epochs]).
 
-    The result is int64[epochs]. Each partition begins one rack later. So earlier partitions used
-    this rack for replica j + 1, j + 2, and so on, once in each round over the racks.
+    Each partition begins one rack later. So earlier partitions used this rack for replica j + 1, j
+    + 2, and so on, once in each round over the racks.
     """
     if factor >= racks:
         return epoch + 1
@@ -183,7 +182,8 @@ def _asked_before(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
 
 @piece
 def _bounded(raw: Any, used: int, bound: int) -> int:
-    """Return the index of the first draw that Java's ``nextInt(bound)`` accepts, -1 for none.
+    """Return the index of the first draw from ``used`` on that Java's ``nextInt(bound)`` accepts,
+    -1 for none.
 
     The search starts at ``used``.
     """
@@ -196,7 +196,8 @@ def _bounded(raw: Any, used: int, bound: int) -> int:
 
 @piece
 def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
-    """Shuffle ``items[begin:end]`` in place as Java's ``Collections.shuffle``.
+    """Shuffle ``items[begin:end]`` in place like Java's ``Collections.shuffle``; return the number
+    of draws used so far, -1 if there are too few.
 
     Returns the number of draws used so far, -1 if there are too few.
     """
@@ -240,7 +241,8 @@ def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
 def steps(
     start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
 ) -> int:
-    """Place partition by partition into ``out``, exact in all cases.
+    """Place one partition after another into ``out``, exactly as KRaft does; return the number of
+    draws used, -1 if there are too few.
 
     Returns the number of draws used, -1 if there are too few.
 

@@ -17,7 +17,8 @@ _COLUMNS = ("replicas", "leaders", "bytes", "load")
 
 
 def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str, Any]]:
-    """Return one row for each broker: replicas, leaders, bytes and load before and after the plan.
+    """Return a report row for each broker: its replicas, leaders, bytes and load before and after
+    the plan.
 
     A row also has the balance bands (the range of each figure that counts as even). Leaders before
     are the current ones, leaders after the preferred ones. Excluded topics do not count.
@@ -39,10 +40,7 @@ def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str,
 
 
 def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return the limits of the balance bands by column: replicas, leaders, bytes, load.
-
-    The limits are lower and upper ends of brokers, then racks.
-    """
+    # Lower and upper limits of brokers, then of racks.
     return {
         "replicas": (task.low[1], task.high[1]),
         "leaders": (task.lead_low, task.lead_high),
@@ -52,10 +50,9 @@ def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[n
 
 
 def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row for each rack: sums over its brokers before and after, and its balance bands.
+    """Return a report row for each rack: the sums over its brokers before and after the plan.
 
-    The sums are over the rows of `broker_rows`. Without racks, or with a single one, rows have no
-    bands.
+    Without racks, or with a single one, rows have no bands.
     """
     out: dict[str | None, dict[str, Any]] = {}
     for row in rows:
@@ -77,7 +74,8 @@ def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
-    """Return one row for each log directory of brokers with several: bytes before and after.
+    """Return a report row for each log directory of brokers with several: its bytes before and
+    after the plan.
 
     Without sizes it counts replicas instead. The balance band of a directory depends on what its
     broker holds after the plan. Brokers with a replica in an unknown directory are left out.
@@ -119,10 +117,7 @@ def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[
 
 
 def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
-    """Return the balance band of each disk, by (broker, disk on it), in bytes.
-
-    Without sizes, the bands count replicas.
-    """
+    # By (broker, disk on it), in bytes; in replicas if sizes are unknown.
     task, disks = moves.task, moves.task.disks
     if disks is None:
         return {}
@@ -137,7 +132,7 @@ def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
 
 
 def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
-    """Return one row for each copied replica: topic, partition, source, target, bytes.
+    """Return a report row for each copied replica: topic, partition, source, target and bytes.
 
     A copy between two disks of a broker has that broker twice, and two directories.
     """
@@ -174,7 +169,8 @@ def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 
 
 def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
-    """Return the replicas and bytes that are copied from each rack to each other rack.
+    """Return a report row for each pair of racks: the replicas and bytes copied from one to the
+    other.
 
     Followers copy from the leader, so its rack is the source.
     """
@@ -197,7 +193,8 @@ def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 def batch_rows(
     moves: ReplicaMoves, batches: Sequence[Sequence[int]], throttle: int | None
 ) -> list[dict[str, Any]]:
-    """Return one row for each batch: partitions, replicas copied, bytes, seconds at the throttle.
+    """Return a report row for each batch: its partitions, copied replicas, bytes, and seconds at
+    the throttle.
 
     Kafka's throttle limits separately what each broker sends and what it receives. So a batch takes
     as long as its busiest broker. Copies between the disks of a broker have a throttle of their own
@@ -228,10 +225,7 @@ def batch_rows(
 
 
 def _senders(moves: ReplicaMoves) -> NDArray[np.int64]:
-    """Return the broker from which each new replica is copied (int64[n], broker positions).
-
-    It is the leader, or the first replica of a partition without a leader.
-    """
+    # The leader, or the first replica of a partition without a leader.
     cluster = moves.task.cluster
     p = moves.partition
     if not len(p):
@@ -241,7 +235,7 @@ def _senders(moves: ReplicaMoves) -> NDArray[np.int64]:
 
 
 def _known(task: ReplicaTask) -> list[str]:
-    """Return the report columns whose data is known: bytes and load may be missing."""
+    # Bytes and load may be missing.
     missing = {
         "bytes": task.cluster.size is None,
         "load": task.cluster.load is None,
@@ -255,10 +249,6 @@ def _held(
     factor: NDArray[np.int64],
     replica: NDArray[np.int32],
 ) -> dict[str, NDArray[np.int64]]:
-    """Return the replicas, bytes, load and leaders of each broker in a placement.
-
-    The result maps each column to int64[B].
-    """
     brokers = len(task.cluster.brokers)
     owner = np.repeat(np.arange(len(factor)), factor)
     out = {}

@@ -19,9 +19,8 @@ __all__ = [
 
 
 def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the reassignment task that balances the cluster.
-
-    Every replica may move to any broker.
+    """Return the reassignment task that balances the cluster, in which every replica may move to
+    any broker.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.between_disks = True
@@ -55,9 +54,8 @@ def drain_brokers(
 def replace_broker(
     cluster: ReplicaCluster, old: int, new: int, limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the reassignment task in which a new broker takes over each replica of an old one.
-
-    The new replica has the same position in the replica list.
+    """Return the reassignment task in which a new broker takes over each replica of an old one, at
+    the same position.
     """
     builder = _TaskBuilder(cluster, limits)
     (gone,), (successor,) = builder.brokers([old], "replace-broker"), builder.brokers([new], "by")
@@ -77,7 +75,7 @@ def change_factor(
     topics: Collection[str] | None = None,
     limits: PlanLimits | None = None,
 ) -> ReplicaTask:
-    """Return the reassignment task that changes the replication factor of some topics.
+    """Return the reassignment task that changes the replication factor of some topics, or of all.
 
     Without names, it changes all topics that are not excluded.
 
@@ -113,7 +111,8 @@ def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the task that balances preferred leaders by reordering replica lists.
+    """Return the reassignment task that balances preferred leaders by reordering replica lists,
+    without moving data.
 
     No data moves.
     """
