@@ -27,7 +27,8 @@ def hold(
     *,
     band: float = BAND,
 ) -> dict[Partition, float]:
-    """Return the partition weights for the next plan: the old ones, unless a load has changed.
+    """Return the partition weights for the next plan: the previous ones, except where a partition's
+    share of the load has changed much.
 
     Only shares count: ``measured`` is first scaled so that partitions with both values keep
     their sum. A group whose traffic doubles therefore moves nothing. A partition gets its new
@@ -58,7 +59,7 @@ def hold(
 
 
 def known(loads: Mapping[Partition, float]) -> dict[Partition, float]:
-    """Return the valid loads (`is_load`), sorted by topic and partition; drop other entries.
+    """Return the valid loads, sorted by topic and partition; other entries are dropped.
 
     >>> known({("t", 0): 2.0, ("t", 1): float("nan"), ("t", 2): -1.0})
     {('t', 0): 2.0}
@@ -94,7 +95,7 @@ def _mean(loads: Iterable[float]) -> float:
 def rates(
     before: Mapping[Partition, int], after: Mapping[Partition, int], seconds: float
 ) -> dict[Partition, float]:
-    """Return records per second between two offset measurements, for partitions in both.
+    """Return the records per second of each partition between two measurements of its offset.
 
     Partitions whose offset decreases (a recreated topic, a reset consumer) are left out. Without
     time between the measurements the result is empty.
@@ -109,7 +110,8 @@ def rates(
 
 
 def lags(position: Mapping[Partition, int], end: Mapping[Partition, int]) -> dict[Partition, float]:
-    """Return the lag in records (end offset minus position) of partitions that have both offsets.
+    """Return the lag in records (end offset minus position) of each partition that has both
+    offsets.
 
     >>> lags({("t", 0): 10, ("t", 1): 7}, {("t", 0): 30, ("t", 1): 5})
     {('t', 0): 20.0, ('t', 1): 0.0}
