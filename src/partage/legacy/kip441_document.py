@@ -21,7 +21,9 @@ _RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
 
 @dataclass(frozen=True)
 class Movement:
-    """A proposed move of an active Streams task from one client to another, by their numbers."""
+    """A proposed move of an active Streams task from one client to another; all three are
+    numbers.
+    """
 
     task: int
     source: int
@@ -97,9 +99,8 @@ class Kip441Document:
     # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether the document's rule causes a rebalance: a task can move.
-
-        Its new client is caught up.
+        """Return whether a rebalance follows by the document's rule: a task could move to a
+        caught-up client.
 
         Args:
             problem: the tasks and the clients, with the current lags.
@@ -111,7 +112,7 @@ class Kip441Document:
         return bool(self.available(problem, active))
 
     def available(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the proposed task moves whose new client is caught up (rank 0); see `check`."""
+        """Return the proposed moves of active tasks whose destination is caught up."""
         ranks = self.rank(problem)
         return [
             one
@@ -120,9 +121,8 @@ class Kip441Document:
         ]
 
     def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the moves of tasks from the current owners to the balanced proposal; see `check`.
-
-        See `check`.
+        """Return the moves of active tasks from their current clients to those of the balanced
+        proposal.
         """
         if len(active) != len(problem.stateful):
             raise InvalidProblemError(
@@ -136,7 +136,7 @@ class Kip441Document:
         ]
 
     def rank(self, problem: TaskProblem) -> NDArray[np.int64]:
-        """Return each client's rank for each task, lower for less lag (int64[clients, tasks]).
+        """Return the rank of each client for each task, lower for less lag (int64[clients, tasks]).
 
         The ranks of stateless tasks have no meaning.
         """
@@ -148,7 +148,9 @@ class Kip441Document:
         return ranks
 
     def propose(self, problem: TaskProblem) -> list[int]:
-        """Return the client of each stateful task in a balanced plan that ignores lags."""
+        """Return the client of each stateful task in the document's balanced proposal, which
+        ignores lags.
+        """
         clients = len(problem.clients)
         owned: list[list[int]] = [[] for _ in range(clients)]
         for place, task in enumerate(problem.stateful):
@@ -192,7 +194,8 @@ class Kip441Document:
 
     @staticmethod
     def _repeats(problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]) -> bool:
-        """Return whether the next rebalance would repeat this one, so that rebalances never end.
+        """Return whether the next rebalance would repeat this one, so that rebalances would never
+        end.
 
         The plan depends on the previous owners and on the ranks. Both repeat if every stateful
         task stays on its one previous owner and each copy of the plan is caught up already. Ranks
@@ -208,7 +211,6 @@ class Kip441Document:
         )
 
     def _loop(self, problem: TaskProblem, movements: Sequence[Movement]) -> str:
-        """Return the warning that rebalances never end, with the tasks concerned."""
         first = movements[0]
         more = f" and {len(movements) - 1} more" if len(movements) > 1 else ""
         source, destination = (
@@ -222,7 +224,7 @@ class Kip441Document:
         )
 
     def _reused(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int] | None:
-        """Return the previous owners if all are caught up and balanced, else None."""
+        # None unless all previous owners are caught up and balanced.
         owners: dict[int, list[int]] = {task: [] for task in problem.stateful}
         for number, client in enumerate(problem.clients):
             for name in client.previous_active:
@@ -241,7 +243,7 @@ class Kip441Document:
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
     def _constrained(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
-        """Choose each task's owner among its best-ranked clients, as balanced as ranks allow."""
+        """Choose each task's client among its best-ranked clients, as balanced as ranks allow."""
         owned: list[list[int]] = [[] for _ in problem.clients]
         before = [
             {problem.number_of.get(task) for task in client.previous_active}
@@ -280,7 +282,7 @@ class Kip441Document:
     def _place_standbys(
         problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]
     ) -> None:
-        """Assign standby replicas to the best-ranked clients without a copy of the task."""
+        # The best-ranked clients without a copy of the task come first.
         for task in problem.stateful:
             for _ in range(problem.settings.num_standby_replicas):
                 free = [one for one in range(len(draft.count)) if not draft.holds(one, task)]
@@ -294,7 +296,6 @@ class Kip441Document:
     def _warm_up(
         problem: TaskProblem, draft: DraftAssignment, movements: Sequence[Movement]
     ) -> list[tuple[int, int]]:
-        """Assign warm-up replicas for the first proposed moves; return them as (client, task)."""
         warmups: list[tuple[int, int]] = []
         for one in movements:
             if len(warmups) == problem.settings.max_warmup_replicas:
@@ -306,12 +307,11 @@ class Kip441Document:
 
 
 def _loads(owned: Sequence[Sequence[int]], problem: TaskProblem) -> list[int]:
-    """Return each client's number of tasks per thread, rounded down."""
     return [len(tasks) // capacity for tasks, capacity in zip(owned, problem.capacity, strict=True)]
 
 
 def _place_stateless(problem: TaskProblem, draft: DraftAssignment) -> None:
-    """Assign stateless tasks: fill all clients to the average per thread, then the least loaded."""
+    # Fill all clients to the average per thread, then the least loaded one.
     tasks_per_thread = -(-len(problem.tasks) // sum(problem.capacity))
     for task in problem.stateless:
         client = next(

@@ -52,7 +52,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, eq=False)
 class StoreLags:
-    """The lags that a Kafka Streams client reports for its state stores, in the order sent.
+    """Lags that a Kafka Streams client reports for its state stores, as columns in the order sent.
 
     Attributes:
         store: int32[n], name of each store, as an index into ``names``.
@@ -124,7 +124,8 @@ class StoreLags:
 
 @dataclass(frozen=True)
 class SubscriptionDraft5:
-    """The Kafka Streams subscription message (version 5) that KIP-441 proposed.
+    """Subscription message (version 5) of Kafka Streams as KIP-441 proposed it, with lags of state
+    stores.
 
     It has the lags of state stores in place of task ids.
 
@@ -235,7 +236,6 @@ def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
 
 
 def _read_lags(reader: Reader) -> StoreLags:
-    """Decode the lags of state stores from a message."""
     stores, partitions, lags = array("i"), array("i"), array("i")
     names: dict[str, int] = {}
     for _ in range(reader.count(reader.not_null(reader.int32()))):
@@ -296,7 +296,7 @@ def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]
 
 
 def _last_of_each(lags: StoreLags) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Return the index of each store's last entry in the message."""
+    # As in a map, a store's last entry counts.
     store = lags.store.astype(np.int64) << 32 | lags.partition.astype(np.int64) & 0xFFFFFFFF
     _, from_end = np.unique(store[::-1], return_index=True)
     found: np.ndarray[tuple[int], np.dtype[np.intp]] = len(store) - 1 - from_end

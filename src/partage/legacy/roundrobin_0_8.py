@@ -58,7 +58,6 @@ class RoundRobin08(PlainStrategy):
 
 
 def _check_equal_subscriptions(problem: Problem) -> None:
-    """Check that all members subscribe to the same topics; else raise `UnsupportedProblemError`."""
     if not len(problem.group):
         raise UnsupportedProblemError("roundrobin:0.8 needs at least one member")
     first = problem.group[0]

@@ -68,7 +68,8 @@ class Release0102:
 def tasks_in_turn(
     problem: TaskProblem, given: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Return each client's tasks in the order in which its consumers receive them in turn.
+    """Return the tasks of each client in the order in which Kafka Streams before 2.4 deals them to
+    its consumers.
 
     This is the iteration order of its two hash sets, actives first.
 
@@ -89,7 +90,7 @@ def tasks_in_turn(
 
 
 class _Assignment:
-    """Working state of the Kafka Streams 0.10.2 assignor for one rebalance.
+    """State of one run of the Kafka Streams 0.10.2 assignor.
 
     Attributes:
         draft: active and standby tasks of each client.
@@ -130,20 +131,15 @@ class _Assignment:
         self._stays = self._was_balanced() and self._was_complete()
 
     def _was_balanced(self) -> bool:
-        """Return whether each client had more than half and less than twice the average.
-
-        The average is of tasks per client, before the rebalance.
-        """
+        # Each client had more than half and less than twice the average number of tasks.
         average = len(self._tasks) // len(self._had_state)
         return all(average // 2 < len(tasks) < 2 * average for tasks in self._had_state)
 
     def _was_complete(self) -> bool:
-        """Return whether each task was on exactly one client before."""
         every = set().union(*self._had_state)
         return sum(map(len, self._had_state)) == len(every) and every == set(self._tasks)
 
     def assign_all(self, *, standbys: bool) -> None:
-        """Assign a client to each task once: as actives, or as standbys."""
         self._random = shuffle(self._tasks, self._random)
         for task in self._tasks:
             client = self._client_for(task)
@@ -162,7 +158,7 @@ class _Assignment:
             self._cost[client] += cost
 
     def _client_for(self, task: int) -> int:
-        """Return the cheapest client for a task, preferably one whose other tasks are new to it."""
+        # Preferably a client whose other tasks make new pairs with it.
         client = self._cheapest(task, only_new_pairs=True)
         if client is None:
             client = self._cheapest(task, only_new_pairs=False)
@@ -170,7 +166,7 @@ class _Assignment:
         return client
 
     def _cheapest(self, task: int, *, only_new_pairs: bool) -> int | None:
-        """Return the cheapest client that has no copy of the task yet; None if there is none."""
+        # None if every client has a copy of the task.
         draft = self.draft
         best, least = None, 0.0
         for client in self._order:
@@ -195,7 +191,7 @@ class _Assignment:
         return best
 
     def _cost_of(self, task: int, client: int) -> float:
-        """Return what it costs to give a task to a client; see `Release0102` for the rule."""
+        # Release0102 documents the rule.
         cost = math.floor(self.draft.count[client] / self.draft.capacity[client])
         if task not in self._had_state[client]:
             return cost + _COST_NEW
