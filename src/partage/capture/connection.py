@@ -39,7 +39,7 @@ _DESCRIBE = 8
 
 
 class Fetched(NamedTuple):
-    """One partition's part of a Fetch response, with its record batches as raw bytes.
+    """One partition's part of a Fetch response, with raw record batches.
 
     Attributes:
         partition: the partition's number.
@@ -60,7 +60,7 @@ class Fetched(NamedTuple):
 
 
 class PartitionRequest(NamedTuple):
-    """One partition of a Fetch request: where to read on.
+    """One partition of a Fetch request: the offset at which to continue reading.
 
     Attributes:
         partition: the partition's number.
@@ -75,7 +75,7 @@ class PartitionRequest(NamedTuple):
 
 
 class ClusterConnection:
-    """An open connection to a cluster for the requests of a capture; used as a ``with`` block.
+    """Open connection to a Kafka cluster for the requests of a capture, as a context manager.
 
     The connection is closed at the end of the block, which turns an error of kafka-python into a
     `ClusterUnreachableError`.
@@ -264,9 +264,8 @@ class ClusterConnection:
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
-        """Return whether the account has DESCRIBE on the cluster.
-
-        The result is None if it is unknown, as from brokers before 2.3.
+        """Return whether the account has DESCRIBE on the cluster; None if unknown, as from brokers
+        before 2.3.
         """
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import MetadataRequest
@@ -298,9 +297,8 @@ class ClusterConnection:
         return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Return a broker's group, offset and transaction settings.
-
-        The result is empty if the account may not read them.
+        """Return a broker's group, offset and transaction settings; empty if the account may not
+        read them.
         """
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError
@@ -354,12 +352,13 @@ def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
 
 
 def _refused(error: Exception) -> bool:
-    """Return whether an error is a refused connection, after which another broker may accept."""
+    # Another broker may accept the connection.
     return "ECONNREFUSED" in str(error) or "refused" in str(error).lower()
 
 
 class _Listener(logging.Handler):
-    """Log handler that stores the last warning of kafka-python, whose exceptions have no reason.
+    """Log handler that remembers the last warning of kafka-python, whose exceptions lack the
+    reason.
 
     Attributes:
         last: the reason; an authentication failure is kept, since a broken connection follows it.
@@ -404,7 +403,7 @@ def client_errors() -> type[Exception]:
 
 
 def reason(error: BaseException) -> str:
-    """Return the message of a kafka-python error, without its number and repeated class names.
+    """Return the message of a kafka-python exception, without its number and repeated class names.
 
     >>> reason(ValueError("[Error 58] SaslError: SaslError: no"))
     'SaslError: no'

@@ -27,7 +27,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def expect_local(path: Path | str, setting: str) -> None:
-    """Check that an output path is not an address, which would become a local folder of that name.
+    """Check that an output path is not a URL, which would become a local folder of that name.
 
     Args:
         path: an output path; a `Path` has lost one slash of ``s3a://bucket``.
@@ -84,7 +84,7 @@ def published(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def put_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace a small JSON file atomically."""
+    """Replace a JSON file atomically."""
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
 
     def write(aside: Path) -> None:
@@ -94,7 +94,7 @@ def put_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def appended(path: Path, line: str) -> None:
-    """Append a line to a file and flush it to the disk."""
+    """Append a line to a file and flush the file to disk."""
     fresh = not path.exists()
     with path.open("ab") as file:
         file.write(line.encode("utf-8") + b"\n")
@@ -105,7 +105,7 @@ def appended(path: Path, line: str) -> None:
 
 
 def without_torn_line(path: Path) -> str | None:
-    """Return the last complete line of a file; truncate an incomplete line after it."""
+    """Truncate an incomplete line at the end of a file, and return the last complete line."""
     if not path.exists():
         return None
     data = path.read_bytes()

@@ -24,7 +24,7 @@ _GROUP_NOT_AUTHORIZED, _TOPIC_NOT_AUTHORIZED = 30, 29
 
 @dataclass(frozen=True)
 class LiveMember:
-    """A member of a running group, as the group's coordinator describes it.
+    """Member of a running group, as the group's coordinator describes it.
 
     Attributes:
         id, client_id, host: as the coordinator reports them.
@@ -48,7 +48,7 @@ class LiveMember:
 
 @dataclass(frozen=True)
 class LiveGroup:
-    """A consumer group of a running cluster, with its members and committed offsets.
+    """Group of a running cluster, with its members and committed offsets.
 
     Attributes:
         type: ``classic``, ``consumer`` (KIP-848), ``streams`` (KIP-1071) or ``share`` (KIP-932).
@@ -76,7 +76,7 @@ def live_groups(
 ) -> tuple[list[LiveGroup], dict[Partition, int], Any]:
     """Read the groups of a running cluster.
 
-    Return them, their partitions' end offsets, and metadata.
+    Return them, the end offsets of their partitions, and the cluster's metadata.
 
     Args:
         connection: an open connection.
@@ -116,10 +116,7 @@ def expect_visible_groups(connection: ClusterConnection) -> None:
 def _listed(
     connection: ClusterConnection, nodes: Sequence[int], wanted: Iterable[str] | None
 ) -> dict[tuple[int, str], list[str]]:
-    """Return the group ids by coordinator and group type.
-
-    Each broker lists the groups it coordinates.
-    """
+    # Each broker lists the groups that it coordinates.
     from fnmatch import fnmatchcase
 
     from kafka.protocol.admin import ListGroupsRequest
@@ -163,7 +160,8 @@ def _described(
 
 @cache
 def _describe_request(name: str) -> Any:
-    """Return the class of a describe request that kafka-python 3.0 lacks (KIP-848, 932 and 1071).
+    """Return the class of a describe request that kafka-python 3.0 lacks (KIP-848, KIP-932 and
+    KIP-1071).
 
     Declaring the response class adds it to the client's registry.
     """
@@ -214,7 +212,7 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
 
 
 def _subscription(sent: bytes, protocol: str | None) -> ConsumerSubscription:
-    """Decode a member's subscription; Faust writes version 4 but sends the fields of version 0."""
+    # Faust writes version 4 but sends the fields of version 0.
     if protocol == _FAUST:
         return decode_subscription(sent[2:], version=0)
     return decode_subscription(sent)
@@ -236,7 +234,7 @@ def _server_group(one: Any, kind: str, node: int) -> LiveGroup:
 
 
 def _streams_group(one: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:
-    """Build a streams group; its members own the partitions that their active tasks read.
+    """Build a streams group, whose members own the partitions that their active tasks read.
 
     A task reads the partition of its number from each source topic of its sub-topology.
     """
@@ -280,7 +278,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return the end offsets of those of the partitions that exist and have a leader."""
+    """Return the end offset of each of the partitions that exists and has a leader."""
     from kafka.errors import KafkaError
     from kafka.protocol.consumer import OffsetSpec
     from kafka.structs import TopicPartition

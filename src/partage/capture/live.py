@@ -29,10 +29,10 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 @dataclass
 class LastingConditions:
-    """Reporter of lasting problems, such as an unreachable broker.
+    """Reporter of lasting problems, such as an unreachable broker, that repeats each at most once a
+    minute.
 
-    Each is repeated at most once a minute. The text before the first colon is the kind of the
-    problem.
+    The text before the first colon is the kind of the problem.
 
     Attributes:
         report: function that shows a message to the user.
@@ -47,7 +47,7 @@ class LastingConditions:
     _reported_at: dict[str, float] = field(default_factory=dict)
 
     def say(self, what: str) -> None:
-        """Report a problem that exists now; repeat it at most once a minute."""
+        """Report a problem that exists now, unless it was reported within the last minute."""
         now, kind = time.time(), what.partition(":")[0]
         self.last = what
         since = self._since.setdefault(kind, now)
@@ -174,14 +174,13 @@ class LiveCapture:
         self._report_cleaned()
 
     def _report_cleaned(self) -> None:
-        """Report the offsets that the log cleaner removed before they were read."""
         for one in self._writer.take_reports():
             self._trouble(one)
 
     # --- metadata --------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read the metadata and add it to the capture; update the leaders of the group log.
+        """Read the cluster's metadata into the capture, and update the leaders of the group log.
 
         Raises:
             NotAuthorizedError: the account may not describe the topic.
@@ -229,7 +228,7 @@ class LiveCapture:
         self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
 
     def _look_again(self) -> None:
-        """Read the metadata again; a failure is reported and not raised, because it may pass."""
+        # A failure may pass, so it is reported and not raised.
         from kafka.errors import KafkaError
 
         try:
@@ -248,7 +247,7 @@ class LiveCapture:
     # --- records ---------------------------------------------------------------------------
 
     def _read_or_wait(self) -> None:
-        """Read the log; a failure is reported and not raised, because brokers may come back."""
+        # Brokers may come back, so a failure is reported and not raised.
         from kafka.errors import KafkaError
 
         try:
@@ -261,7 +260,6 @@ class LiveCapture:
             self._look_again()
 
     def _read(self) -> None:
-        """Send one Fetch request to each leader, and add the received records to the capture."""
         self._round += 1
         found, failures = self._connection.fetch(
             self._asked(), OFFSETS_TOPIC,
@@ -283,7 +281,7 @@ class LiveCapture:
             self._conditions.well()
 
     def _asked(self) -> dict[int, list[PartitionRequest]]:
-        """Return the fetch requests by leader; each round begins with another partition.
+        """Return the fetch requests by leader, which begin with another partition in each round.
 
         A broker fills its response in the order of the request, so the last partitions of a fixed
         order would starve.
@@ -336,7 +334,9 @@ class LiveCapture:
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
-        """Fetch a damaged batch (or one from before Kafka 0.11) once more, then skip it."""
+        """Fetch a damaged batch (or one from before Kafka 0.11) once more; skip it the
+        second time.
+        """
         at = self._writer.position(partition)
         if (partition, at) not in self._damaged_at:
             self._damaged_at.add((partition, at))
@@ -352,7 +352,7 @@ class LiveCapture:
         self._writer.skip_to(partition, behind, what)
 
     def _out_of_range(self, partition: int) -> None:
-        """Continue at the log's start or end, because the position is outside the log.
+        """Continue at the start or the end of the log, because the position is outside of it.
 
         The start applies if records were deleted, the end if an unclean leader truncated the log.
         """
@@ -379,7 +379,9 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _go_back(self, partition: int, epoch: int, end: int) -> None:
-        """Go back to the last common offset: an unclean leader replaced records that were read."""
+        """Go back to the last common offset, because an unclean leader replaced records that were
+        read.
+        """
         position, epochs = self._writer.position(partition), self._writer.epochs
         ours = epochs.last(partition, position)
         to = epochs.diverging_offset(partition, epoch, end)
@@ -394,19 +396,18 @@ class LiveCapture:
         self._writer.cut(partition, to, why)
 
     def _behind(self, ends: Mapping[int, int]) -> int:
-        """Return the number of offsets still to read, up to these ends."""
+        # Offsets still to read, up to these ends.
         return sum(max(0, end - self._writer.position(p)) for p, end in ends.items())
 
     def _say(self, what: str) -> None:
-        """Report a problem that exists now, through `LastingConditions`."""
         self._conditions.say(what)
 
     def _is_unfinished(self, partition: int, wanted: Mapping[int, int]) -> bool:
-        """Return whether a partition never answered or is not read up to its first known end."""
         return partition not in wanted or self._writer.position(partition) < wanted[partition]
 
     def _check_patience(self, partitions: Sequence[int], began: float) -> None:
-        """Check that at least one of these partitions answered within the pace's patience.
+        """Check that at least one of these partitions answered within the pace's patience; raise
+        ClusterUnreachableError otherwise.
 
         Raises:
             ClusterUnreachableError: none did; records of other partitions are in the capture.
@@ -425,5 +426,5 @@ class LiveCapture:
 
 
 def _is_permanent(error: Exception) -> bool:
-    """Return whether an error is permanent: a broker before 0.11, or missing rights."""
+    # A broker before 0.11, or missing rights.
     return any(one in type(error).__name__ for one in ("Incompatible", "Auth"))

@@ -41,9 +41,10 @@ DamageReport = Callable[[str], None]
 
 
 def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the records of copied log folders to a capture; records that it already has are skipped.
+    """Add the records of copied Kafka log folders to a capture.
 
-    Unreadable ranges are listed in the manifest's troubles.
+    Records that it already has are skipped. Unreadable ranges are listed in the manifest's
+    troubles.
 
     Raises:
         InvalidCaptureError: a folder does not exist, or none has a segment of the group log.
@@ -70,7 +71,6 @@ def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
 
 
 def _copies(folders: Sequence[Path], name: str) -> list[Path]:
-    """Return the copies of one partition's folder, among the given folders and their subfolders."""
     found = [one for folder in folders for one in (folder / name, folder) if one.name == name]
     return [one for one in dict.fromkeys(found) if one.is_dir() and _files(one)]
 
@@ -86,21 +86,20 @@ def _partitions(folders: Sequence[Path]) -> dict[int, list[Path]]:
 
 
 def _segments(folder: Path) -> list[Path]:
-    """Return the log segments of a folder in log order; a segment's name is its first offset."""
+    # A segment's name is its first offset.
     return sorted(one for one in folder.iterdir() if _SEGMENT.fullmatch(one.name))
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the snapshots, then the log segments, of a folder.
-
-    A truncated log begins with a snapshot.
-    """
+    # A truncated log begins with a snapshot.
     snapshots = [one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name)]
     return [*snapshots, *_segments(folder)]
 
 
 def _reach(folder: Path) -> tuple[int, int]:
-    """Return a sort key of a copy: the offset of its last batch, and its negated first offset."""
+    """Return a key that sorts copies of a log: the offset of the last batch, and the negated first
+    offset.
+    """
     segments = _segments(folder)
     last = -1
     for path in segments[-1:]:
@@ -131,7 +130,7 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
 def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) -> None:
     """Add the batches of all copies of one partition to the capture, in log order.
 
-    If several copies have a batch, the one with the most records is taken.
+    Of several copies of a batch, the one with the most records counts.
     """
     expected = writer.position(number)
     first = min(int(_segments(folder)[0].stem) for folder in copies)
@@ -149,8 +148,6 @@ def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) 
 def _batches(
     folder: Path, number: int, writer: CaptureWriter, *, alone: bool
 ) -> Iterator[tuple[Batch, DamageReport]]:
-    """Yield the batches of one copy, each with a function that reports damage in it."""
-
     def report(what: str) -> None:
         writer.see_damage(number)
         writer.trouble(f"{folder.name if alone else folder}: {what}")
@@ -161,8 +158,7 @@ def _batches(
 
 
 def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) -> None:
-    """Read the cluster's metadata log, after a snapshot if the log does not begin at offset 0."""
-
+    # A log that does not begin at offset 0 needs a snapshot before it.
     def report(what: str) -> None:
         writer.trouble(f"{folder.name}: {what}")
 
@@ -202,7 +198,6 @@ def _snapshot(folder: Path, start: int | None) -> Path | None:
 
 
 def _apply(batch: Batch, image: MetadataImage, report: DamageReport) -> bool:
-    """Apply a batch of metadata records; return whether it may have changed the state."""
     changed = False
     try:
         payload = unpacked(batch)
@@ -276,7 +271,7 @@ def batches_in(
 
 
 def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
-    """Read the bytes of the batch at ``position``, after checking its length.
+    """Read the bytes of the batch at a position, after checking that its length is possible.
 
     Raises:
         TruncatedError: the file ends before the batch does.

@@ -32,7 +32,7 @@ _MOST_TROUBLES = 100
 
 
 class Part(NamedTuple):
-    """One file of each table of a capture: its number, and how often its rows were merged."""
+    """A numbered part of a capture, which is one file of each table."""
 
     number: int
     level: int = 0
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
 
 def aside(path: Path) -> Path:
-    """Return the hidden path that a part gets after it was merged into another one.
+    """Return the hidden path to which a part is renamed after it was merged into another one.
 
     The name is hidden from new readers; a reader that has opened the file can go on.
 
@@ -56,7 +56,8 @@ def aside(path: Path) -> Path:
 
 @dataclass
 class Manifest:
-    """Content of a capture's manifest ``capture.json``: its files and the positions read.
+    """Content of a capture's manifest ``capture.json``: the files that belong to it, and the
+    offsets read so far.
 
     Attributes:
         cluster_id, topic_id: ids of the recorded cluster and topic; None if unknown.
@@ -121,7 +122,7 @@ class Manifest:
             raise InvalidCaptureError(f"{what}; capture into a new folder") from None
 
     def put(self, folder: Path) -> None:
-        """Replace the manifest file; the capture then consists of the parts that it lists."""
+        """Write the manifest file, after which the capture consists of the parts that it lists."""
         content: dict[str, Any] = asdict(self)
         for name in ("positions", "cut", "epochs", "cleaned", "first_ends"):
             content[name] = {str(p): o for p, o in sorted(content[name].items())}
@@ -134,7 +135,7 @@ class Manifest:
 
 
 def _offsets(by_partition: dict[str, Any]) -> dict[int, int]:
-    """Return offsets by log partition as numbers, because JSON has text keys."""
+    # JSON has text keys.
     return {int(p): int(o) for p, o in by_partition.items()}
 
 

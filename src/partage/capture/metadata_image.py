@@ -17,7 +17,7 @@ __all__ = ["MetadataImage", "id_text", "state_of"]
 
 
 def state_of(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]:
-    """Return the cluster's state, a line of ``cluster.jsonl``, from a MetadataResponse.
+    """Convert a MetadataResponse to the cluster's state, which is a line of ``cluster.jsonl``.
 
     Args:
         response: kafka-python's MetadataResponse about all topics.

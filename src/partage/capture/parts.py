@@ -26,7 +26,7 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Records and batches in memory that are not yet written to a part.
+    """Records and batches of a capture that are only in memory.
 
     Attributes:
         bytes: estimated memory: keys and values, and an amount for each row.
@@ -50,7 +50,7 @@ class RecordBuffer:
         return len(self._batches["base_offset"])
 
     def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
-        """Add a batch and its records and return it; a batch that cannot be read adds nothing.
+        """Add a batch with its records to the buffer and return it.
 
         Raises:
             WireFormatError: the payload, decompressed, is not what the header says.
@@ -121,7 +121,8 @@ def put_table(path: Path, table: pa.Table) -> None:
 
 
 def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
-    """Rewrite a part without rows that the log has lost; return the number of remaining rows.
+    """Rewrite a part's file without rows that the log has lost; return the number of remaining
+    rows.
 
     Args:
         path: the part's file.
@@ -172,7 +173,6 @@ def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> 
 
 
 def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a Parquet file as tuples of these columns."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -198,9 +198,8 @@ def merge(
     size: int,
     together: int = TOGETHER,
 ) -> bool:
-    """Merge the last parts of a capture if enough have the same level.
-
-    Return whether any were merged.
+    """Merge the last parts of a capture if enough of them have the same level; return whether any
+    were merged.
 
     Without merging, a capture of a month would have 43,000 parts. A part has a level: 0 when it is
     written, one more than its sources when it is merged. A capture then has some dozens of parts,
@@ -244,7 +243,6 @@ def merge(
 def _chunks(
     parts: Sequence[Part], paths: Callable[[int], tuple[Path, Path]], rows: int, size: int
 ) -> Iterator[list[Part]]:
-    """Yield groups of consecutive parts, each small enough for one merged part."""
     some: list[Part] = []
     has, takes = 0, 0
     for one in parts:
@@ -258,7 +256,7 @@ def _chunks(
 
 
 def _size(tables: Sequence[Path]) -> tuple[int, int]:
-    """Return a part's rows (of the longer table), and its bytes before compression."""
+    # Rows of the longer table, and bytes before compression.
     from pyarrow import parquet
 
     metadata = [parquet.read_metadata(path) for path in tables]

@@ -17,7 +17,7 @@ Sizes = dict[tuple[str, int], dict[int, tuple[int, str]]]
 def read_replicas(
     bootstrap: str, settings: Mapping[str, Any], *, seconds: float | None = None
 ) -> tuple[dict[str, Any], Sizes]:
-    """Read brokers, topics, and each replica's size and directory from a running cluster.
+    """Read a running cluster's brokers and topics, and the size and directory of each replica.
 
     Brokers and topics have the form of ``cluster.jsonl``.
 
@@ -67,9 +67,8 @@ def read_replicas(
 
 
 def write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
-    """Set each partition's write ``load`` in bytes per second.
-
-    It is the growth of its fastest-growing replica.
+    """Set the write ``load`` of each partition in bytes per second: the growth of its
+    fastest-growing replica.
 
     Retention may delete segments of a replica in between, which only makes its growth smaller.
     """
@@ -97,10 +96,7 @@ def _under_way(connection: ClusterConnection, topics: dict[str, Any]) -> None:
 
 
 def _sizes(connection: ClusterConnection, brokers: list[dict[str, Any]]) -> Sizes:
-    """Read each replica's size and directory, and add the log directories to the brokers.
-
-    A broker that does not answer is left out; the sizes of its replicas are known from others.
-    """
+    # A broker that does not answer is left out; the sizes of its replicas are known from others.
     from kafka.protocol.admin import DescribeLogDirsRequest
 
     answers = connection.ask_each(

@@ -53,7 +53,7 @@ def is_secret(name: str, regex: str | None = None) -> bool:
 
 
 def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings for display: secret values become ``[hidden]``, as on Spark's own pages.
+    """Return the settings for display, with secret values replaced by ``[hidden]``.
 
     A value that itself matches the expression is hidden too.
 
@@ -112,6 +112,5 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    """Return the forms in which a secret may appear: as it is, and as Python and JSON escape it."""
     escaped = secret.encode("unicode_escape").decode()
     return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], escaped}

@@ -40,7 +40,7 @@ def shown(name: str, value: str) -> str:
 
 
 class Properties:
-    """Kafka client properties by name; ``repr`` hides secret values.
+    """Kafka client properties by name, with a ``repr`` that hides secret values.
 
     >>> Properties({"ssl.key.password": "x", "client.id": "me"})
     Properties({'client.id': 'me', 'ssl.key.password': '[hidden]'})
@@ -62,7 +62,8 @@ class Properties:
 
 
 def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, str]:
-    """Read the client properties of a file; ``NAME=VALUE`` of the command line override them.
+    """Read client properties from a file and from ``NAME=VALUE`` arguments, which override the
+    file.
 
     Raises:
         InvalidConfigError: the file cannot be read, or an argument has no equals sign.
@@ -251,7 +252,7 @@ def _tls(properties: Properties) -> ssl.SSLContext:
 
 
 def _versions(properties: Properties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Return the lowest and the highest TLS version allowed; Kafka's default allows 1.2 and 1.3."""
+    # Kafka's default allows 1.2 and 1.3.
     name = "ssl.enabled.protocols"
     given = properties.get(name, ",".join(_TLS)) or ""
     wanted = [one.strip() for one in given.split(",") if one.strip()]
@@ -261,7 +262,7 @@ def _versions(properties: Properties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
 
 
 def _trusted(properties: Properties) -> tuple[str, str] | None:
-    """Return the trusted certificates as PEM, with the property they come from; None for none."""
+    # As PEM, with the property they come from.
     inline = properties.get("ssl.truststore.certificates")
     if inline is not None:
         return "ssl.truststore.certificates", inline
@@ -307,7 +308,7 @@ def _by_keytool(location: str, password: str) -> str:
 
 
 def _own(properties: Properties, context: ssl.SSLContext) -> None:
-    """Load the client's own certificate and key, for a broker that requires one (mutual TLS)."""
+    # For a broker that requires mutual TLS.
     key, chain = (
         properties.get("ssl.keystore.key"), properties.get("ssl.keystore.certificate.chain"),
     )  # fmt: skip

@@ -70,7 +70,7 @@ def unpacked(batch: Batch) -> bytes:
 
 
 def _read(stream: Any, compression: str) -> bytes:
-    """Read a decompressing stream one mebibyte at a time, up to `LARGEST_PAYLOAD`."""
+    # One mebibyte at a time.
     parts, total = [], 0
     while part := stream.read(1 << 20):
         total += len(part)
@@ -122,7 +122,7 @@ def _snappy(data: bytes, pa: Any) -> bytes:
 
 
 def _block(data: bytes, room: int, pa: Any) -> bytes:
-    """Decompress a plain snappy block of at most ``room`` bytes, which its header states.
+    """Decompress a plain snappy block of at most ``room`` bytes, a size that its header states.
 
     A compressed byte yields at most 64 / 3 bytes: a copy of 64 bytes takes three.
     """

@@ -52,14 +52,14 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _Loss:
-    """A range of offsets that a capture lost in one log partition since the last report."""
+    """Range of offsets that a capture lost in one log partition since the last report."""
 
     first: int
     last: int
     offsets: int
 
     def extend(self, first: int, last: int, offsets: int) -> None:
-        """Extend the range; ranges arrive in the order of the log."""
+        # Ranges arrive in the order of the log.
         self.first, self.last = min(self.first, first), max(self.last, last)
         self.offsets += offsets
 
@@ -151,14 +151,15 @@ _MOST = 100
 
 
 class Epochs:
-    """Leader epochs of the batches read, by log partition.
+    """Leader epochs of the batches read from each log partition, by which an overwritten log is
+    noticed.
 
     Each has the offset after its last batch.
 
     They reveal a log that an unclean leader has overwritten: it truncates the log, and new records
-    take the offsets of lost ones, which a reader behind them cannot see. Every batch has the epoch
-    of its leader. Given the last epoch read, a broker returns the offset at which its own log
-    diverges (KIP-320, KIP-595), as for its followers.
+    take the offsets of lost ones, which a reader behind them cannot see. Given the last epoch read,
+    a broker returns the offset at which its own log diverges (KIP-320, KIP-595), as for its
+    followers.
 
     Epochs are ascending. The range before the first known epoch has the epoch `UNKNOWN_EPOCH`.
 
@@ -195,9 +196,8 @@ class Epochs:
             rows[0] = (UNKNOWN_EPOCH, rows[0][1])
 
     def last(self, partition: int, position: int) -> int:
-        """Return the leader epoch of the last record read.
-
-        It is `UNKNOWN_EPOCH` after a skipped range.
+        """Return the leader epoch of the last record read from a partition; `UNKNOWN_EPOCH` after a
+        skipped range.
         """
         rows = self.known.get(partition)
         return rows[-1][0] if rows and rows[-1][1] == position else UNKNOWN_EPOCH
@@ -238,7 +238,9 @@ PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
 
 class CaptureObserver(Protocol):
-    """Interface of an observer that receives everything that a capture records, while it runs."""
+    """Interface of an observer that receives everything that a capture records, while the capture
+    runs.
+    """
 
     def batch(self, batch: LogBatch) -> None:
         """Process a recorded batch; batches arrive in the order of their log partition."""
@@ -257,7 +259,7 @@ class CaptureObserver(Protocol):
 
 
 class CaptureWriter:
-    """Writer that creates a capture, or adds records to an existing one.
+    """Writer that creates a capture folder, or adds records to an existing one.
 
     Only one process may write into a folder at a time.
 
@@ -341,10 +343,7 @@ class CaptureWriter:
             self._lock.close()
 
     def _manifest(self) -> Manifest:
-        """Return the folder's manifest.
-
-        A new folder gets one first, which marks it as a capture.
-        """
+        # A new folder gets one first, which marks it as a capture.
         found = Manifest.of(self.folder)
         if found is None:
             found = Manifest()
@@ -365,7 +364,6 @@ class CaptureWriter:
             raise InvalidCaptureError(what) from None
 
     def _clear_up(self) -> None:
-        """Remove parts that the manifest does not list, and temporary files."""
         self._put_aside()
         counted, replaced = {one.number for one in self.manifest.parts}, set(self.manifest.replaced)
         for folder in (self.folder / _RECORDS, self.folder / _BATCHES):
@@ -412,7 +410,8 @@ class CaptureWriter:
         self._changed = True
 
     def cut(self, partition: int, offset: int, why: str) -> None:
-        """Go back to ``offset``, where the log now ends, and remove the records from there on.
+        """Go back to ``offset``, at which the log now ends, and remove the recorded rows from there
+        on.
 
         The manifest records the cut first, so that the next capture completes it after a kill.
         """
@@ -428,10 +427,7 @@ class CaptureWriter:
             self._observer.cut(partition)
 
     def _without_cut(self) -> None:
-        """Rewrite the parts without the rows that the manifest records as cut off.
-
-        Repeating it changes nothing.
-        """
+        # Repeating it changes nothing.
         if not self.manifest.cut:
             return
         rows = [0, 0]
@@ -472,7 +468,8 @@ class CaptureWriter:
     def see_end(self, partition: int, end: int) -> None:
         """Record the end of a log partition at its first fetch.
 
-        Missing offsets beyond it were removed while the capture ran, so the capture lost them.
+        Offsets missing beyond it are losses of the capture. Missing offsets beyond it were removed
+        while the capture ran, so the capture lost them.
         """
         self._cleaned.see_end(partition, end)
         if self._observer is not None:
@@ -490,7 +487,8 @@ class CaptureWriter:
     def recorded(
         self, after: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Return what the capture contains so far: broker settings, metadata states, and batches.
+        """Return what the capture contains so far: the broker's settings, the cluster's states, and
+        the batches.
 
         Batches come from the parts that the manifest lists, if a part has a batch after the base
         offset of its log partition in ``after``.
@@ -567,10 +565,7 @@ class CaptureWriter:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Name the output folder in disk errors of a ``with`` block.
-
-        After the first one all writes stop.
-        """
+        # After the first disk error all writes stop.
         try:
             with name_folder_in_errors(self.folder):
                 yield
@@ -605,7 +600,7 @@ class CaptureWriter:
         self.manifest.put(self.folder)
 
     def _merge(self) -> None:
-        """Merge small parts, and remove the files that the previous merge replaced."""
+        # The files that the previous merge replaced are removed as well.
         import pyarrow as pa
 
         before, replaced = list(self.manifest.replaced), set[int]()
@@ -627,13 +622,11 @@ class CaptureWriter:
                 aside(path).unlink(missing_ok=True)
 
     def _put_aside(self) -> None:
-        """Rename replaced parts so that new readers of the folder do not see them."""
         for path in (path for number in self.manifest.replaced for path in self._paths(number)):
             if path.exists():
                 path.replace(aside(path))
 
     def _paths(self, number: int) -> tuple[Path, Path]:
-        """Return the paths of the two files of a part: records and batches."""
         name = Part(number).name
         return self.folder / _RECORDS / name, self.folder / _BATCHES / name
 
@@ -650,12 +643,12 @@ class CaptureWriter:
 
 
 def _content(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a metadata state without its time, for comparison with the last one."""
+    # Without its time, for comparison with the last state.
     return {name: value for name, value in state.items() if name not in {"ts_ms", "assumed"}}
 
 
 def _expect_ours(folder: Path) -> None:
-    """Check that a folder is new, empty or a capture; empty subfolders of a killed one pass."""
+    # Empty subfolders of a killed capture pass.
     if folder.exists() and not folder.is_dir():
         raise InvalidConfigError("--out", "must be a folder, and this is a file", str(folder))
     if not folder.is_dir() or (folder / MANIFEST).is_file():
