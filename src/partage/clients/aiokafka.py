@@ -43,15 +43,19 @@ __all__ = ["AssignorError", "ClassInUseError", "MisusedAssignorError", "assignor
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # untyped
-    """Failure of the strategy, in the form that aiokafka raises where records are awaited."""
+    """Failure of the strategy, raised by aiokafka where the program awaits records."""
 
 
 class MisusedAssignorError(InvalidConfigError, KafkaError):  # type: ignore[misc]  # untyped
-    """Wrong value of ``partition_assignment_strategy``, raised where records are awaited."""
+    """Wrong value of ``partition_assignment_strategy``, raised by aiokafka where the program awaits
+    records.
+    """
 
 
 class ClassInUseError(MisusedAssignorError):
-    """Use of one assignor class by two consumers, raised where records are awaited."""
+    """Use of one assignor class by two consumers, raised by aiokafka where the program awaits
+    records.
+    """
 
 
 @factory(MisusedAssignorError)
@@ -83,7 +87,7 @@ def assignor(
 
 
 class _Meta(AssignorMeta):
-    """Metaclass of assignor classes; its errors are those that aiokafka passes to its caller."""
+    """Metaclass of assignor classes whose errors aiokafka passes on to its caller."""
 
     misuse = MisusedAssignorError
 
@@ -120,7 +124,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Compute the assignment of all members, as the group leader.
+        """Compute the assignment of each member as bytes, as the group leader.
 
         Returns the assignment of each member as bytes.
 
@@ -150,7 +154,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:
-        """Check that only the calling consumer uses the class, and return the call."""
+        """Check that no other consumer uses the class, and return the call."""
         if call is not None:
             owner = getattr(call.owner, "_coordinator", call.owner)
             try:
@@ -164,7 +168,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
 
 def _joined(members: Mapping[str, Any], received: Mapping[str, Any]) -> list[Joined]:
-    """Return the members in the order of JoinGroup's response, with everything that they sent."""
+    # In the order of JoinGroup's response.
     response = received.get("response")
     if response is None:
         return [
@@ -182,11 +186,7 @@ def _view(state: AssignorState, cluster: Any, topics: Iterable[str]) -> ClusterV
 
 
 def _offsets_of(subscription: weakref.ref[Any]) -> Any:
-    """Return a function that reads a consumer's positions and log ends.
-
-    The function holds no reference to the consumer.
-    """
-
+    # The function must hold no reference to the consumer.
     def read() -> Offsets | None:
         state = subscription()
         if state is None:

@@ -33,7 +33,7 @@ _LONGEST_PAUSE = 5.0
 
 
 class _SeenMetadata(NamedTuple):
-    """Last metadata that a leader used, with the view built from it, for reuse.
+    """Metadata that the leader used last, with the view built from it, for reuse.
 
     Attributes:
         table: the client's rows by topic and partition.
@@ -48,7 +48,8 @@ class _SeenMetadata(NamedTuple):
 
 @dataclass
 class AssignorState:
-    """State of one assignor class: its `Consumer`, its load sampler, and its coordinator.
+    """State of one assignor class between rebalances: its consumer's memory, its load measurements
+    and its coordinator.
 
     Attributes:
         consumer: the client-independent part: subscriptions, decisions, memory.
@@ -75,7 +76,9 @@ class AssignorState:
         return self.consumer.strategy.name
 
     def belongs_to(self, coordinator: object) -> None:
-        """Check that the class serves this coordinator only; the first call binds it.
+        """Check that the class serves only this coordinator.
+
+        The first call binds the class to it.
 
         Raises:
             InvalidConfigError: the class serves another consumer, even if that one is closed: the
@@ -88,7 +91,9 @@ class AssignorState:
             raise InvalidConfigError("partition_assignment_strategy", what, self.name)
 
     def pause(self) -> float:
-        """Return the seconds to wait before joining again; 0 unless the strategy just failed."""
+        """Return the seconds to wait before joining again; 0 unless the strategy has just
+        failed.
+        """
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
     def assign(
@@ -131,7 +136,7 @@ class AssignorState:
     ) -> dict[str, bytes]:
         """Compute the assignment of each member as bytes for SyncGroup.
 
-        Errors are raised as the client's class.
+        A failure is raised as the client's own error class.
 
         Args:
             members: the members in the order of the coordinator's response.
@@ -185,11 +190,8 @@ class AssignorState:
         return self._seen.view
 
     def _looked(self, group: str) -> Mapping[Partition, float] | None:
-        """Return the loads from the function passed as ``weights``.
-
-        The result is None if it fails or a load is invalid.
-
-        None if it fails or a load is invalid.
+        """Return the loads from the function passed as ``weights``; None if it fails or a load is
+        invalid.
 
         An invalid load must not fail the rebalance: the member would join again after each failure.
         The weights of the last plan stay, and a warning names the entry.
@@ -220,7 +222,7 @@ class AssignorState:
     ) -> None:
         """Store this member's assignment.
 
-        Warn once if the broker and not a group leader computed it.
+        Warn once if the broker, not a group leader, computed it.
         """
         self.consumer.received(pairs, user_data, generation)
         led_by_broker = self.consumer.is_assigned_by_broker(user_data)
@@ -239,7 +241,6 @@ class AssignorState:
 
 
 def _is_entry(partition: object, load: object) -> bool:
-    """Return whether a key and value from a load function are a (topic, partition) and its load."""
     return (
         isinstance(partition, tuple)
         and len(partition) == 2
@@ -303,7 +304,6 @@ def _check_arguments(name: object, rack: object) -> None:
 
 
 def _wanted_weights(word: str) -> str:
-    """Return a text with the valid values of ``weights``, and the closest one to a wrong word."""
     close = difflib.get_close_matches(word, MEASURES, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     measures = " or ".join(repr(one) for one in MEASURES)
@@ -311,7 +311,8 @@ def _wanted_weights(word: str) -> str:
 
 
 def _keeps_through_rebalances(strategy: Strategy) -> bool:
-    """Return whether the strategy needs the cooperative protocol to give its Kafka class's results.
+    """Return whether the strategy needs the cooperative protocol to give the results of its Kafka
+    class.
 
     These are cooperative strategies that are exact to a Kafka class. Other cooperative strategies
     append claims (the partitions a member owns) to their user data (`partage.wire.member_extras`).

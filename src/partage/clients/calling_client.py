@@ -41,16 +41,17 @@ _ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_pr
 
 
 class Call(NamedTuple):
-    """A method call found on the stack: the object of the method, and its local variables."""
+    """A method call found on the stack: the object of the method, and the method's local
+    variables.
+    """
 
     owner: Any
     local: Mapping[str, Any]
 
 
 def caller(*kinds: type) -> Call | None:
-    """Find the nearest calling method whose object is of one of ``kinds``.
-
-    The result is None if there is none.
+    """Find the nearest calling method whose object is of one of the given classes; None if there is
+    none.
     """
     # Frame 1 is the assignor's method; its caller is frame 2.
     frame = sys._getframe(2)
@@ -71,7 +72,7 @@ class AssignorMeta(ABCMeta):
     misuse: type[InvalidConfigError] = InvalidConfigError
 
     def __iter__(cls) -> Iterator[Any]:
-        """Raise an error: a class was passed where the client expects a list of classes.
+        """Raise an error, because a class was passed where the client expects a list of classes.
 
         Raises:
             InvalidConfigError: always.
@@ -81,7 +82,9 @@ class AssignorMeta(ABCMeta):
 
 
 class _Factory:
-    """Wrapper of ``assignor`` that raises a clear error if a client gets it without a call."""
+    """Wrapper of ``assignor`` that raises a clear error if a client uses the function itself as an
+    assignor class.
+    """
 
     def __init__(self, make: Callable[..., Any], error: type[InvalidConfigError]) -> None:
         self._make, self._error = make, error
@@ -98,7 +101,7 @@ class _Factory:
         return self._make(*names, **options)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise an error for attributes that a client reads if it takes the factory for a class."""
+        # A client reads these attributes if it takes the factory for a class.
         if name in _ASKED:
             raise self._uncalled()
         raise AttributeError(name)
@@ -109,7 +112,9 @@ class _Factory:
 
 
 def factory(error: type[InvalidConfigError]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator for ``assignor``; its ``error`` is raised if a client gets it uncalled."""
+    """Return a decorator for ``assignor`` that raises ``error`` if a client uses the function
+    itself as an assignor class.
+    """
 
     def decorated(make: Callable[_P, _R]) -> Callable[_P, _R]:
         return cast("Callable[_P, _R]", _Factory(make, error))
@@ -118,7 +123,7 @@ def factory(error: type[InvalidConfigError]) -> Callable[[Callable[_P, _R]], Cal
 
 
 def called_by(package: str) -> bool:
-    """Return whether one of the next few calling stack frames belongs to a package.
+    """Return whether one of the five nearest calling stack frames belongs to a package.
 
     >>> called_by("kafka")
     False

@@ -71,9 +71,8 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
 
 
 class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
-    """Faust's ``PartitionAssignor`` with the assignment rule replaced.
-
-    Each app has one instance.
+    """Faust's ``PartitionAssignor`` with the assignment rule of a Partage strategy; each app has
+    one instance.
     """
 
     strategy: Any = None
@@ -98,7 +97,6 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         self._guard_commits()
 
     def _guard_commits(self) -> None:
-        """Install a `CommitGuard`: it keeps the consumer from committing past dropped records."""
         consumer = self.app.consumer
         if self._guard is None or self._guard.consumer is not consumer:
             try:
@@ -115,10 +113,11 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
     ) -> dict[str, Any]:
         """Compute the assignment of all workers, as the leader.
 
-        Faust calls this in its sensors and tracer.
+        If the strategy fails, the error is logged and Faust's own class decides. Faust calls this
+        in its sensors and tracer.
 
         Faust waits for an assignment before it looks at errors, so a worker whose assignor raises
-        never continues. If the strategy fails, the error is logged and Faust's class decides.
+        never continues.
         """
         try:
             plan = self._plan(cluster, member_metadata)
@@ -152,10 +151,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         return plan
 
     def _settings(self) -> dict[str, object]:
-        """Return the assignor's settings from the app.
-
-        They are read now because programs may declare tables late.
-        """
+        # Read from the app at each rebalance, because programs may declare tables late.
         tables = [one for one in self._table_manager.data.values() if one.is_global]
         copied = [
             one for one in tables if one.synchronize_all_active_partitions or one.use_partitioner
@@ -170,10 +166,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
 
 
 def _generation(app: Any) -> int:
-    """Return the group's generation from the Kafka client below Faust.
-
-    The result is -1 if it is not accessible.
-    """
+    # -1 if the Kafka client below Faust is not accessible.
     found = app
     for name in ("consumer", "_thread", "_consumer", "_coordinator", "generation"):
         found = getattr(found, name, None)

@@ -32,7 +32,7 @@ _PATIENCE = 5.0
 
 
 class CommitGuard:
-    """Guard that keeps one Faust consumer from committing offsets of records it never processed.
+    """Guard that keeps a Faust consumer from committing offsets of records that it never processed.
 
     The guard records the offsets that the consumer fetched and has not committed, by partition.
 
@@ -63,20 +63,24 @@ class CommitGuard:
         consumer.on_partitions_revoked = self._on_partitions_revoked
 
     def on_assignment(self) -> None:
-        """Forget all fetched offsets: with an assignment, the client resets all positions."""
+        """Forget all fetched offsets, because the client resets its positions with each
+        assignment.
+        """
         self._assignments += 1
         self._fetched.clear()
         self._processed.clear()
         self._waits_since.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Store the offsets that are acknowledged but not committed, then let Faust revoke."""
+        """Remember the offsets that are acknowledged but not committed, then let Faust revoke the
+        partitions.
+        """
         for tp in revoked:
             self._processed[tp] |= self.consumer._acked_index[tp]
         await self._original_revoked(revoked)
 
     async def _getmany(self, *positional: Any, **named: Any) -> Any:
-        """Return the client's fetched records by partition, and store their offsets."""
+        """Return the client's fetched records by partition, and remember their offsets."""
         records = await self._original_getmany(*positional, **named)
         for tp, batch in (records or {}).items():
             if not self.consumer._is_changelog_tp(tp):
@@ -84,7 +88,8 @@ class CommitGuard:
         return records
 
     async def _perform_seek(self) -> None:
-        """Seek to the committed offsets.
+        """Seek to the committed offset of each partition, or to its first fetched record if it has
+        none.
 
         A partition without one goes back to its first fetched record.
         """
@@ -98,7 +103,7 @@ class CommitGuard:
         self._sought = assignment
 
     async def _seek_back(self, tp: Any, fetched: set[int]) -> None:
-        """Seek to the first of the fetched offsets, unless the position is already before it."""
+        # Not if the position is already before them.
         # A fetch of the assignment before may end late: its offsets are ahead of the position.
         if fetched and min(fetched) < await self.consumer.position(tp):
             log.warning(
@@ -108,7 +113,7 @@ class CommitGuard:
             await self.consumer.seek(tp, min(fetched))
 
     def _new_offset(self, tp: Any) -> int | None:
-        """Return the offset that Faust may commit for a partition; None for no commit."""
+        """Return the offset that Faust may commit for a partition, None for none."""
         if self._sought != self._assignments:
             # Faust goes on after a seek that timed out; without one nothing would be committed.
             if not self.consumer.app.rebalancing and not self._tasks:
@@ -134,9 +139,8 @@ class CommitGuard:
         return offset
 
     def _watch(self, tp: Any, waiting: int) -> None:
-        """Read a dropped record again.
-
-        Its offset waits below acknowledged ones for some time, and no stream has it.
+        """Read a record again if its offset has waited long below acknowledged ones and no stream
+        has it.
         """
         since = self._waits_since.get(tp)
         if since is None or since[0] != waiting:
@@ -150,17 +154,15 @@ class CommitGuard:
             self._start(self._read_again(tp, waiting))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as an asyncio task, and hold a reference to it until it ends."""
+        # asyncio itself holds no strong reference to a task.
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _read_again(self, tp: Any, offset: int) -> None:
-        """Seek back to an offset, unless the partition has been revoked meanwhile."""
         if tp in self.consumer.assignment():
             await self.consumer.seek(tp, offset)
 
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
-        """Return whether a Faust stream has begun to process the record at this offset."""
         unacked = list(self.consumer._unacked_messages)
         return any(one.tp == tp and one.offset == offset for one in unacked)

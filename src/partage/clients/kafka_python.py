@@ -46,7 +46,7 @@ _PROTOCOLS = getattr(abstract, "RebalanceProtocol", None)
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # kafka is untyped
-    """Failure of the strategy, in the form that kafka-python raises from ``poll()``."""
+    """Failure of the strategy, raised by kafka-python from ``poll()``."""
 
 
 @factory(InvalidConfigError)
@@ -85,7 +85,8 @@ def assignor(
 def cluster_look(
     topics: Iterable[str], *, seconds: float = 5.0, window: float = 60.0, **settings: Any
 ) -> ClusterLook:
-    """Return a load function for ``weights=``: records per second that arrive in each partition.
+    """Return a load function for the option ``weights``: it gives the records per second that
+    arrive in each partition.
 
     A thread requests the log ends with a consumer of its own, which joins no group.
 
@@ -116,7 +117,10 @@ def cluster_look(
 
 
 class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # type: ignore[misc]  # kafka is untyped
-    """Base class of assignor classes for kafka-python; release 2 calls the class, 3 an instance."""
+    """Base class of assignor classes for kafka-python.
+
+    Release 2 calls methods of the class, release 3 of an instance.
+    """
 
     name: str = ""
     _state: ClassVar[AssignorState]
@@ -126,9 +130,8 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def supported_protocols(cls) -> list[Any]:
-        """Return the rebalance protocols that the strategy supports, the preferred one first.
-
-        They are kafka-python's ids.
+        """Return the rebalance protocols that the strategy supports, as kafka-python's ids, the
+        preferred one first.
         """
         if _PROTOCOLS is None:
             return []
@@ -156,7 +159,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> dict[str, Any]:
-        """Compute the assignment of all members, as the group leader.
+        """Compute the assignment of each member as bytes, as the group leader.
 
         Returns the assignment of each member as bytes.
 
@@ -189,7 +192,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:
-        """Check that only the calling consumer uses the class, and return the call."""
+        """Check that no other consumer uses the class, and return the call."""
         if call is not None:
             cls._state.belongs_to(call.owner)
             if cls._state.consumer.rack is None:
@@ -201,7 +204,6 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
 
 def _group_of(coordinator: Any) -> tuple[str, int]:
-    """Return the group id and the generation of this rebalance."""
     return str(coordinator.config["group_id"]), int(coordinator._generation.generation_id)
 
 
@@ -218,13 +220,13 @@ def _stay_until_joined(coordinator: Any) -> None:
 
 
 def _keeps(coordinator: Any) -> bool:
-    """Return whether this consumer keeps its partitions while it joins (cooperative protocol)."""
+    # With the cooperative protocol.
     protocol = getattr(coordinator, "_rebalance_protocol", None)
     return _PROTOCOLS is not None and protocol == _PROTOCOLS.COOPERATIVE
 
 
 def _joined(members: Any, received: Mapping[str, Any]) -> list[Joined]:
-    """Return the members in the order of JoinGroup's response, with everything that they sent."""
+    # In the order of JoinGroup's response.
     if not isinstance(members, Mapping):  # kafka-python 3: decoded in full
         return [
             Joined(one.member_id, _decoded(one.metadata), one.group_instance_id) for one in members
@@ -267,11 +269,7 @@ def _broker(one: Any) -> tuple[Any, ...]:
 
 
 def _offsets_of(subscription: weakref.ref[Any]) -> Any:
-    """Return a function that reads a consumer's positions and log ends.
-
-    The function holds no reference to the consumer.
-    """
-
+    # The function must hold no reference to the consumer.
     def read() -> Offsets | None:
         now = subscription()
         if now is None:

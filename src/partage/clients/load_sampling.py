@@ -50,7 +50,7 @@ _WINDOW = 60.0
 
 
 class Sampler:
-    """Background measurement of the loads of the partitions that a consumer owns.
+    """Background thread that measures the loads of the partitions that a consumer owns.
 
     Args:
         measure: one of `MEASURES`.
@@ -79,7 +79,7 @@ class Sampler:
             self._thread.start()
 
     def see(self, offsets: Offsets, now: float) -> None:
-        """Add a measurement made at time ``now``; forget partitions that are not in it."""
+        """Add a measurement made at time ``now``. Partitions that are not in it are forgotten."""
         positions, ends = dict(offsets[0]), dict(offsets[1])
         with self._lock:
             before = self._looks[-1][1][0] if self._looks else {}
@@ -152,7 +152,7 @@ class ClusterLook:
         self._thread.start()
 
     def __call__(self) -> Mapping[Partition, float]:
-        """Return the loads by the latest measurement; none before the second measurement."""
+        """Return the loads from the latest measurements; none before the second measurement."""
         return self._sampler.loads()
 
     def close(self) -> None:

@@ -28,11 +28,10 @@ Partition = tuple[str, int]
 
 
 def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[Partition | None]:
-    """Return, for each member, the first claimed partition that does not exist; None if all exist.
+    """Return for each member the first claimed partition that does not exist, None if all exist.
 
-    A claim is a partition that a member says it owns.
-
-    Claims on topics that the metadata lack are not counted.
+    A claim is a partition that a member says it owns. Claims on topics that the metadata lack are
+    not counted.
 
     Raises:
         InvalidProblemError: a partition number of the metadata is out of range.
@@ -49,10 +48,10 @@ def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[P
 
 
 def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
-    """Return the member index and the dense partition index of each claim.
+    """Return the member index and the dense partition index of each claim (a partition that a
+    member says it owns).
 
-    The partition is -1 if it is not in the index. A claim is a partition that a member says it
-    owns.
+    The partition is -1 if the index does not have it.
     """
     topics: dict[int, Int32Array] = {}
     of = [np.zeros(0, np.int32)]
@@ -70,7 +69,8 @@ def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Ar
 def believable(
     strategy: Strategy, one: JoinedMember, missing: Partition | None, generation: int
 ) -> tuple[JoinedMember, str | None]:
-    """Remove a member's claims that cannot be true, and return the reason for a warning.
+    """Remove a member's claims that cannot be true, and return the member with the reason for a
+    warning.
 
     A claim is a partition that the member says it owns.
 

@@ -93,7 +93,7 @@ class Consumer:
         generation: int | None = None,
         measured: Mapping[Partition, float] | None = None,
     ) -> bytes:
-        """Return the encoded subscription that the consumer joins the group with.
+        """Encode the subscription with which the consumer joins the group.
 
         The generation sent is that of the last assignment received, as the user data are. A client
         has the next generation as soon as the coordinator answers its JoinGroup; if a rebalance
@@ -127,7 +127,7 @@ class Consumer:
         )
 
     def decoded(self, members: Sequence[Joined]) -> list[JoinedMember]:
-        """Return the members of JoinGroup's response with decoded subscriptions, for `assign`."""
+        """Decode the subscriptions of the members in JoinGroup's response."""
         return decode_members(self.strategy, members)
 
     def assign(
@@ -207,7 +207,7 @@ class Consumer:
         generation: int,
         warnings: list[str],
     ) -> list[JoinedMember]:
-        """Return the members without false claims (owned partitions); append to the warnings."""
+        # A claim is a partition that a member says it owns; warnings are appended.
         out = []
         for one, missing in zip(joined, missing_claims(joined, view), strict=True):
             if not one.member.topics:
@@ -229,7 +229,7 @@ class Consumer:
         view: ClusterView,
         looked: Mapping[Partition, float],
     ) -> Plan:
-        """Run the strategy with learnt weights; no kernel is compiled meanwhile."""
+        # No kernel is compiled meanwhile.
         group = Group(one.member for one in joined)
         strategy = self.strategy
         if self.loads is not None:
@@ -244,7 +244,7 @@ class Consumer:
             return plan.assign_revoked(_revoked(plan, joined)) if len(plan.withheld) else plan
 
     def _encoded(self, plan: Plan) -> list[bytes]:
-        """Return the assignment of each member, in the plan's order, as bytes for SyncGroup."""
+        # In the plan's order, as bytes for SyncGroup.
         index = plan.index
         # The next owner of a withheld partition gets its planned load now.
         coming = {} if self.loads is None else plan.settled().to_pairs()
@@ -259,7 +259,8 @@ class Consumer:
     def _along(
         self, plan: Plan, member: str, coming: Mapping[str, Sequence[Partition]]
     ) -> bytes | None:
-        """Return the user data of a member's assignment: the strategy's, and the weights in use.
+        """Return the user data of a member's assignment: the strategy's own bytes, and the weights
+        in use.
 
         `optimal` always has the trailer, by which members know that a leader assigned.
         """
@@ -272,7 +273,7 @@ class Consumer:
 
 
 def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
-    """Return the withheld partitions that their previous owners revoked before they joined."""
+    # Their previous owners revoked them before they joined.
     index = plan.index
     is_revoked = np.zeros(index.partitions, bool)
     dense = located([one.revoked for one in joined], index)[1]
@@ -281,7 +282,9 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
 
 
 def _ours(strategy: Strategy) -> bool:
-    """Return whether only Partage has the strategy and it reads the members' owned partitions."""
+    """Return whether only Partage has the strategy, and whether it reads the partitions that
+    members own.
+    """
     if getattr(strategy, "in_broker", False):
         return True
     return strategy.exact_to is None and RebalanceProtocol.COOPERATIVE in strategy.protocols

@@ -28,14 +28,14 @@ NO_CLAIMS = Claims.of(())
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A member in JoinGroup's response to the leader; its subscription is bytes or decoded."""
+    """A member in JoinGroup's response to the leader, with its subscription as bytes or decoded."""
 
     id: str
     metadata: bytes | ConsumerSubscription
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """Return the decoded subscription; malformed bytes count as a subscription to no topic."""
+        """Return the decoded subscription. Malformed bytes count as a subscription to no topic."""
         if not isinstance(self.metadata, bytes):
             return self.metadata
         try:
@@ -46,7 +46,7 @@ class Joined:
 
 @dataclass(slots=True)
 class JoinedMember:
-    """A member of the group with its decoded subscription, as the leader sees it.
+    """A group member as the leader sees it, with its decoded subscription.
 
     Attributes:
         member: the member as strategies see it.
@@ -67,8 +67,6 @@ class JoinedMember:
 
 
 class _Subscription(NamedTuple):
-    """A decoded `ConsumerSubscription` with its owned partitions as arrays."""
-
     topics: tuple[str, ...]
     user_data: bytes | None
     owned: Claims
@@ -77,7 +75,9 @@ class _Subscription(NamedTuple):
 
 
 class _Trailer(NamedTuple):
-    """Decoded `Extras` of a member with claims as arrays, and the user data before them."""
+    """A member's user data divided into the strategy's bytes and Partage's trailer, with claims as
+    arrays.
+    """
 
     user_data: bytes | None
     claims: Claims = NO_CLAIMS

@@ -22,7 +22,7 @@ Reported = tuple[Member, Mapping[Partition, float], Mapping[Partition, float]]
 
 @dataclass(slots=True)
 class Loads:
-    """Partition weights that a group learns while it runs, as one consumer knows them.
+    """Partition weights that a group learns while it runs, as one of its consumers knows them.
 
     Each assignment carries the weights that the plan used, and the member's next subscription
     returns them. So a new leader continues from the last weights, which the hysteresis of

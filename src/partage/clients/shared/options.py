@@ -15,7 +15,7 @@ _PER_TOPIC = ".<topic>"
 
 
 def configured(name: str, options: Mapping[str, Any]) -> Strategy:
-    """Return the strategy with this name, configured by keyword arguments.
+    """Return the strategy with this name, configured by keyword arguments of ``assignor``.
 
     An option is the end of a setting's key with ``_`` for ``.``: ``priority`` means
     ``assignment.consumer.priority``. A key that ends in ``.<topic>`` is a mapping,
@@ -50,10 +50,7 @@ def configured(name: str, options: Mapping[str, Any]) -> Strategy:
 
 
 def _names(settings: tuple[Setting, ...]) -> dict[str, str]:
-    """Return the setting's key for each option name.
-
-    An option omits the first two words of the key.
-    """
+    # An option omits the first two words of the key.
     out: dict[str, str] = {}
     for one in settings:
         per_topic = one.key.endswith(_PER_TOPIC)
