@@ -40,7 +40,7 @@ _Pair = tuple[str, int]
 
 
 class _Plan(NamedTuple):
-    """A recorded assignment for the judge to measure, with the cluster's metadata of its time."""
+    """Recorded assignment that the judge is to measure, with the cluster's metadata of its time."""
 
     generation: Generation
     cluster: Cluster
@@ -48,7 +48,8 @@ class _Plan(NamedTuple):
 
 
 def verdict(found: Generation, cluster: Cluster) -> Measures | None:
-    """Return the judge's figures of a recorded assignment; None if it is not one of consumers.
+    """Return the judge's measures of a recorded assignment; None if it is not an assignment of
+    consumers.
 
     Moves are those from the plan before; ``fewest_moves_to_best`` counts from this plan.
 
@@ -67,7 +68,7 @@ def verdict(found: Generation, cluster: Cluster) -> Measures | None:
 
 
 class Background:
-    """Thread that reads the lag and runs the judge, away from the capture; a `WatchListener`.
+    """Thread that reads the lag and judges assignments while a capture runs.
 
     It runs for as long as a ``with`` block lasts.
 
@@ -95,14 +96,16 @@ class Background:
         self._thread = Thread(target=self._run, name="partage-background", daemon=True)
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Queue a rebalance's assignment for the judge, in place of an older one of its group."""
+        """Queue a rebalance's assignment for the judge; it replaces an older one of the
+        same group.
+        """
         if isinstance(event, RebalanceOpened):
             cluster = live.clusters.at(event.generation.timestamp_ms)
             with self._lock:
                 self._plans[event.group] = _Plan(event.generation, cluster, event.fresh)
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Pass the groups' committed offsets to the thread, as often as it reads the lag."""
+        """Give the groups' committed offsets to the thread, as often as it reads the lag."""
         del progress
         if 0 <= now_ms - self._asked_ms < LAG_SECONDS * 500:
             return
@@ -141,7 +144,7 @@ class Background:
         _close(connection)
 
     def _report(self, why: str) -> None:
-        """Report the first of several consecutive failures to read the lag."""
+        # Only the first of several consecutive failures.
         if not self._failing:
             self._trouble(f"the lag cannot be read: {why}; trying again")
         self._failing = True
@@ -164,7 +167,6 @@ class Background:
     def _look(
         self, connection: ClusterConnection, committed: Mapping[str, Mapping[_Pair, int]]
     ) -> None:
-        """Read the end offsets of all committed partitions, and set the lag of each group."""
         pairs = {pair for offsets in committed.values() for pair in offsets}
         ends = end_offsets(connection, connection.metadata(), pairs)
         if pairs and not ends:
@@ -195,7 +197,7 @@ class Background:
 
 
 def _close(connection: ClusterConnection | None) -> None:
-    """Close a connection that may be broken already."""
+    # The connection may be broken already.
     if connection is not None:
         with suppress(Exception):
             connection.admin.close()

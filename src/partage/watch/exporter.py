@@ -54,7 +54,7 @@ def is_loopback(host: str) -> bool:
 
 
 def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, str]:
-    """Return the body and the content type of a ``/metrics`` response.
+    """Return the body and the content type of a response to ``/metrics``.
 
     The format is OpenMetrics if the client accepts it.
 
@@ -85,7 +85,7 @@ def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, st
 
 
 class Exporter:
-    """HTTP server of ``/metrics`` and ``/healthz``; it runs for as long as a ``with`` block lasts.
+    """HTTP server of ``/metrics`` and ``/healthz`` that runs for as long as a ``with`` block lasts.
 
     Args:
         address: host and port; port 0 takes a free one.
@@ -131,8 +131,6 @@ class Exporter:
 
 
 class _Server(ThreadingHTTPServer):
-    """Threading HTTP server with a limit of simultaneous clients."""
-
     daemon_threads = True
     block_on_close = False
 
@@ -141,14 +139,12 @@ class _Server(ThreadingHTTPServer):
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a client in its own thread; close the connection if there are too many clients."""
         if self._places.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a client and release its slot in the limit of clients."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -159,8 +155,6 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Handler of one HTTP request for the metrics or the health."""
-
     families: Callable[[], Iterable[ExportedFamily]]
     health: Callable[[], str]
     timeout = _CLIENT_SECONDS
@@ -168,7 +162,6 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer with the metrics, or with the capture's health (status 503 if unhealthy)."""
         path = self.path.partition("?")[0]
         if path == "/metrics":
             body, kind = rendered(self.families(), self.headers.get("Accept", ""))

@@ -31,7 +31,7 @@ OTHER = "other"
 
 
 class ExportedMetric(NamedTuple):
-    """Declaration of a Prometheus metric: name, type, help text and labels.
+    """Declaration of a Prometheus metric: its name, type, help text and labels.
 
     A counter's samples end in ``_total``.
     """
@@ -117,19 +117,19 @@ ExportedFamily = tuple[ExportedMetric, tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(slots=True)
 class _GroupFigures:
-    """Gauges of one group by metric name, and its loss, by which groups are ranked for export."""
+    """Gauges of one group by metric name, and the loss by which groups are ranked for export."""
 
     gauges: dict[str, float] = field(default_factory=dict)
     unread: float = 0.0
     rebalances: int = 0
 
     def loss(self) -> tuple[float, int, float]:
-        """Return the group's rank key: unread time, rebalances and lag."""
+        # Unread time, rebalances and lag.
         return self.unread, self.rebalances, self.gauges.get("partage_group_lag_records", 0.0)
 
 
 class WatchFigures:
-    """All metrics of a capture that follows a cluster; a `WatchListener`.
+    """All Prometheus metrics of a capture that follows a cluster.
 
     The watcher's thread calls `event` and `tick`. Other threads read `families` and deliver
     results: they assign `lags` as a whole, and append to `judged`.
@@ -221,7 +221,7 @@ class WatchFigures:
     def _judge(
         self, live: LiveGroups, name: str, found: Generation, measures: Measures, *, fresh: bool
     ) -> None:
-        """Set a group's gauges from the judge's figures, unless there is a newer assignment."""
+        # Not if there is a newer assignment.
         if fresh and measures.avoidable is not None:
             self._count("partage_group_avoidable_moves", name, measures.avoidable)
         group = live.groups.get(name)
@@ -244,7 +244,7 @@ class WatchFigures:
         self._counters[metric, (self._label(group), *labels)] += value
 
     def _label(self, group: str) -> str:
-        """Return the name under which a group is exported: its own, or ``other``."""
+        # Groups beyond the limit are exported as ``other``.
         if group == OTHER:
             return OTHER
         if group not in self._named:
@@ -258,16 +258,13 @@ class WatchFigures:
         return (-1.0, 0, 0.0) if figures is None else figures.loss()
 
     def _drop(self, group: str) -> None:
-        """Stop exporting a group by name; from now on it counts as ``other``."""
+        # From now on the group counts as ``other``.
         self._named.discard(group)
         for key in [key for key in self._counters if key[1][0] == group]:
             del self._counters[key]
 
     def _rank(self) -> None:
-        """Choose the groups to export by name: those with the largest loss.
-
-        Of equal ones, groups that are exported already stay.
-        """
+        # Those with the largest loss; of equal ones, groups that are exported already stay.
         order = sorted(
             (name for name in self._groups if name != OTHER),
             key=lambda name: (self._loss(name), name in self._named, name),
@@ -279,7 +276,6 @@ class WatchFigures:
         self._named = wanted
 
     def _exported(self, single: Mapping[str, float]) -> Iterator[ExportedFamily]:
-        """Yield every metric with its samples, by label values."""
         labels = [*sorted(self._named), *([OTHER] if len(self._groups) > len(self._named) else [])]
         for metric in METRICS.values():
             if metric.labels == ("group", "cause"):
@@ -293,7 +289,7 @@ class WatchFigures:
                 yield metric, (((), single[metric.name]),)
 
     def _gauges(self, metric: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield a gauge's values: one for each named group, then one for all others."""
+        # One for each named group, then one for all others.
         others: list[float] = []
         for name, figures in sorted(self._groups.items()):
             value = figures.gauges.get(metric)

@@ -47,7 +47,8 @@ _TAIL = 1 << 20
 
 
 class EventSink:
-    """Writer of rebalance events as JSON lines, to a file, or to standard output for ``-``.
+    """Writer of rebalance events as JSON lines, to a file, or to standard output if the target is
+    ``-``.
 
     An incomplete last line, as after a kill, is removed when the file is opened again.
 
@@ -105,7 +106,7 @@ class EventSink:
 
 @dataclass(frozen=True)
 class CaptureProgress:
-    """Progress of a capture, for metrics and health.
+    """Progress of a running capture, for metrics and health checks.
 
     Attributes:
         records: number of records in the capture.
@@ -125,17 +126,17 @@ class CaptureProgress:
 
 
 class WatchListener(Protocol):
-    """Interface of a listener that receives events and ticks in the watcher's thread."""
+    """Interface of a listener that receives rebalance events and ticks in the watcher's thread."""
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Process an event; it is fresh if it was recorded after the watch began."""
+        """Process an event. It is fresh if it was recorded after the watch began."""
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
         """Process the current time and the capture's progress, several times a second."""
 
 
 class _Reset:
-    """Message to the watcher's thread to restart with other histories, after a cut of the log."""
+    """Message to the watcher's thread to continue with other histories, after the log was cut."""
 
     def __init__(self, live: LiveGroups) -> None:
         self.live = live
@@ -145,7 +146,7 @@ _Round = tuple[list[Mapping[str, Any]], list[LogBatch], int]
 
 
 class Watcher:
-    """Observer of a capture that turns its records into rebalance events; a `CaptureObserver`.
+    """Observer of a capture that turns its records into rebalance events.
 
     The histories' state is stored in the capture's folder every few minutes and at the end; the
     next start reads only what came later.
@@ -195,7 +196,8 @@ class Watcher:
     def _rebuilt(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
         """Rebuild the group histories from a capture's content.
 
-        Events in it are not fresh, that is, they are from before the watch began.
+        Events in it are not fresh. Events in it are not fresh, that is, they are from before the
+        watch began.
         """
         now_ms = _now_ms()
         live = LiveGroups(started_ms=now_ms)
@@ -223,7 +225,6 @@ class Watcher:
         return live
 
     def _note_known(self, live: LiveGroups) -> None:
-        """Report the last rebalance of each group that the stored state contains."""
         for name, group in live.groups.items():
             if group.opened is not None:
                 event = RebalanceOpened(name, group.opened, (), storm=False, fresh=False)
@@ -267,9 +268,9 @@ class Watcher:
         self._states.append(state)
 
     def end(self, partition: int, first_end: int) -> None:
-        """Record a successful read.
+        """Record a successful read of a log partition.
 
-        Records before the partition's first end count as past, not fresh.
+        Records before its first end count as past, not fresh.
         """
         self._read_s = time.time()
         self._live.fresh_from.setdefault(partition, first_end)
@@ -327,9 +328,8 @@ class Watcher:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """Stop the thread after it has processed its queue.
-
-        Raise its error unless one is pending.
+        """Stop the thread after it has processed its queue; raise its error unless another one is
+        pending.
         """
         if self._thread.is_alive():
             self.progress()
@@ -375,11 +375,8 @@ class Watcher:
             self._stop.set()
 
     def _next(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
-        """Return the next message of the queue.
-
-        It is `Empty` if an event is due or none came for a while, and None at the end.
-
-        None at the end.
+        """Return the next message of the queue: `Empty` if an event is due or no message came for a
+        while, None at the end.
         """
         due_ms = live.next_due_ms()
         wait = _LONGEST_WAIT if due_ms is None else (due_ms - _now_ms()) / 1_000
