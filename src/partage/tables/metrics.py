@@ -49,7 +49,7 @@ class Aggregation(Enum):
 
 
 class Condition(NamedTuple):
-    """A condition on one column of a row, which selects the rows that a metric counts.
+    """Condition on one column of a table row, which selects the rows that a metric counts.
 
     A null value meets only ``is not``.
 
@@ -65,9 +65,10 @@ class Condition(NamedTuple):
 
 
 class Shown(IntEnum):
-    """Outputs of the report (JSON, page, terminal); a metric names the smallest one that shows it.
+    """Outputs of the report, from the most to the least detailed.
 
-    Each output also shows the metrics of all larger ones.
+    A metric names the smallest output that shows it. Each output also shows the metrics of all
+    larger ones.
     """
 
     #: JSON only.
@@ -82,7 +83,7 @@ class Shown(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The declaration of one metric: its columns, aggregation, unit and texts.
+    """Declaration of one metric of the replay: its columns, aggregation, unit and texts.
 
     Attributes:
         name: identifier in sums, JSON and templates.
@@ -115,7 +116,7 @@ class Metric:
     def inputs(self) -> tuple[str, ...]:
         """Names of the columns that the metric aggregates.
 
-        For a ratio or difference, of its parts.
+        A ratio or difference names its parts.
         """
         return self.source or tuple(name for name, _, _ in self.columns)
 

@@ -317,7 +317,6 @@ def schema(table: str) -> pa.Schema:
 
 
 def _type(kind: str) -> Any:
-    """Return the pyarrow type for a type name of the column declarations."""
     import pyarrow as pa
 
     topic_partitions = pa.struct(

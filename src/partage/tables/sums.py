@@ -88,7 +88,7 @@ class Estimate:
 
     @classmethod
     def of_differences(cls, parts: Iterable[Estimate]) -> Estimate:
-        """Return the sum of estimates that may be negative; distances are added as in `of_sums`.
+        """Return the sum of estimates that may be negative.
 
         >>> Estimate.of_differences([Estimate(-10, -14, -6)])
         Estimate(best=-10, low=-14.0, high=-6.0)
@@ -114,7 +114,7 @@ def _distance(total: float, squares: float) -> float:
 
 
 def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
-    """Sum the metrics of rows of table ``replays`` for each distinct key.
+    """Add up the metrics of rows of table ``replays`` for each distinct key.
 
     Return one dictionary per key: the key columns and the sums that each metric needs (its
     entries).
@@ -136,7 +136,7 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
 
 
 def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
-    """Return the values that are summed for a metric, one value per row of the table."""
+    """Return the values that are added up for a metric, one for each row of the table."""
     from pyarrow import compute as pc
 
     name, how = metric.name, metric.aggregation
@@ -166,7 +166,7 @@ def _estimate_entries(name: str) -> list[str]:
 
 
 def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
-    """Return the values that are summed for an estimate, one value per row of the table."""
+    """Return the values that are added up for an estimate, one for each row of the table."""
     from pyarrow import compute as pc
 
     best, p10, p90 = (pc.fill_null(pc.cast(rows[c], "double"), 0) for c in metric.inputs)
@@ -186,7 +186,7 @@ def _meets_all(conditions: Iterable[Condition], rows: pa.Table) -> Any:
 
 
 def _meets(condition: Condition, rows: pa.Table) -> Any:
-    """Return a mask, without nulls, of the rows that meet a condition."""
+    # A null does not meet a condition, except ``is not``.
     from pyarrow import compute as pc
 
     column, operand = rows[condition.column], condition.operand
@@ -209,7 +209,7 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Sum the difference of a cost between each simulated policy and a base policy, for each key.
+    """Add up, for each key, how much each simulated policy costs more or less than a base policy.
 
     Return one dictionary per distinct key: the key columns and the bounds of the difference.
 
@@ -253,7 +253,7 @@ def empty_sums() -> Sums:
 
 @cache
 def _empty_sums() -> Sums:
-    """Return the sums of all metrics over no rows; a report asks for them per group and policy."""
+    # Cached, because a report needs them for each group and policy.
     found: Sums = {}
     for metric in METRICS:
         if metric.aggregation in _INTERVALS:
@@ -284,9 +284,8 @@ def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
 
 
 def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
-    """Return a metric's value from its sums: a number, a range, an estimate, or None.
-
-    It is None if no row has a value.
+    """Compute a metric's value from its sums: a number, a range or an estimate; None if no row has
+    a value.
 
     >>> metric_value(BY_NAME["evenness"], empty_sums() | {"even": 1, "judged": 4})
     0.25
@@ -309,9 +308,9 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
 
 
 def document(sums: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all metrics as fields of a JSON object; a range is ``{"low": ..., "high": ...}``.
+    """Return all metrics as fields of a JSON object.
 
-    An estimate is a range with a field ``best``.
+    A range is ``{"low": ..., "high": ...}``. An estimate is a range with a field ``best``.
 
     Metrics without sums are left out, because sums of workers have no differences between policies.
 
