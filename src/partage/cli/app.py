@@ -101,7 +101,7 @@ class _ImportedCommands(Mapping[str, Any]):
 
 
 class _Group(TyperGroup):
-    """The command ``partage``; it prints its help without an import of the subcommands."""
+    """Command `partage`. It prints its help without importing the subcommands."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -109,7 +109,6 @@ class _Group(TyperGroup):
         self._prints_help = False
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands, in the order of the help."""
         del ctx
         return list(COMMANDS)
 
@@ -120,7 +119,6 @@ class _Group(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help of `partage` with all commands."""
         self._prints_help = True
         try:
             super().format_help(ctx, formatter)

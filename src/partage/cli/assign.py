@@ -37,7 +37,9 @@ __all__ = ["JudgedPlan", "answer", "assign"]
 
 @dataclass(frozen=True, slots=True)
 class JudgedPlan:
-    """Plan of `partage assign` for one problem, with the rule breaches that the judge found."""
+    """Plan that a strategy computed for one assignment problem, with the rule breaches that the
+    judge found.
+    """
 
     strategy: Strategy
     group: Group
@@ -77,7 +79,7 @@ class JudgedPlan:
 def answer(
     found: Mapping[str, Any], asked: list[str] | None, config: Mapping[str, object]
 ) -> JudgedPlan:
-    """Compute the plan for a problem and check it with the judge.
+    """Compute the plan for an assignment problem and check it with the judge.
 
     Raises:
         PartageError: the problem is malformed, its members have no strategy in common, no strategy
@@ -236,7 +238,6 @@ def _count_results(
 def _result_of_line(
     line: bytes, number: int, strategy: list[str] | None, config: Mapping[str, object]
 ) -> dict[str, Any]:
-    """Return the JSON object that is printed for one input line: a plan or an error."""
     from partage.errors import PartageError
 
     try:

@@ -254,7 +254,7 @@ _JOIN_REMEDIES = {
 
 
 def writers(t: TopicAudit) -> str:
-    """Return a label of the clients that may have written a topic, with their hash."""
+    """Return a label that names the clients that may have written a topic, and their hash."""
     if t.status == "one partition":
         return "anybody: 1 partition"
     if not t.writers:
@@ -271,9 +271,10 @@ def _client(w: dict[str, Any], keyless: str = "") -> str:
 
 
 def by_chance(t: TopicAudit) -> str:
-    """Return the probability, as text, that the least certain writer of a topic is a coincidence.
+    """Return the probability that keys placed by chance would look like this writer's, as text such
+    as ``1e-12``.
 
-    The text is empty if no writer was found.
+    The writer is the least certain one of the topic; without a writer the text is empty.
     """
     if not t.writers:
         return ""
@@ -282,7 +283,7 @@ def by_chance(t: TopicAudit) -> str:
 
 
 def findings(t: TopicAudit) -> list[str]:
-    """Return messages about a topic: the problem, the keys that show it, and the remedy."""
+    """Return messages about an audited topic: the problem, example keys, and the remedy."""
     lines = []
     if t.status == "mixed":
         came = [f"{_client(w)} {_span(w['first_ms'], w['last_ms'])}" for w in t.writers]
@@ -308,7 +309,7 @@ def findings(t: TopicAudit) -> list[str]:
 
 
 def undecided(topics: Sequence[TopicAudit]) -> list[str]:
-    """Return messages about topics whose keys are not sufficient to identify a writer."""
+    """Return messages about topics with too few keys to identify a writer."""
     from partage.keys.audit.writers import FEWEST_KEYS
 
     one = [t.topic for t in topics if t.status == "one partition"]
@@ -341,7 +342,7 @@ def _examples(t: TopicAudit, reason: str, count: int) -> str:
 
 
 def join_words(broken: Broken, groups: Sequence[str]) -> list[str]:
-    """Return messages about a broken join: the reason, keys that show it, and the remedy."""
+    """Return messages about a broken join: the reason, example keys, and the remedy."""
     from partage.keys.audit.client_names import remedy
 
     one, other = broken.topics

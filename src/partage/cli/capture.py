@@ -142,8 +142,6 @@ def _live(
 
 
 class _Trouble:
-    """Function object that prints warnings and counts them."""
-
     def __init__(self) -> None:
         self.count = 0
 
@@ -154,7 +152,7 @@ class _Trouble:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Options for what a following capture reports while it runs: events and metrics."""
+    """Options for what `partage capture --follow` reports while it runs: events and metrics."""
 
     events: str | None
     metrics: str | None
@@ -179,7 +177,9 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Yield the watcher that reports on a capture; None if no report was requested."""
+        """Yield the watcher that reports on a running capture; None if neither events nor metrics
+        are requested.
+        """
         if self.events is None and self.metrics is None:
             yield None
             return
@@ -208,9 +208,9 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield an event that Ctrl-C and SIGTERM set, so that a following capture ends regularly.
+    """Yield an event that Ctrl-C and SIGTERM set.
 
-    Without ``follow`` both signals interrupt as usual.
+    With ``follow``, the capture then ends regularly; without it, both signals interrupt as usual.
     """
     stop = Event()
     before = {}
@@ -245,7 +245,6 @@ def _counted(*, quiet: bool, follow: bool) -> Iterator[Any]:
 
 
 def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
-    """Print what the capture contains: JSON on stdout, or a summary and the warnings."""
     if as_json:
         write_json({
             "out": str(to), "records": manifest.records, "batches": manifest.batches,

@@ -29,7 +29,9 @@ _STYLES = {"failed": "bold red", "unknown": "yellow", "passed": "green"}
 
 
 class Unknown(str, Enum):
-    """Values of ``--unknown``: how an outcome counts that the log cannot decide."""
+    """Values of ``--unknown``: whether a group passes if its log is too incomplete to check a
+    limit.
+    """
 
     fail = "fail"
     passes = "pass"
@@ -155,7 +157,6 @@ def _write(path: Path, document: bytes) -> None:
 
 
 def _lines(outcomes: Sequence[CheckResult]) -> Iterator[Text]:
-    """Yield a line for each limit that a group exceeds or may exceed, then the counts."""
     counts = Counter(one.status for one in outcomes)
     for status in ("failed", "unknown"):
         for one in outcomes:

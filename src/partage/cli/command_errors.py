@@ -38,7 +38,9 @@ _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and repo
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a command so that each error becomes one line on stderr and an exit code."""
+    """Wrap a command so that each error becomes one line on stderr and an exit code, without a
+    traceback.
+    """
 
     @functools.wraps(command)
     def run(*arguments: Any, **named: Any) -> None:
@@ -114,7 +116,6 @@ def describe_error(error: Exception) -> str:
 
 
 def _is_stdout_failing(error: OSError) -> bool:
-    """Return whether writing to stdout fails with this error."""
     if sys.stdout is None:
         return False
     try:
@@ -125,7 +126,7 @@ def _is_stdout_failing(error: OSError) -> bool:
 
 
 def _close_if_full(error: Exception) -> None:
-    """Close stdout if the disk is full, because Python's flush at exit would fail again."""
+    # Otherwise Python's flush at exit would fail again on a full disk.
     if isinstance(error, OSError) and error.filename is None:
         _close_stdout()
 

@@ -96,7 +96,6 @@ def _plain(row: Compared) -> dict[str, Any]:
 
 
 def _standbys(row: Compared) -> dict[str, dict[str, list[int]]] | None:
-    """Return a strategy's standby partitions by member and topic; None if it places none."""
     return getattr(row.plan, "standbys", None)
 
 
@@ -167,7 +166,7 @@ def _table(found: Comparison) -> Table:
 
 
 def _cell(found: Comparison, row: Compared, field: str, _title: str, more_is_better: bool) -> Any:
-    """Return a table cell with a figure, bold green if it is the best one and others are worse."""
+    """Return a table cell with a figure: bold green if it is the best of its column."""
     from rich.text import Text
 
     value = getattr(row.measures, field)

@@ -45,24 +45,29 @@ _AS_WIDE_AS_IT_GETS = 1_000_000
 
 
 def prepare() -> None:
-    """Make stdout and stderr escape characters that the terminal's encoding lacks."""
+    """Make stdout and stderr print a character as an escape sequence if the terminal's encoding
+    lacks it.
+    """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def out() -> Console:
-    """Return a console on stdout; each call makes one because stdout may have been replaced."""
+    """Return a console on stdout.
+
+    Each call makes a new one because stdout may have been replaced.
+    """
     return Console(highlight=False, emoji=False, markup=False, color_system=_colours())
 
 
 def err() -> Console:
-    """Return a console that writes multi-line output to stderr."""
+    """Return a console on stderr for output of several lines."""
     return Console(stderr=True, highlight=False, color_system=_colours())
 
 
 def _colours() -> Literal["auto"] | None:
-    """Return Rich's colour system: None under NO_COLOR, which also disables dim and bold."""
+    # Rich still prints bold and dim text under NO_COLOR, unless it has no colour system.
     return None if os.environ.get("NO_COLOR") else "auto"
 
 
@@ -85,7 +90,7 @@ def show(*what: Any) -> None:
 
 
 def fits(table: Any) -> bool:
-    """Return whether a table is narrow enough for the terminal; in a pipe every table is."""
+    """Return whether a table is narrow enough for the terminal. In a pipe every table is."""
     console = out()
     wide = console.options.update(width=_AS_WIDE_AS_IT_GETS)
     return not interactive() or console.measure(table, options=wide).maximum <= console.width
@@ -139,7 +144,10 @@ def interactive() -> bool:
 
 
 def name(value: str, style: str = "") -> Text:
-    """Return a name from the input as table text, without markup and control characters."""
+    """Return a name from the input as table text.
+
+    Markup is not interpreted, and control characters are escaped.
+    """
     return Text(_one_line(value), style)
 
 
@@ -177,6 +185,6 @@ def has_display() -> bool:
 
 
 def warn(lines: list[str]) -> None:
-    """Print warnings on stderr; of many, only the first ones and a count."""
+    """Print warnings on stderr: the first three, then the number of the others."""
     for line in first_of(lines):
         tell(f"warning: {line}", "yellow")

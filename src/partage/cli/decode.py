@@ -76,7 +76,9 @@ def decode(
 
 
 def decoded(source: Path) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each record of a group log, with ``error`` if the record is damaged.
+    """Yield a JSON object for each record of ``__consumer_offsets``.
+
+    A damaged record has ``error`` instead of its fields.
 
     Raises:
         InvalidCaptureError: the source cannot be read.
@@ -109,7 +111,6 @@ def _line(
 
 
 def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
-    """Return whether a record's group has one of these names or matches one of these patterns."""
     group = key.get("group", key.get("groupId"))
     return isinstance(group, str) and any(
         group == pattern or fnmatchcase(group, pattern) for pattern in patterns

@@ -42,7 +42,7 @@ _MOST_SHOWN_WHOLE = 5
 
 @dataclass(frozen=True)
 class _Look:
-    """One group of the running cluster at one moment, with lag, load and comparison.
+    """Measurement of one consumer group: lag, load, and a comparison of strategies.
 
     Attributes:
         lag: lag in records by partition, if both offsets are known.
@@ -86,7 +86,6 @@ class _EarlierLooks:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Add a measurement of the groups' committed offsets and the end offsets."""
         from partage.watch.lag import group_lag
 
         self.at_s, self.ends = time.monotonic(), ends
@@ -174,7 +173,6 @@ def groups(
 
 
 def _stamped(looks: list[_Look], last: list[_Look] | None) -> None:
-    """Print the time of a measurement, and the changes of groups since the last one."""
     if interactive():
         out().clear()
     show(name(time.strftime("%H:%M:%S"), "dim"))
@@ -183,7 +181,7 @@ def _stamped(looks: list[_Look], last: list[_Look] | None) -> None:
 
 
 def _no_such(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
-    """Return the error for patterns that match no group; it lists existing groups."""
+    # The error lists existing groups.
     from partage.capture.groups import live_groups
 
     there = [one.id for one in live_groups(connection)[0]]
@@ -201,7 +199,10 @@ def _looked(
     *,
     all_of_them: bool,
 ) -> list[_Look]:
-    """Measure all groups now. Rates are since the last measurement; without one, two are made."""
+    """Measure all groups now.
+
+    Rates need two measurements: without an earlier one, this function makes both.
+    """
     from partage.capture.groups import live_groups
     from partage.capture.metadata_image import state_of
     from partage.model import Cluster
@@ -228,7 +229,6 @@ def _with_age(
     now: Mapping[str, GroupLag | None],
     elapsed_s: float,
 ) -> _Look:
-    """Return a group's measurement with the age of its lag and the time until it is consumed."""
     from partage.watch.lag import drain_seconds
 
     behind, earlier = now.get(look.group.id), before.get(look.group.id)
@@ -241,7 +241,6 @@ def _judged(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
     cluster: Cluster, strategies: list[str] | None, *, asked: bool,
 ) -> _Look:  # fmt: skip
-    """Return a group with its lag and the judge's measures (spread, moves) of its assignment."""
     from partage.api import decisions
     from partage.api.measures import measure
     from partage.model import Assignment, Group, Member
@@ -270,7 +269,10 @@ def _judged(
 
 
 def _sums(look: _Look, member: LiveMember) -> tuple[int | None, float]:
-    """Return lag and load of a member, summed over its partitions; no lag without any commit."""
+    """Return a member's lag in records and its load in records per second.
+
+    The lag is None if none of its partitions has a committed offset.
+    """
     lags = [look.lag[p] for p in member.owned if p in look.lag]
     return (sum(lags) if lags else None), sum(look.rate.get(p, 0.0) for p in member.owned)
 
@@ -417,7 +419,6 @@ def _runs(numbers: list[int]) -> str:
 
 
 def _distance(now: Measures) -> str:
-    """Return a sentence that compares the current assignment with the optimum."""
     text = f"now: spread {now.spread}, {now.idle} idle, {now.rack_mismatches} rack mismatches"
     if now.best_spread is None:
         return f"{text}; optimum not computed: {now.refused or 'nothing to share'}"
@@ -428,7 +429,8 @@ def _distance(now: Measures) -> str:
 
 
 def changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
-    """Return a sentence for each changed group: members that joined or left, partitions that moved.
+    """Return a sentence for each changed group: members that joined or left, and the number of
+    partitions that moved.
 
     >>> changes([], [])
     []

@@ -35,7 +35,8 @@ _STAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class KeyOptions(OptionGroup):
-    """Options of `partage keys` that select the key and the computed figures.
+    """Options of `partage keys`: the column of the key, the partition counts, and the requested
+    figures.
 
     They are passed to `partage.jobs.keys.analysis.analyse_keys`.
     """
@@ -231,7 +232,6 @@ def _moves(found: KeySpread) -> Table:
 
 
 def _hours(found: KeySpread) -> Table:
-    """Return a table of the hours in which one partition got most records, for each count."""
     table = _table("busiest hours", "hour (UTC)", "partitions", "hottest", "its records", "of all")
     for n in found.loads:
         mine = [h for h in found.hours if h[0] == n]
@@ -337,7 +337,10 @@ def shown(key: bytes) -> str:
 
 
 def advice(found: KeySpread) -> list[str]:
-    """Return sentences of advice on a key analysis, the most important one first."""
+    """Return sentences of advice on a key analysis, the most important one first.
+
+    It needs at least one hot key.
+    """
     hot = found.hottest[0]
     lines = [
         f"No partition count can bring the hottest partition below {found.floor:.2%}: key "
@@ -395,7 +398,6 @@ def _shared(found: KeySpread) -> list[str]:
 
 
 def _salted(found: KeySpread) -> list[str]:
-    """Return advice on salting: the number of keys into which each hot key must be split."""
     most = max(found.loads)
     allowed = found.max_share if found.max_share is not None else 1 / most
     hot = [h for h in found.hottest if h.share > allowed and h.records > 2 * h.share / allowed]

@@ -108,7 +108,7 @@ def keys(
 
 
 def _expect_input(options: Mapping[str, object]) -> None:
-    """Check that no option is given that needs an INPUT, if there is none.
+    """Raise if an option that needs an INPUT is given without one.
 
     Raises:
         typer.BadParameter: such an option is given.
@@ -120,7 +120,6 @@ def _expect_input(options: Mapping[str, object]) -> None:
 
 
 def _list(partitioner: str, *, as_json: bool) -> None:
-    """Print all partitioners, and also the class that ``--partitioner`` names."""
     from partage.keys import describe
 
     rows = describe(partitioner)

@@ -38,7 +38,9 @@ class OptionGroup:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each option-group parameter of a command by the group's options, for Typer."""
+    """Replace each option-group parameter of a command by the group's options, since Typer reads
+    options from parameters only.
+    """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type[OptionGroup]] = {}
     parameters: list[inspect.Parameter] = []
@@ -143,7 +145,7 @@ def output_option(more: str, metavar: str = "FOLDER") -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(OptionGroup):
-    """Options that name a running cluster and the client properties to connect to it."""
+    """Options that name a running Kafka cluster, and the client properties to connect to it."""
 
     bootstrap_server: Annotated[
         str | None,
@@ -221,7 +223,7 @@ class ClusterOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions(OptionGroup):
-    """Options for the Spark session that a command starts or uses."""
+    """Options of the Spark session that a command uses."""
 
     master: SparkMaster = None
     conf: Annotated[
@@ -237,7 +239,7 @@ class SparkOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions(OptionGroup):
-    """Options for the form of the result (table or JSON) and for progress messages."""
+    """Options for the form of the result (tables or JSON) and for progress messages."""
 
     as_json: AsJson = False
     quiet: Quiet = False
@@ -290,7 +292,7 @@ def matching_names(patterns: Iterable[str], known: Sequence[str]) -> list[str]:
 
 
 def no_such(what: str, name: str, known: Sequence[str]) -> str:
-    """Return the message for a name that a run does not have, with similar names.
+    """Return the error message for a name that a run does not have, with similar names.
 
     >>> no_such("topic", "order", ["orders", "users"])
     'no such topic in this run; did you mean orders?'

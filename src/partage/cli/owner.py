@@ -97,7 +97,8 @@ def _names(published: PublishedRun, table: str, column: str) -> list[str]:
 
 
 def _expect_topic(published: PublishedRun, topic: str | None) -> None:
-    """Check that the topic had an owner at some time, after none was found at the requested time.
+    """Raise if no member ever owned a partition of the topic, because the name is then probably
+    wrong.
 
     Raises:
         InvalidConfigError: no member ever owned a partition of the topic.
@@ -110,7 +111,7 @@ def _expect_topic(published: PublishedRun, topic: str | None) -> None:
 
 
 def _warn_of_uncertainty(published: PublishedRun, time_ms: int) -> None:
-    """Print a warning if the time is before or after the recording, when owners are unknown."""
+    """Print a warning if the time is outside the recording, when owners are unknown."""
     cover = published.summary.get("coverage", {})
     first, last = cover.get("first_ms"), cover.get("last_ms")
     if first is not None and time_ms < first:
@@ -120,7 +121,6 @@ def _warn_of_uncertainty(published: PublishedRun, time_ms: int) -> None:
 
 
 def _gaps(gaps: list[Missing]) -> None:
-    """Print a warning for groups whose owners are unknown then, because generations are missing."""
     for one in gaps[:_MOST_GAPS]:
         many = f"{one.generations} generation{'' if one.generations == 1 else 's'}"
         if one.from_ms is None:

@@ -131,7 +131,6 @@ def place(
 def _show(
     rows: list[list[int]], racks: dict[int, str | None], topic: str, existing: list[list[int]]
 ) -> None:
-    """Print the replicas of each partition, their number by broker, and the command to use."""
     first = len(existing)
     for i, row in enumerate(rows):
         where = ", ".join(f"{b} ({racks[b]})" if racks[b] is not None else str(b) for b in row)
@@ -152,7 +151,6 @@ def _show(
 def _brokers(
     given: str | None, topic: str, cluster: ClusterOptions, *, add: bool
 ) -> tuple[list[Broker], list[list[int]]]:
-    """Return the brokers and, with ``add``, the replicas of the topic's existing partitions."""
     from partage.cli.replica_source import read_cluster
     from partage.model import Broker
 

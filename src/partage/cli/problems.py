@@ -57,14 +57,15 @@ def object_of(text: bytes, where: str) -> Mapping[str, Any]:
 
 
 def problem_of(found: Mapping[str, Any]) -> tuple[Group, Cluster]:
-    """Build the group and the cluster of an assignment problem from its JSON object."""
+    """Build the group and the cluster of an assignment problem from its parsed JSON."""
     from partage.model import Cluster, Group
 
     return Group.from_json(found), Cluster.from_json(found)
 
 
 def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[str] | None:
-    """Return the strategies to try, preferred first: the command's, else the problem's.
+    """Return the strategies to try, preferred first: those of the command line, else those that the
+    problem names.
 
     The result is None if neither names a strategy.
 
@@ -85,7 +86,7 @@ def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[st
 
 
 def settings(pairs: Sequence[str] | None) -> dict[str, object]:
-    """Parse ``KEY=VALUE`` options to a mapping.
+    """Parse ``KEY=VALUE`` options to a mapping of texts.
 
     Strategies parse the values as Kafka's clients do.
     """

@@ -39,7 +39,9 @@ _ENOUGH_TO_ESTIMATE = 0.05
 def report_progress(
     stages: Mapping[str, str] = STAGES, *, quiet: bool = False, as_json: bool = False
 ) -> Iterator[Progress]:
-    """Yield a function of (stage, done, total) that shows progress on stderr.
+    """Yield a function that shows progress on stderr.
+
+    Its arguments are a stage's name, the work done, and the total.
 
     Args:
         stages: the text of each stage.
@@ -72,7 +74,6 @@ def time_left(done: int, total: int, seconds: float) -> float | None:
 
 
 def _json_lines(clock: Callable[[], float]) -> Progress:
-    """Return a progress function that prints JSON lines: stage, done, total, seconds, counts."""
     began: dict[str, float] = {}
     counts: dict[str, int] = {}
 
@@ -124,7 +125,6 @@ def _bars(console: Console) -> Bars:
 
 
 def _left() -> ProgressColumn:
-    """Return a progress bar column with the remaining time of each stage."""
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
@@ -139,8 +139,6 @@ def _left() -> ProgressColumn:
 
 
 class _Shown:
-    """Progress display with one bar for each stage."""
-
     def __init__(self, bars: Bars, stages: Mapping[str, str]) -> None:
         self._bars, self._stages = bars, stages
         self._tasks: dict[str, Any] = {}
@@ -166,7 +164,9 @@ class _Shown:
 def working(
     stages: Mapping[str, str], *, quiet: bool = False
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a progress function of (stage, done, total); ``stages`` has the text of each stage.
+    """Yield a function that shows progress on stderr, like `report_progress` without JSON lines.
+
+    ``stages`` has the text of each stage.
 
     >>> with working({}, quiet=True) as progress:
     ...     progress("count", 1, 2)

@@ -45,7 +45,7 @@ Ids = Annotated[list[int], _BROKER]
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions(OptionGroup):
-    """Options that supply replica sizes and write loads which the cluster description lacks."""
+    """Options that supply replica sizes and write loads if the cluster description lacks them."""
 
     log_dirs: Annotated[
         Path | None,
@@ -72,7 +72,8 @@ class SizeOptions(OptionGroup):
         gone: tuple[int, ...] = (),
         excluded: list[str] | None = None,
     ) -> ReplicaCluster:
-        """Read the cluster from a file, a capture or live brokers.
+        """Read the cluster from a file, a capture or live brokers, with replica sizes from these
+        options.
 
         See `replica_source.read_cluster`.
         """
@@ -86,7 +87,9 @@ class SizeOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(OptionGroup):
-    """Options of a plan's limits: excluded topics, and tolerances of brokers, racks and disks."""
+    """Options that limit a plan: excluded topics, and tolerances by which loads may differ from the
+    mean.
+    """
 
     exclude: Annotated[
         list[str] | None,
@@ -170,7 +173,6 @@ class CopyOptions(ResultOptions):
 
 
 def _compiling() -> Callable[[str], None]:
-    """Return a function that announces, once, that kernels are being compiled."""
     from partage.cli.console import tell
 
     said: list[str] = []
@@ -184,7 +186,7 @@ def _compiling() -> Callable[[str], None]:
 
 
 def _finish(task: ReplicaTask, what: str, result: ResultOptions) -> None:
-    """Plan a reassignment task, write the plan's files, and print the result.
+    """Plan a reassignment, write its files, and print the result.
 
     Raises:
         Exit: 3 if the plan fails the judge.

@@ -41,7 +41,9 @@ class ReassignmentOutput:
 def answer(
     found: Reassignment, what: str, *, most: int | None, throttle: int | None
 ) -> ReassignmentOutput:
-    """Return a plan for output: figures with bounds, brokers, racks, moves, network, batches."""
+    """Convert a plan to its output: figures with lower bounds, brokers, racks, moves, and
+    batches.
+    """
     from partage.replicas.batches import batches
     from partage.replicas.kafka_json import led_by_others
     from partage.replicas.moves import directories
@@ -95,7 +97,7 @@ def _proven(found: Reassignment) -> dict[str, Any]:
 
 
 def _size(found: Reassignment) -> dict[str, int]:
-    """Return the number of (partition, broker) pairs of a task, and HiGHS's maximum."""
+    # Pairs of partition and broker, which are variables of the solver's model.
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
     pairs = int(found.task.receives.sum()) * found.task.cluster.partitions
@@ -122,14 +124,13 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _leaderless(found: Reassignment) -> list[str]:
-    """Return the partitions that are copied but have no leader, from which Kafka would copy."""
     cluster = found.task.cluster
     copied = sorted({*found.moves.partition.tolist()})
     return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
 
 
 def _gone(found: Reassignment, partitions: list[int]) -> list[int]:
-    """Return the ids of brokers that are not in the metadata but in the roll-back files."""
+    # A roll-back would move replicas to brokers that no longer exist.
     cluster = found.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
     return sorted(cluster.brokers[b].id for b in held if cluster.missing[b])
@@ -223,7 +224,6 @@ _FIRST = {
 
 
 def _is_known(summary: dict[str, Any], figure: str) -> bool:
-    """Return whether the input has the sizes or loads that this figure needs."""
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
         return bool(summary["figures"][figure])
@@ -231,7 +231,6 @@ def _is_known(summary: dict[str, Any], figure: str) -> bool:
 
 
 def _words(figure: str) -> str:
-    """Return a figure's label in the printed table."""
     return _FIRST.get(figure, f"{figure} outside bands")
 
 
@@ -267,7 +266,6 @@ def _time(seconds: float) -> str:
 
 
 def _gap(summary: dict[str, Any]) -> str:
-    """Return a sentence on the verified lower bound and the plan's gap to it."""
     moved, bound = summary["figures"]["moved"], summary["bounds"]["moved"]
     unit = "" if summary["unit"] == "bytes" else " replicas"
     least, all_ = (f"{_cell(summary['unit'], one)}{unit}" for one in (bound, moved))
@@ -292,7 +290,9 @@ def _gap(summary: dict[str, Any]) -> str:
 
 
 def _solver(summary: dict[str, Any]) -> str:
-    """Return a sentence on the bound that the solver HiGHS reports. Partage does not verify it."""
+    """Return a sentence on the lower bound that the solver HiGHS reports, which Partage does not
+    verify.
+    """
     # A programme knows brokers only: what goes from disk to disk is not in it.
     which = "between brokers" if "between brokers" in summary["figures"] else "moved"
     own, moved, bound = summary["solver_bound"], summary["figures"][which], summary["bounds"][which]
@@ -309,7 +309,6 @@ def _solver(summary: dict[str, Any]) -> str:
 
 
 def _missing(summary: dict[str, Any]) -> str:
-    """Return a sentence on what installing HiGHS (extra ``plan``) could improve in this plan."""
     moved, bound = summary["figures"]["moved"], summary["bounds"]["moved"]
     unit = "" if summary["unit"] == "bytes" else " replicas"
     gain = f"up to {_cell(summary['unit'], moved - bound)}{unit} ({summary['gap']:.1%}) less"
@@ -320,7 +319,6 @@ def _missing(summary: dict[str, Any]) -> str:
 
 
 def _too_large(summary: dict[str, Any]) -> str:
-    """Return a sentence: the cluster is too large for HiGHS, so the local search made the plan."""
     size = summary["too_large_for_solver"]
     return (
         f"the local search alone made this plan, and may move more than necessary: the cluster has "
@@ -329,7 +327,6 @@ def _too_large(summary: dict[str, Any]) -> str:
 
 
 def _joint(summary: dict[str, Any]) -> str:
-    """Return a sentence on the possible gain of choosing replicas, leaders and disks together."""
     unit = summary["unit"]
     parts = [
         f"{_cell(unit, value)}{'' if unit == 'bytes' else ' replicas'} moved"
@@ -345,7 +342,6 @@ def _joint(summary: dict[str, Any]) -> str:
 
 
 def _notes(summary: dict[str, Any]) -> list[str]:
-    """Return notes for the operator about a plan, to read before it is executed."""
     lines = []
     if summary["command"] == "fix-racks" and not any(row["rack"] for row in summary["brokers"]):
         lines.append("no broker has a rack: there is nothing to fix")

@@ -137,7 +137,9 @@ def replay(
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options of `partage replay`, as passed to the replay."""
+    """Options of `partage replay`: policies, strategies, selected groups and times, and the
+    engine.
+    """
 
     policies: list[str] | None = None
     strategies: list[str] | None = None
@@ -207,7 +209,6 @@ def _shown(found: RunFigures, to: Path, page: Path | None) -> None:
 
 
 def _judged(found: RunFigures) -> None:
-    """Print strategies that break rules and groups that failed, and exit with their code."""
     from partage.tables.statuses import RECORDED
 
     broken = {n: f for n, f in found.figures.items() if n != RECORDED and f.incomplete}
@@ -226,7 +227,7 @@ def _judged(found: RunFigures) -> None:
 
 
 def _quiet_logging() -> None:
-    """Silence Py4J's log of interrupted calls, because the command prints the error in one line."""
+    # The command prints the error in one line; Py4J would log the interrupted call as well.
     if os.environ.get("PARTAGE_DEBUG") != "1":
         logging.getLogger().addHandler(logging.NullHandler())
 
@@ -243,7 +244,7 @@ def _written(to: Path, page: Path, run_id: str) -> RunFigures:
 
 
 def _expect_ours(to: Path) -> None:
-    """Check that an output folder is empty or has an output of Partage.
+    """Raise if an output folder has files that Partage did not write.
 
     Raises:
         InvalidConfigError: the folder has other files, or is a file.
@@ -291,7 +292,7 @@ def demo(
 
 
 def sample() -> Path:
-    """Return the folder of the recording that ships with Partage."""
+    """Return the folder of the recorded cluster history that ships with Partage."""
     from partage.sample import folder
 
     return folder()

@@ -73,10 +73,6 @@ def read_cluster(
 def _read_source(
     source: str | None, cluster: ClusterOptions, seconds: float | None
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
-    """Return the source's JSON before validation.
-
-    Running brokers also give sizes and directories.
-    """
     if cluster.bootstrap_server is not None:
         if source is not None:
             raise typer.BadParameter("give either CLUSTER or --bootstrap-server, not both")
@@ -118,7 +114,7 @@ def _text(path: Path) -> str:
 
 
 def _last_object(path: Path) -> str:
-    """Return the last line of a file that is a JSON object; Kafka's tools print text around it."""
+    # Kafka's tools print text around the JSON object.
     lines = [line for line in _text(path).splitlines() if line.lstrip().startswith("{")]
     if not lines:
         raise InvalidCaptureError(f"{path}: no line of it is a JSON object")

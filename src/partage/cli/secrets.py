@@ -22,7 +22,9 @@ _USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
 def protect(settings: Mapping[str, str]) -> None:
-    """Hide the secret values of these settings in everything that this process prints on stderr."""
+    """From now on, hide the secret values of these settings in everything that this process prints
+    on stderr.
+    """
     _SECRETS.update(secrets_in(settings))
 
 
@@ -53,7 +55,8 @@ class GuardedStream:
 
 
 def guard_stderr(arguments: Sequence[str]) -> None:
-    """Hide secrets on stderr from now on, including those in the command's arguments.
+    """From now on, hide secrets of the command's arguments in everything that this process prints
+    on stderr.
 
     The arguments are searched before they are parsed, since the parser's errors repeat them.
     Passwords in addresses are hidden too.

@@ -78,7 +78,6 @@ def _asked(named: list[str]) -> list[StrategyRow]:
 
 
 def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
-    """Return the table row for a Java class name or a custom class ``package.module:Class``."""
     from partage.groups import registry
 
     found = registry.load(named)
@@ -136,7 +135,6 @@ def _listed(rows: list[StrategyRow], task_rows: list[TaskRow]) -> None:
 
 
 def _in_full(row: StrategyRow) -> None:
-    """Print one strategy in full: its class documentation, then its settings."""
     from partage.groups import registry
 
     show(name(row.name, "bold"))

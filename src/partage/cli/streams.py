@@ -213,7 +213,6 @@ def _plain(
 
 
 def _blocks(found: Sequence[_Found], prefix: str) -> list[Text]:
-    """Return the figures as sentences, for a terminal that is too narrow for the table."""
     titles = [title.replace("-\n", "").replace("\ns", " s") for title in _TITLES]
     lines = []
     for cell, its, _ in found:
@@ -289,7 +288,8 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return the prefix of cross-rack traffic, and a note if some racks are unknown.
+    """Return the prefix of the cross-rack traffic, and a note if the racks of some topics are
+    unknown.
 
     The prefix is "-" if the traffic is unknown, and ">=" if it is a lower bound.
 
@@ -304,9 +304,8 @@ def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return why the requested rack-aware strategy has no effect, as in Kafka.
-
-    The result is None if it has an effect.
+    """Return why the requested rack-aware strategy has no effect, as in Kafka; None if it
+    has one.
     """
     key = "rack.aware.assignment.strategy"
     asking = [
@@ -326,7 +325,8 @@ def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -
 
 
 def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a warning for each configured number of standbys for which there are too few clients.
+    """Return a warning for each configured number of standbys that exceeds the number of other
+    clients.
 
     All clients count, also those that join later: fewer may be up at a time.
     """
@@ -344,7 +344,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def subtopology_lines(app: SimulatedApplication) -> list[str]:
-    """Return a line for each sub-topology (the first number of a task id): sources and stores."""
+    """Return a line for each sub-topology with its number, sources and stores.
+
+    The number is the first one of a task id.
+    """
     lines = []
     for one in app.topology.subtopologies:
         stores = [
@@ -356,7 +359,7 @@ def subtopology_lines(app: SimulatedApplication) -> list[str]:
 
 
 def event_labels(app: SimulatedApplication) -> list[dict[str, Any]]:
-    """Return the time in seconds and the description of each event of the simulation."""
+    """Return the time in seconds and the description of each event of a simulation."""
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
 
@@ -374,7 +377,7 @@ def _event(one: TraceEvent) -> str:
 def show_decisions(
     problem: Mapping[str, Any], cells: Sequence[SweepCell], *, as_json: bool
 ) -> None:
-    """Print what each assignor decides in a given state, for each combination of settings.
+    """Print the tasks that each assignor gives to each client, for each combination of settings.
 
     Raises:
         PartageError: the problem, a setting or an assignor is invalid.
@@ -422,7 +425,6 @@ def _decision_table(one: LeaderDecision) -> Table:
 
 
 def _next(one: LeaderDecision) -> list[str]:
-    """Return sentences on what follows the rebalance: the follow-up, then the probing rebalance."""
     lines = []
     if one.revoked:
         tasks = ", ".join(map(str, one.revoked))
