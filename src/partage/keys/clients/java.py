@@ -108,7 +108,7 @@ def _choose_round_robin(
 ) -> tuple[Int32Array, Counter]:
     """Place records round-robin.
 
-    With ``asked_again`` a record that opens a batch takes two turns (KAFKA-9965). A producer before
+    With ``asked_again`` a record that opens a batch takes two turns. A producer before
     4.0 that finds no room in the batch of the chosen partition calls ``onNewBatch`` and then the
     partitioner again (KAFKA-9965). Where every record needs a batch, every other partition is
     skipped: with an even count, half of them get no record.
@@ -193,8 +193,8 @@ def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int
 def _choose_cached(
     state: StickyCache, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, StickyCache]:
-    # The producer opens a batch when a record no longer fits. Here a batch holds ``batch_size`` bytes
-    # of the given sizes, and the record that does not fit opens the next one.
+    # The producer opens a batch when a record no longer fits. Here a batch holds ``batch_size``
+    # bytes of the given sizes, and the record that does not fit opens the next one.
     check_batch_size(state.batch_size)
     out = np.empty(len(sizes), np.int32)
     done = 0
