@@ -271,10 +271,9 @@ _COSTS = 1, 10
 
 
 class LegacySticky:
-    """Task assignor of Kafka Streams before 2.6: tasks stay on their clients up to a quota, or move
-    to clients with their state.
+    """Task assignor of Kafka Streams before 2.6: tasks stay on their clients, or near their state.
 
-    Guarantees, in order of priority:
+    Each client keeps tasks up to a quota. Guarantees, in order of priority:
 
     1. Every task is active on exactly one client, and no standby is on its active's client.
     2. A client keeps the tasks that it ran, up to ``tasks // threads`` actives per thread. Then
@@ -342,8 +341,7 @@ def _legacy_draft(
 
 
 class FallbackPrior:
-    """Task assignor of Kafka Streams that keeps every active task on its client, until a probing
-    rebalance.
+    """Task assignor of Kafka Streams that keeps every active task on its client, whatever the load.
 
     A probing rebalance follows.
 
@@ -430,8 +428,7 @@ class PublicSticky:
 
 
 class PublicStickyPreserving(PublicSticky):
-    """KIP-924's sticky task assignor in the mode that keeps every active task until a follow-up
-    rebalance.
+    """KIP-924's sticky task assignor that keeps every active task until a follow-up rebalance.
 
     Exact to Kafka's class with ``mustPreserveActiveTaskAssignment``: racks are ignored, and the
     first client of a Java hash map has a follow-up deadline of 0.

@@ -22,11 +22,10 @@ __all__ = ["MAX_TABLE_SIZE", "FaustCopartitioned", "SplitMix64", "assign_actives
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustStrategy):
-    """Assignor after Faust's design document: standbys take over from failed members, and are
-    spread evenly over the group.
+    """Assignor after Faust's design document: standbys take over, and are spread evenly.
 
     Topics with equally many partitions and the same subscribers are assigned together. For each
-    such group of topics, the aims are, each only as far as the previous ones allow.
+    such group of topics, the aims are, each only as far as the previous ones allow:
 
     1. no member is idle while there are as many partitions as members;
     2. a partition whose active member left goes to one of its standbys, or to a member that had
@@ -359,7 +358,7 @@ def place_standbys(
     evenly.
 
     Standbys stay where they are as far as the placement stays even. Two figures are even at the
-    end.
+    end:
 
     * for each member, how many standbys of its partitions each other member has (the counts
       differ by at most one);

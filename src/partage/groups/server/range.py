@@ -20,8 +20,7 @@ _MOST_RUNS = 50_000
 
 
 class ServerRange(PlainStrategy):
-    """The group coordinator's range assignor (KIP-848): members in order get consecutive partitions
-    of each topic.
+    """The group coordinator's range assignor (KIP-848): consecutive partitions of each topic.
 
     Guarantees, the first before the next:
 

@@ -162,7 +162,7 @@ class Targets:
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """For each entry of ``partition`` the index of its set (int32[n])."""
+        """Return for each entry of ``partition`` the index of its set (int32[n])."""
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:

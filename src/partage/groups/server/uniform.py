@@ -27,8 +27,7 @@ __all__ = ["ServerUniform", "assign_heterogeneous", "assign_homogeneous"]
 
 
 class ServerUniform(PlainStrategy):
-    """The group coordinator's uniform assignor (KIP-848): members get about equally many partitions
-    and keep their previous ones.
+    """The group coordinator's uniform assignor (KIP-848): even loads; previous partitions stay.
 
     Guarantees where all members subscribe alike, the first before the next:
 
