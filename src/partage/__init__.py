@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from partage.api.decisions import assign as assign
     from partage.api.decisions import compare as compare
     from partage.api.measures import measure as measure
+    from partage.commands.applications import decide_streams as decide_streams
+    from partage.commands.applications import simulate_streams as simulate_streams
+    from partage.commands.clusters import capture_cluster as capture_cluster
+    from partage.commands.live_groups import live_groups as live_groups
+    from partage.commands.logs import audit as audit
+    from partage.commands.logs import count_keys as count_keys
+    from partage.commands.logs import decode as decode
+    from partage.commands.reassignments import reassign as reassign
+    from partage.commands.runs import check_run as check_run
+    from partage.commands.runs import diff as diff
+    from partage.commands.runs import owner as owner
     from partage.errors import *  # noqa: F403 - its __all__ is the tree of errors
     from partage.groups.negotiation import negotiate as negotiate
     from partage.groups.registry import strategies as strategies
@@ -75,6 +86,17 @@ _HOME = {
     "Leave": "partage.groups.rounds",
     "Metadata": "partage.groups.rounds",
     "Subscribe": "partage.groups.rounds",
+    "audit": "partage.commands.logs",
+    "capture_cluster": "partage.commands.clusters",
+    "check_run": "partage.commands.runs",
+    "count_keys": "partage.commands.logs",
+    "decide_streams": "partage.commands.applications",
+    "decode": "partage.commands.logs",
+    "diff": "partage.commands.runs",
+    "live_groups": "partage.commands.live_groups",
+    "owner": "partage.commands.runs",
+    "reassign": "partage.commands.reassignments",
+    "simulate_streams": "partage.commands.applications",
     "PartageError": "partage.errors",
     "InvalidProblemError": "partage.errors",
     "UnknownStrategyError": "partage.errors",

@@ -52,6 +52,7 @@ EVERYTHING = {
     *PURE,
     "capture",
     "clients",
+    "commands",
     "jobs",
     "report",
     "results",
@@ -89,6 +90,8 @@ MAY_IMPORT = {
     "report": {"errors", "runs", "tables"},
     # Replays in Python: a job's run, with the report's figures as typed rows.
     "results": {"errors", "tables", "runs", "report", "jobs", "simulation", "groups", "forecasts"},
+    # One function for each command, for programs: calls what the command calls.
+    "commands": {*PURE, "capture", "jobs", "report", "results", "runs", "watch"},
     # The manifest of a run: jobs write it, readers start here.
     "runs": {"errors"},
     "tables": set(),
@@ -115,6 +118,7 @@ LIBRARIES = {
     "tables": {"pyarrow"},
     "report": {"jinja2", "markupsafe", "rich", "pyarrow"},
     "results": {"pyarrow", "pandas", "polars", "pyspark"},
+    "commands": {"pyarrow", "pyspark"},
     "testing": {"hypothesis", "pyarrow"},
     "watch": {"prometheus_client"},
     "cli": {"typer", "click", "rich", "pyarrow"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ import typer
 
 from partage.cli.command_errors import FAILED_CHECK, UNDECIDED
 from partage.cli.console import name, short_name, show, write_json
-from partage.cli.options import AsJson, GroupPatterns, RunId, matching_names, with_options
+from partage.cli.options import AsJson, GroupPatterns, RunId, named_options, with_options
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -78,38 +79,28 @@ def check(
     Exit code 0 if every group is within the limits, 3 if one exceeds a limit, and 5 if none does
     but the log has too little of a group's history to tell.
     """
-    from partage.report.checks import (
-        UNKNOWN,
-        VIOLATED,
-        Limits,
-        check_document,
-        check_groups,
-        junit_document,
-    )
-    from partage.report.rates import read_recording
+    from partage.commands.runs import check_run
+    from partage.report.checks import UNKNOWN, VIOLATED
 
-    limits = Limits(
-        None if max_unread is None else parse_share(max_unread),
-        None if max_rebalances is None else parse_rate(max_rebalances), no_storms,
-    )  # fmt: skip
-    if limits == Limits():
+    share = None if max_unread is None else parse_share(max_unread)
+    rate = None if max_rebalances is None else parse_rate(max_rebalances)
+    if share is None and rate is None and not no_storms:
         raise typer.BadParameter("give --max-unread, --max-rebalances or --no-storms")
-    found = read_recording(folder, run)
-    names = matching_names(group, list(found.groups)) if group else None
-    outcomes = check_groups(found, limits, names)
-    statuses = {one.status for one in outcomes}
-    unknown_passes = unknown is Unknown.passes
-    undecided = UNKNOWN in statuses and not unknown_passes
+    with named_options(groups="--group"):
+        found = check_run(
+            folder, max_unread=share, max_rebalances=rate, no_storms=no_storms, groups=group,
+            run_id=run,
+        )  # fmt: skip
+    found = replace(found, unknown_passes=unknown is Unknown.passes)
     if junit is not None:
-        _write(junit, junit_document(found, outcomes, unknown_passes=unknown_passes))
+        _write(junit, found.to_junit())
     if as_json:
-        passed = VIOLATED not in statuses and not undecided
-        write_json(check_document(found, outcomes, passed=passed))
+        write_json(found.to_dict())
     else:
-        show(*_lines(outcomes))
-    if VIOLATED in statuses:
+        show(*_lines(found.results))
+    if found.status == VIOLATED:
         raise typer.Exit(FAILED_CHECK)
-    if undecided:
+    if found.status == UNKNOWN:
         raise typer.Exit(UNDECIDED)
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from partage.cli.console import tell, write_json
 from partage.cli.options import GroupPatterns, with_options
+from partage.errors import InvalidConfigError
 
-__all__ = ["decode", "decoded"]
+__all__ = ["decode"]
 
 
 @with_options
@@ -54,84 +54,17 @@ def decode(
     A record that cannot be decoded is a line too, with `partition`, `offset` and `error`. No
     filter hides it, stderr has their number at the end, and the exit code stays 0.
     """
-    numbers = _types(kinds)
-    wanted = group or ()
+    from partage.commands.logs import decode as decoded
+
     counts: Counter[str] = Counter()
-    if limit == 0:
-        return
-    for line in decoded(source):
-        bad = "error" in line
-        if numbers is not None and not bad and line["key_version"] not in numbers:
-            continue
-        if wanted and not bad and not _is_of(line["key"], wanted):
-            continue
+    try:
+        lines = decoded(source, types=kinds or None, groups=group or None)
+    except InvalidConfigError as e:
+        raise typer.BadParameter(f"{e.what}, got {e.value!r}", param_hint="--type") from None
+    for line in islice(lines, limit):
         write_json(line)
-        counts["bad" if bad else "good"] += 1
-        if counts.total() == limit:
-            break
-    if not counts and (wanted or numbers is not None):
+        counts["bad" if "error" in line else "good"] += 1
+    if not counts and (group or kinds) and limit != 0:
         tell("no record of that group or type", "yellow")
     if counts["bad"]:
         tell(f"{counts['bad']} of {counts.total()} records could not be decoded", "yellow")
-
-
-def decoded(source: Path) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each record of ``__consumer_offsets``.
-
-    A damaged record has ``error`` instead of its fields.
-
-    Raises:
-        InvalidCaptureError: the source cannot be read.
-    """
-    from partage.jobs.replay.capture import open_records, read_slice
-
-    for piece in open_records(source):
-        for table in read_slice(piece, batch_rows=_AT_ONCE):
-            columns = table.to_pydict()
-            for row in zip(*(columns[name] for name in _COLUMNS), strict=True):
-                yield _line(*row)
-
-
-_AT_ONCE = 2_000
-_COLUMNS = ("partition", "offset", "timestamp_ms", "key", "value")
-
-
-def _line(
-    partition: int, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None
-) -> dict[str, Any]:
-    from partage.errors import WireFormatError
-    from partage.wire.group_log import decode_record
-    from partage.wire.record_json import to_json
-
-    place = {"partition": partition, "offset": offset, "timestamp_ms": timestamp_ms}
-    try:
-        return to_json(decode_record(key, value), **place)
-    except WireFormatError as e:
-        return {"partition": partition, "offset": offset, "error": str(e)}
-
-
-def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
-    group = key.get("group", key.get("groupId"))
-    return isinstance(group, str) and any(
-        group == pattern or fnmatchcase(group, pattern) for pattern in patterns
-    )
-
-
-def _types(kinds: list[str] | None) -> set[int] | None:
-    """Convert names or numbers of record types to numbers; None for no filter.
-
-    Raises:
-        BadParameter: Kafka has no such record type; the error lists the types.
-    """
-    if not kinds:
-        return None
-    from partage.wire.group_log import RECORD_TYPES
-
-    by_name = {name: number for number, name in RECORD_TYPES.items()}
-    by_name |= {str(number): number for number in RECORD_TYPES}
-    unknown = [kind for kind in kinds if kind.upper() not in by_name]
-    if unknown:
-        known = ", ".join(f"{number} {name}" for number, name in RECORD_TYPES.items())
-        what = f"no record type {unknown[0]!r}; there are: {known}"
-        raise typer.BadParameter(what, param_hint="--type")
-    return {by_name[kind.upper()] for kind in kinds}

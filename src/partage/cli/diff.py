@@ -9,7 +9,7 @@ import typer
 
 from partage.cli.command_errors import FAILED_CHECK, UNDECIDED
 from partage.cli.console import show, tell, write_json
-from partage.cli.options import AsJson, GroupPatterns, matching_names, with_options
+from partage.cli.options import AsJson, GroupPatterns, named_options, with_options
 
 __all__ = ["diff"]
 
@@ -42,13 +42,12 @@ def diff(
     Rates compare recordings of different length. A difference counts if it is outside the noise
     of both recordings.
     """
+    from partage.commands.runs import diff as compare_runs
     from partage.report.diff_terminal import diff_summary
-    from partage.report.rates import read_recording
-    from partage.report.run_diff import UNKNOWN, WORSE, diff_document, diff_runs
+    from partage.report.run_diff import UNKNOWN, WORSE, diff_document
 
-    runs = read_recording(before), read_recording(after)
-    known = sorted({one for run in runs for one in run.groups})
-    found = diff_runs(*runs, matching_names(group, known) if group else None)
+    with named_options(groups="--group"):
+        found = compare_runs(before, after, groups=group)
     if as_json:
         write_json(diff_document(found))
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partage.cli.console import name, short_name, show, write_json
-from partage.cli.options import AsJson, GroupPatterns, RunId, matching_names, with_options
+from partage.cli.options import AsJson, GroupPatterns, RunId, named_options, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,12 +55,14 @@ def migrate(
     Clients are identified by the bytes that they sent. Effects are those of the run's simulation.
     With --group, all findings and steps are printed.
     """
+    from partage.commands.runs import matching_names
     from partage.results import migrate as plan_migrations
     from partage.results import open_run
 
     opened = open_run(folder, run)
     names = [str(one) for one in opened.table("groups")["group"].to_pylist()]
-    chosen = matching_names(group, sorted(names)) if group else names
+    with named_options(groups="--group"):
+        chosen = matching_names(group, sorted(names)) if group else names
     found = [one for each in chosen for one in plan_migrations(opened, each, to=to.value)]
     if as_json:
         head = {"format": "partage-migrate", "version": 1, "to": to.value}

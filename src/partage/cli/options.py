@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -22,12 +21,15 @@ from partage.capture.secrets import HIDDEN
 from partage.cli.secrets import protect
 from partage.errors import InvalidConfigError
 
+if TYPE_CHECKING:
+    from partage.model import ReplicaCluster
+
 __all__ = [
     "AsJson", "ClusterOptions", "Engine", "GroupPatterns", "OpenPage", "OptionGroup",
     "OutputOptions", "Quiet", "RunId", "SparkMaster", "SparkOptions", "StrategyConfig",
-    "matching_names", "no_such", "output_option", "parse_seconds", "partitions_option",
-    "replication_option", "session_timeout_option", "spark_settings", "strategy_option",
-    "topic_option", "with_options",
+    "named_options", "output_option", "parse_seconds", "partitions_option",
+    "read_replica_cluster", "replication_option", "session_timeout_option", "spark_settings",
+    "strategy_option", "topic_option", "with_options",
 ]  # fmt: skip
 
 _SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
@@ -271,34 +273,50 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
     return made
 
 
-def matching_names(patterns: Iterable[str], known: Sequence[str]) -> list[str]:
-    """Return the known groups that have one of these names or match one of these patterns.
+@contextmanager
+def named_options(**options: str) -> Iterator[None]:
+    """Name the option instead of the argument in an error of a function that has a command.
+
+    >>> with named_options(groups="--group"):
+    ...     raise InvalidConfigError("groups", "no such group", "g")
+    Traceback (most recent call last):
+    partage.errors.InvalidConfigError: --group: no such group, got 'g'
+    """
+    try:
+        yield
+    except InvalidConfigError as e:
+        if e.setting not in options:
+            raise
+        raise InvalidConfigError(options[e.setting], e.what, e.value) from None
+
+
+def read_replica_cluster(
+    source: str | None, cluster: ClusterOptions, **more: Any
+) -> ReplicaCluster:
+    """Read a `ReplicaCluster` from the argument CLUSTER or from the cluster of the options.
+
+    Args:
+        source: value of the argument; None if it is missing.
+        cluster: the running cluster and its client properties.
+        more: further arguments of `partage.commands.reassignments.read_cluster`.
 
     Raises:
-        InvalidConfigError: a pattern matches no group; the error lists similar names.
-
-    >>> matching_names(["b*", "a"], ["a", "b", "bc"])
-    ['b', 'bc', 'a']
+        BadParameter: both are given, or neither.
+        InvalidCaptureError, InvalidProblemError, InvalidConfigError: the source cannot be used.
     """
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        named = [one for one in known if one == pattern] or sorted(
-            one for one in known if fnmatchcase(one, pattern)
-        )
-        if not named:
-            raise InvalidConfigError("--group", no_such("group", pattern, known), pattern)
-        found.update(dict.fromkeys(named))
-    return list(found)
+    from partage.commands.reassignments import read_cluster
 
-
-def no_such(what: str, name: str, known: Sequence[str]) -> str:
-    """Return the error message for a name that a run does not have, with similar names.
-
-    >>> no_such("topic", "order", ["orders", "users"])
-    'no such topic in this run; did you mean orders?'
-    """
-    near = get_close_matches(name, known, 3)
-    return f"no such {what} in this run" + (f"; did you mean {', '.join(near)}?" if near else "")
+    if source is not None and cluster.bootstrap_server is not None:
+        raise typer.BadParameter("give either CLUSTER or --bootstrap-server, not both")
+    if source is None and cluster.bootstrap_server is None:
+        raise typer.BadParameter("give CLUSTER or --bootstrap-server")
+    options = {"source": "CLUSTER", "bootstrap": "--bootstrap-server", "write_load": "--write-load",
+               "log_dirs_before": "--log-dirs-before"}  # fmt: skip
+    with named_options(**options):
+        return read_cluster(
+            source, bootstrap=cluster.bootstrap_server, properties=cluster.client_properties(),
+            **more,
+        )  # fmt: skip
 
 
 #: Seconds in each unit of a duration.

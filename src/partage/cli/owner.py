@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,19 +14,17 @@ from partage.cli.options import (
     AsJson,
     GroupPatterns,
     RunId,
-    matching_names,
-    no_such,
+    named_options,
     topic_option,
     with_options,
 )
-from partage.errors import InvalidCaptureError, InvalidConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from partage.commands.runs import OwnersAt
     from partage.report.owners import Missing, Owner
-    from partage.runs.published_run import PublishedRun
 
 __all__ = ["owner"]
 
@@ -57,22 +55,15 @@ def owner(
     At the exact time of a rebalance, the new owner counts. Times are those of the log's records:
     a member may have stopped a little earlier, and its successor started a little later.
     """
-    from partage.jobs.replay.selection import parse_time
-    from partage.report.owners import missing_at, owners_at
-    from partage.runs.published_run import PublishedRun
+    from partage.commands.runs import owner as owners_of
 
-    time_ms = parse_time(at, "--at")
-    published = PublishedRun(folder, run)
-    groups = matching_names(group, _names(published, "groups", "group")) if group else None
-    found = owners_at(published, time_ms, topic=topic, groups=groups)
-    if not found:
-        _expect_topic(published, topic)
-    gaps = missing_at(published, time_ms, groups=groups)
-    _warn_of_uncertainty(published, time_ms)
-    _gaps(gaps)
+    with named_options(at="--at", topic="--topic", groups="--group"):
+        result = owners_of(folder, at, topic=topic, groups=group, run_id=run)
+    time_ms, found = result.at_ms, list(result.owners)
+    _warn_of_uncertainty(result)
+    _gaps(result.unknown)
     if as_json:
-        owners, unknown = ([asdict(one) for one in rows] for rows in (found, gaps))
-        write_json({"at_ms": time_ms, "owners": owners, "not_known": unknown})
+        write_json(result.to_dict())
         return
     if found:
         show(_table(found, time_ms), name(_sum(found, time_ms), "dim"))
@@ -83,44 +74,16 @@ def owner(
         show(name(f"nobody owned a partition{only} at {_utc(time_ms)}", "bold"))
 
 
-def _names(published: PublishedRun, table: str, column: str) -> list[str]:
-    """Return the distinct names in a column of a published table.
-
-    Raises:
-        InvalidCaptureError: the table does not have the column.
-    """
-    found = published.table(table, [column])
-    if column not in found.column_names:
-        what = f"table {table} has no column {column}; run partage replay again"
-        raise InvalidCaptureError(f"{published.out}: {what}")
-    return [str(one) for one in found[column].unique().to_pylist() if one is not None]
-
-
-def _expect_topic(published: PublishedRun, topic: str | None) -> None:
-    """Raise if no member ever owned a partition of the topic, because the name is then probably
-    wrong.
-
-    Raises:
-        InvalidConfigError: no member ever owned a partition of the topic.
-    """
-    if topic is None:
-        return
-    known = _names(published, "ownership", "topic")
-    if topic not in known:
-        raise InvalidConfigError("--topic", no_such("topic", topic, known), topic)
-
-
-def _warn_of_uncertainty(published: PublishedRun, time_ms: int) -> None:
+def _warn_of_uncertainty(found: OwnersAt) -> None:
     """Print a warning if the time is outside the recording, when owners are unknown."""
-    cover = published.summary.get("coverage", {})
-    first, last = cover.get("first_ms"), cover.get("last_ms")
+    first, last, time_ms = found.first_ms, found.last_ms, found.at_ms
     if first is not None and time_ms < first:
         tell(f"warning: the record begins at {_utc(first)}; what was before is not known", "yellow")
     if last is not None and time_ms > last:
         tell(f"warning: the record ends at {_utc(last)}; shown is who owned it last", "yellow")
 
 
-def _gaps(gaps: list[Missing]) -> None:
+def _gaps(gaps: Sequence[Missing]) -> None:
     for one in gaps[:_MOST_GAPS]:
         many = f"{one.generations} generation{'' if one.generations == 1 else 's'}"
         if one.from_ms is None:

@@ -13,6 +13,7 @@ from partage.cli.options import (
     AsJson,
     ClusterOptions,
     partitions_option,
+    read_replica_cluster,
     replication_option,
     strategy_option,
     topic_option,
@@ -151,7 +152,6 @@ def _show(
 def _brokers(
     given: str | None, topic: str, cluster: ClusterOptions, *, add: bool
 ) -> tuple[list[Broker], list[list[int]]]:
-    from partage.cli.replica_source import read_cluster
     from partage.model import Broker
 
     if given is None and cluster.bootstrap_server is None:
@@ -163,7 +163,7 @@ def _brokers(
             raise InvalidConfigError("--add", "needs a cluster that has the topic", given)
         pairs = [word.partition(":") for word in words]
         return [Broker(int(number), rack or None) for number, _, rack in pairs], []
-    found = read_cluster(given, cluster)
+    found = read_replica_cluster(given, cluster)
     if not add:
         if topic in found.topics:
             what = "the topic is there: --add places partitions in addition to its own"

@@ -14,7 +14,9 @@ from partage.cli.options import (
     AsJson,
     ClusterOptions,
     OptionGroup,
+    named_options,
     output_option,
+    read_replica_cluster,
     replication_option,
     topic_option,
     with_options,
@@ -75,13 +77,11 @@ class SizeOptions(OptionGroup):
         """Read the cluster from a file, a capture or live brokers, with replica sizes from these
         options.
 
-        See `replica_source.read_cluster`.
+        See `commands.reassignments.read_cluster`.
         """
-        from partage.cli.replica_source import read_cluster
-
-        return read_cluster(
+        return read_replica_cluster(
             source, cluster, log_dirs=self.log_dirs, gone=gone, excluded=tuple(excluded or ()),
-            seconds=self.write_load, earlier=self.log_dirs_before,
+            write_load=self.write_load, log_dirs_before=self.log_dirs_before,
         )  # fmt: skip
 
 
@@ -191,27 +191,25 @@ def _finish(task: ReplicaTask, what: str, result: ResultOptions) -> None:
     Raises:
         Exit: 3 if the plan fails the judge.
     """
-    from partage.api.reassignments import reassign as planned
-    from partage.cli.reassign_output import answer, show_answer, write_answer
-    from partage.errors import InvalidConfigError
+    from partage.cli.reassign_output import show_answer
+    from partage.commands.reassignments import plan_task
     from partage.kernels import report_compilation
 
     throttle, proof = None, True
     if isinstance(result, CopyOptions):
         throttle, proof = result.throttle, not result.no_proof
-    if throttle is not None and throttle < 1:
-        raise InvalidConfigError("--throttle", "must be at least 1 byte a second", throttle)
-    with report_compilation(_compiling()):
-        found = planned(task, proof=proof)
-    data = answer(found, what, most=result.max_moves, throttle=throttle)
-    if result.to is not None:
-        write_answer(found, data, result.to)
+    with report_compilation(_compiling()), named_options(throttle="--throttle", folder="--out"):
+        data = plan_task(
+            task, what, max_moves=result.max_moves, throttle=throttle, proof=proof
+        )  # fmt: skip
+        if result.to is not None:
+            data.write(result.to)
     if result.page is not None:
         from partage.report.replicas import write_replicas_page
 
         write_replicas_page(data.summary, result.page)
     show_answer(data.summary, as_json=result.as_json, to=result.to, page=result.page)
-    if found.verdict.breaches:
+    if data.result.verdict.breaches:
         raise typer.Exit(FAILED_JUDGE)
 
 

@@ -1,177 +1,19 @@
-"""Output of `partage reassign`: tables, JSON and files."""
+"""Output of `partage reassign` on the terminal: tables and sentences, or JSON."""
 
 from __future__ import annotations
 
-import json
-import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.cli.console import name, show, tell, write_json
 from partage.cli.streams import amount
-from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from rich.table import Table
 
-    from partage.api.reassignments import Reassignment
-
-__all__ = ["ReassignmentOutput", "answer", "show_answer", "write_answer"]
+__all__ = ["show_answer"]
 
 _MOST_BROKERS = 40
-
-
-@dataclass(frozen=True)
-class ReassignmentOutput:
-    """Plan of a reassignment in the form that is printed and written.
-
-    It has a summary (plain data), batches of partitions, partitions for leader election, and log
-    directories of replicas.
-    """
-
-    summary: dict[str, Any]
-    batches: list[list[int]]
-    elected: list[int]
-    directory: NDArray[np.int32] | None
-
-
-def answer(
-    found: Reassignment, what: str, *, most: int | None, throttle: int | None
-) -> ReassignmentOutput:
-    """Convert a plan to its output: figures with lower bounds, brokers, racks, moves, and
-    batches.
-    """
-    from partage.replicas.batches import batches
-    from partage.replicas.kafka_json import led_by_others
-    from partage.replicas.moves import directories
-    from partage.replicas.tables import batch_rows
-
-    task, moves = found.task, found.moves
-    split = batches(moves, most=most)
-    rows = batch_rows(moves, split, throttle)
-    directory = directories(moves)
-    every = sorted({p for batch in split for p in batch})
-    elected = sorted({*every, *led_by_others(task, found.plan.replica)})
-    sized = task.cluster.size is not None
-    summary = {
-        "command": what,
-        "partitions": task.cluster.partitions,
-        "unit": "bytes" if sized else "replicas",
-        **_proven(found),
-        "replicas_moved": len(moves.partition),
-        "bytes_moved": int(moves.bytes.sum()) if sized else None,
-        "replicas_between_disks": len(moves.within.partition),
-        "bytes_between_disks": int(moves.within.bytes.sum()) if sized else None,
-        "partitions_changed": len(every),
-        "led_by_others": len(elected) - len(every),
-        "throttle": throttle,
-        "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
-        "gone": _gone(found, every),
-        "leaderless": _leaderless(found),
-        "emptied": [
-            b.id for b, alive in zip(task.cluster.brokers, task.alive, strict=True) if not alive
-        ],
-        **_where(found, directory),
-        "batches": rows,
-    }
-    return ReassignmentOutput(summary, split, elected, directory)
-
-
-def _proven(found: Reassignment) -> dict[str, Any]:
-    verdict = found.verdict
-    return {
-        "before": found.before,
-        "figures": verdict.figures,
-        "bounds": verdict.bounds,
-        "gap": verdict.gap,
-        "optimal": verdict.optimal,
-        "solver": found.plan.solver,
-        "solver_bound": found.plan.solver_bound,
-        "lacks_solver": found.lacks_solver,
-        "too_large_for_solver": _size(found) if found.too_large_for_solver else None,
-        "sequential_loss": verdict.sequential_loss,
-    }
-
-
-def _size(found: Reassignment) -> dict[str, int]:
-    # Pairs of partition and broker, which are variables of the solver's model.
-    from partage.api.reassignments import MOST_DUAL_PAIRS
-
-    pairs = int(found.task.receives.sum()) * found.task.cluster.partitions
-    return {"pairs": pairs, "most": MOST_DUAL_PAIRS}
-
-
-def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str, Any]:
-    from partage.replicas.tables import (
-        broker_rows,
-        disk_rows,
-        move_rows,
-        network_rows,
-        rack_rows,
-    )
-
-    brokers = broker_rows(found.task, found.plan.replica)
-    return {
-        "brokers": brokers,
-        "racks": rack_rows(found.task, brokers),
-        "disks": disk_rows(found.moves, directory),
-        "network": network_rows(found.moves),
-        "moves": move_rows(found.moves),
-    }
-
-
-def _leaderless(found: Reassignment) -> list[str]:
-    cluster = found.task.cluster
-    copied = sorted({*found.moves.partition.tolist()})
-    return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
-
-
-def _gone(found: Reassignment, partitions: list[int]) -> list[int]:
-    # A roll-back would move replicas to brokers that no longer exist.
-    cluster = found.task.cluster
-    held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
-    return sorted(cluster.brokers[b].id for b in held if cluster.missing[b])
-
-
-def write_answer(found: Reassignment, data: ReassignmentOutput, to: Path) -> None:
-    """Write the plan's files to a folder: JSON of each batch and its roll-back, and scripts.
-
-    The files are ``batch-001.json``, ``rollback-001.json``, ..., ``plan.json``, ``execute.sh`` and
-    ``rollback.sh``.
-
-    Raises:
-        InvalidConfigError: the folder has files already.
-    """
-    from partage.replicas.kafka_json import election, reassignment, rollback
-    from partage.replicas.scripts import scripts
-
-    to.mkdir(parents=True, exist_ok=True)
-    if any(to.iterdir()):
-        raise InvalidConfigError("--out", "the folder is not empty: name a new one", str(to))
-    task = found.task
-    folders = data.directory is not None
-    width = max(3, len(str(len(data.batches))))  # in the order of their names, however many
-    for i, batch in enumerate(data.batches, 1):
-        made = reassignment(task, found.plan.replica, data.directory, batch)
-        _write(to / f"batch-{i:0{width}}.json", made)
-        _write(to / f"rollback-{i:0{width}}.json",
-               rollback(task.cluster, batch, directories=folders))  # fmt: skip
-    every = [p for batch in data.batches for p in batch]
-    _write(to / "rollback.json", rollback(task.cluster, every, directories=folders))
-    _write(to / "election.json", election(task.cluster, data.elected))
-    for file, text in scripts(data.summary["throttle"], elect=bool(data.elected)).items():
-        (to / file).write_text(text, encoding="utf-8")
-    _write(to / "plan.json", data.summary)
-
-
-def _write(path: Path, what: dict[str, Any]) -> None:
-    # Kafka's tool reads a line or many; a temporary name, so that a file that is there is whole.
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(what, ensure_ascii=False), encoding="utf-8")
-    os.replace(draft, path)  # noqa: PTH105 - Path.replace is the same and returns a path
 
 
 def show_answer(

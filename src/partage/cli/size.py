@@ -14,7 +14,7 @@ from partage.cli.options import (
     AsJson,
     GroupPatterns,
     RunId,
-    matching_names,
+    named_options,
     parse_seconds,
     partitions_option,
     session_timeout_option,
@@ -117,7 +117,10 @@ def chosen_groups(folder: Path, run: str | None, patterns: list[str] | None) -> 
     """
     known = [str(one) for one in opened(folder, run).table("groups")["group"].to_pylist()]
     if patterns:
-        return matching_names(patterns, sorted(known))
+        from partage.commands.runs import matching_names
+
+        with named_options(groups="--group"):
+            return matching_names(patterns, sorted(known))
     if len(known) != 1:
         raise typer.BadParameter(f"name one of the {len(known)} groups", param_hint="--group")
     return known

@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.console import first_of, fits, name, show, tell, write_json
-from partage.cli.options import OutputOptions, SparkMaster, output_option, with_options
+from partage.cli.options import (
+    OutputOptions,
+    SparkMaster,
+    named_options,
+    output_option,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from partage.simulation.streams import SimulatedApplication, StreamsMetrics, SweepCell
-
-    #: A combination, its figures, and its rebalances and spans if they are wanted.
-    _Found = tuple[SweepCell, StreamsMetrics, dict[str, Any]]
-    from partage.simulation.streams import SweepCell, TraceEvent
+    from partage.commands.applications import SimulatedCell
+    from partage.simulation.streams import (
+        SimulatedApplication,
+        StreamsMetrics,
+        SweepCell,
+        TraceEvent,
+    )
     from partage.simulation.streams.decision import LeaderDecision
 
 __all__ = ["streams"]
@@ -92,21 +100,29 @@ def streams(
     minus fewest active tasks per thread.
     """
     from partage.cli.problems import read_problem
+    from partage.cli.progress import working
+    from partage.commands.applications import simulate_streams
     from partage.simulation.streams import cells, read_application
 
-    combinations = cells(assignor or ["streams:high-availability"], _sweeps(sweep or ()))
+    names = assignor or ["streams:high-availability"]
+    sweeps = _sweeps(sweep or ())
+    combinations = cells(names, sweeps)
     if decide:
         if to is not None or master is not None:
             what = "it prints one rebalance; --out and --master are for a simulation over time"
             raise typer.BadParameter(what, param_hint="--decide")
-        show_decisions(read_problem(application), combinations, as_json=output.as_json)
+        show_decisions(read_problem(application), names, sweeps, as_json=output.as_json)
         return
     app = read_application(read_problem(application))
     if to is not None and len(combinations) > _MOST_ON_PAGE:
         what = f"a page shows at most {_MOST_ON_PAGE} combinations, these are {len(combinations)}"
         raise typer.BadParameter(what, param_hint="--out")
     keep = to is not None or output.as_json
-    found = _played(app, combinations, keep=keep, master=master, quiet=output.quiet)
+    quiet = output.quiet or (master is None and len(combinations) < _WORTH_TELLING)
+    with working(_STAGES, quiet=quiet) as progress:
+        found = simulate_streams(
+            app, assignors=names, sweeps=sweeps, timelines=keep, master=master, progress=progress
+        )
     prefix, why = crossing(app)
     configs = [dict(cell.config) for cell in combinations]
     for line in (rack_note(app, configs), *standby_notes(app, configs), why):
@@ -126,35 +142,9 @@ def streams(
             _tell_worst(app, found[0][1])
 
 
-def _played(
-    app: SimulatedApplication,
-    combinations: Sequence[SweepCell],
-    *,
-    keep: bool,
-    master: str | None,
-    quiet: bool,
-) -> list[_Found]:
-    from partage.cli.progress import working
-    from partage.simulation.streams import simulate_cell
-
-    if master is not None:
-        from partage.jobs.sweep import sweep
-
-        with working(_STAGES, quiet=quiet) as progress:
-            results = sweep(app, combinations, keep=keep, master=master, progress=progress)
-        return [(cell, *both) for cell, both in zip(combinations, results, strict=True)]
-    found: list[_Found] = []
-    with working(_STAGES, quiet=quiet or len(combinations) < _WORTH_TELLING) as progress:
-        for cell in combinations:
-            progress("play", len(found), len(combinations))
-            played, measures = simulate_cell(app, cell)
-            # Ten thousand timelines are kept only for a page or JSON.
-            found.append((cell, measures, played.to_dict() if keep else {}))
-        progress("play", len(found), len(combinations))
-    return found
-
-
-def _write_page(app: SimulatedApplication, found: Sequence[_Found], to: Path, prefix: str) -> None:
+def _write_page(
+    app: SimulatedApplication, found: Sequence[SimulatedCell], to: Path, prefix: str
+) -> None:
     from partage.report.streams import write_streams_page
 
     swept = list(dict(found[0][0].config))
@@ -212,7 +202,7 @@ def _plain(
     }
 
 
-def _blocks(found: Sequence[_Found], prefix: str) -> list[Text]:
+def _blocks(found: Sequence[SimulatedCell], prefix: str) -> list[Text]:
     titles = [title.replace("-\n", "").replace("\ns", " s") for title in _TITLES]
     lines = []
     for cell, its, _ in found:
@@ -223,7 +213,7 @@ def _blocks(found: Sequence[_Found], prefix: str) -> list[Text]:
     return lines
 
 
-def _table(found: Sequence[_Found], prefix: str) -> Table:
+def _table(found: Sequence[SimulatedCell], prefix: str) -> Table:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
@@ -375,27 +365,21 @@ def _event(one: TraceEvent) -> str:
 
 
 def show_decisions(
-    problem: Mapping[str, Any], cells: Sequence[SweepCell], *, as_json: bool
+    problem: Mapping[str, Any],
+    assignors: Sequence[str],
+    sweeps: Mapping[str, Sequence[str]],
+    *,
+    as_json: bool,
 ) -> None:
     """Print the tasks that each assignor gives to each client, for each combination of settings.
 
     Raises:
         PartageError: the problem, a setting or an assignor is invalid.
     """
-    from partage.errors import InvalidConfigError
-    from partage.simulation.streams.decision import GivenClientStates, decide, read_client_states
-    from partage.simulation.streams.sweep import prepared
-    from partage.streams.kip1071_sticky import ServerSticky
+    from partage.commands.applications import decide_streams
 
-    state = read_client_states(problem)
-    found: list[tuple[SweepCell, LeaderDecision]] = []
-    for cell in cells:
-        application, assignor = prepared(state.application, cell)
-        if isinstance(assignor, ServerSticky):
-            what = "assigns without lags (KIP-1071): there is no decision from lags"
-            raise InvalidConfigError("--assignor", what, assignor.name)
-        given = GivenClientStates(application, state.active, state.standby, state.lags)
-        found.append((cell, decide(given, assignor)))
+    with named_options(assignors="--assignor"):
+        found = decide_streams(problem, assignors=assignors, sweeps=sweeps)
     if as_json:
         rows = [{**one.to_dict(), "settings": dict(cell.config)} for cell, one in found]
         write_json(rows, indent=1)

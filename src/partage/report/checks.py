@@ -24,9 +24,8 @@ __all__ = [
     "VIOLATED",
     "CheckResult",
     "Limits",
-    "check_document",
+    "RunCheck",
     "check_groups",
-    "junit_document",
 ]  # fmt: skip
 
 FORMAT, VERSION = "partage-check", 1
@@ -173,61 +172,76 @@ def _outcome(
     return CheckResult(group.name, limit, status, value, bound, text)
 
 
-def check_document(
-    recording: Recording, outcomes: Sequence[CheckResult], *, passed: bool
-) -> dict[str, Any]:
-    """Return check results as plain values for JSON.
+@dataclass(frozen=True, slots=True)
+class RunCheck:
+    """The results of comparing a run's groups with limits, and what they amount to.
 
-    Args:
+    Attributes:
         recording: the published run.
-        outcomes: the results of its checks.
-        passed: whether the check as a whole passed.
+        results: one result for each group and limit.
+        unknown_passes: whether a result that the log cannot decide counts as passed.
     """
-    counts = Counter(one.status for one in outcomes)
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "folder": str(recording.folder),
-        "run_id": recording.run.summary.get("run_id"),
-        "hours": round(recording.hours, 6),
-        "passed": passed,
-        "checks_by_status": {one: counts[one] for one in (PASSED, VIOLATED, UNKNOWN)},
-        "checks": [asdict(one) for one in outcomes],
-    }
 
+    recording: Recording
+    results: tuple[CheckResult, ...]
+    unknown_passes: bool = False
 
-def junit_document(
-    recording: Recording, outcomes: Sequence[CheckResult], *, unknown_passes: bool
-) -> bytes:
-    """Return check results as JUnit XML in UTF-8, with one test case per check.
+    @property
+    def status(self) -> str:
+        """`VIOLATED` if a group exceeds a limit, else `UNKNOWN` if the log cannot tell."""
+        statuses = {one.status for one in self.results}
+        if VIOLATED in statuses:
+            return VIOLATED
+        return UNKNOWN if UNKNOWN in statuses and not self.unknown_passes else PASSED
 
-    Args:
-        recording: the published run.
-        outcomes: the results of its checks.
-        unknown_passes: whether an unknown result is a skipped test case instead of an error.
-    """
-    counts = Counter(one.status for one in outcomes)
-    counted = {
-        "tests": str(len(outcomes)),
-        "failures": str(counts[VIOLATED]),
-        "errors": "0" if unknown_passes else str(counts[UNKNOWN]),
-        "skipped": str(counts[UNKNOWN]) if unknown_passes else "0",
-    }
-    root = ET.Element("testsuites", {"name": "partage check", **counted})
-    suite = ET.SubElement(root, "testsuite", {"name": _xml(str(recording.folder)), **counted})
-    for one in outcomes:
-        case = ET.SubElement(suite, "testcase", classname=one.limit, name=_xml(one.group))
-        text = _xml(one.text)
-        if one.status == VIOLATED:
-            ET.SubElement(case, "failure", type=one.limit, message=text).text = text
-        elif one.status == UNKNOWN:
-            kind = "skipped" if unknown_passes else "error"
-            ET.SubElement(case, kind, type="coverage", message=text).text = text
-        else:
-            ET.SubElement(case, "system-out").text = text
-    ET.indent(root)
-    found: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
-    return found + b"\n"
+    @property
+    def passed(self) -> bool:
+        """Whether every group is within the limits."""
+        return self.status == PASSED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as plain values for JSON."""
+        counts = Counter(one.status for one in self.results)
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "folder": str(self.recording.folder),
+            "run_id": self.recording.run.summary.get("run_id"),
+            "hours": round(self.recording.hours, 6),
+            "passed": self.passed,
+            "checks_by_status": {one: counts[one] for one in (PASSED, VIOLATED, UNKNOWN)},
+            "checks": [asdict(one) for one in self.results],
+        }
+
+    def to_junit(self) -> bytes:
+        """Return the results as JUnit XML in UTF-8, with one test case per check.
+
+        An unknown result is an error, or a skipped test case if it counts as passed.
+        """
+        counts = Counter(one.status for one in self.results)
+        unknown = str(counts[UNKNOWN])
+        counted = {
+            "tests": str(len(self.results)),
+            "failures": str(counts[VIOLATED]),
+            "errors": "0" if self.unknown_passes else unknown,
+            "skipped": unknown if self.unknown_passes else "0",
+        }
+        root = ET.Element("testsuites", {"name": "partage check", **counted})
+        folder = _xml(str(self.recording.folder))
+        suite = ET.SubElement(root, "testsuite", {"name": folder, **counted})
+        for one in self.results:
+            case = ET.SubElement(suite, "testcase", classname=one.limit, name=_xml(one.group))
+            text = _xml(one.text)
+            if one.status == VIOLATED:
+                ET.SubElement(case, "failure", type=one.limit, message=text).text = text
+            elif one.status == UNKNOWN:
+                kind = "skipped" if self.unknown_passes else "error"
+                ET.SubElement(case, kind, type="coverage", message=text).text = text
+            else:
+                ET.SubElement(case, "system-out").text = text
+        ET.indent(root)
+        found: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+        return found + b"\n"
 
 
 def _xml(text: str) -> str:

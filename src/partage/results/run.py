@@ -192,6 +192,12 @@ class Run:
             raise InvalidConfigError("group", what, name)
         return GroupRun(self, found)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report's content, as ``partage report --json`` prints it."""
+        from partage.report.json_document import json_document
+
+        return json_document(self._figures)
+
     def report(self, path: str | Path) -> Path:
         """Write the run's HTML page; return its path.
 

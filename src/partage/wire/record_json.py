@@ -59,10 +59,12 @@ def plain_json(value: Any) -> Any:
     return value
 
 
-def to_json(
-    record: DecodedRecord, *, partition: int, offset: int, timestamp_ms: int
-) -> dict[str, Any]:
+def to_json(record: DecodedRecord, **place: Any) -> dict[str, Any]:
     r"""Convert a decoded group record to the JSON object that `partage decode` prints.
+
+    Args:
+        record: the decoded record.
+        place: the first fields: ``partition``, ``offset`` and ``timestamp_ms``, if known.
 
     A tombstone has ``value`` null and no ``value_version``.
 
@@ -78,9 +80,7 @@ def to_json(
     {'groupId': 'g'}
     """
     line: dict[str, Any] = {
-        "partition": partition,
-        "offset": offset,
-        "timestamp_ms": timestamp_ms,
+        **place,
         "type": record.type,
         "key_version": record.key_version,
         "key": plain_json(record.key),

@@ -10,7 +10,8 @@ import pytest
 
 from partage.api import reassignments
 from partage.api.reassignments import reassign
-from partage.cli.reassign_output import _sentences, answer
+from partage.cli.reassign_output import _sentences
+from partage.commands.reassignments import split_plan
 from partage.judge.replicas import judge_replicas
 from partage.kernels import form
 from partage.model import Broker, NewReplicas, ReplicaCluster
@@ -178,7 +179,7 @@ def test_a_plan_of_a_large_cluster_names_its_size(monkeypatch) -> None:
         found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
         assert found.too_large_for_solver
         assert not found.lacks_solver
-        summary = answer(found, "rebalance", most=None, throttle=None).summary
+        summary = split_plan(found, "rebalance").summary
         printed = "\n".join(map(str, _sentences(summary)))
         assert "180 pairs of partition and broker, and HiGHS plans at most 100" in printed
         fixed = reassign(tasks.fix_racks(heavy(6, 30, 3, seed=2)))
@@ -220,7 +221,7 @@ def test_the_command_prints_what_highs_and_a_joint_choice_would_bring(monkeypatc
     monkeypatch.setattr(reassignments, "is_installed", lambda: False)
     with form("compiled"):
         found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
-    summary = answer(found, "rebalance", most=None, throttle=None).summary
+    summary = split_plan(found, "rebalance").summary
     printed = "\n".join(map(str, _sentences(summary)))
     assert summary["lacks_solver"]
     assert "pip install 'partage[plan]'" in printed

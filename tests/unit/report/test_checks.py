@@ -15,9 +15,8 @@ from partage.report.checks import (
     UNKNOWN,
     VIOLATED,
     Limits,
-    check_document,
+    RunCheck,
     check_groups,
-    junit_document,
 )
 from partage.report.rates import read_recording
 
@@ -79,7 +78,7 @@ def test_the_text_has_value_limit_and_excess(recording) -> None:
 def test_junit_xml_is_well_formed_for_every_name(recording, unknown_passes) -> None:
     """Names survive as text; counts fit the cases; unknown is an error or skipped."""
     outcomes = check_groups(recording, LIMITS)
-    document = junit_document(recording, outcomes, unknown_passes=unknown_passes)
+    document = RunCheck(recording, tuple(outcomes), unknown_passes).to_junit()
     suite = ET.fromstring(document).find("testsuite")  # noqa: S314 - our own
     assert suite is not None
     assert suite.get("tests") == str(len(outcomes)) == "12"
@@ -96,7 +95,6 @@ def test_junit_xml_is_well_formed_for_every_name(recording, unknown_passes) -> N
 
 def test_the_document_counts_outcomes(recording) -> None:
     """JSON has each check, and the number by status."""
-    outcomes = check_groups(recording, LIMITS)
-    found = check_document(recording, outcomes, passed=False)
+    found = RunCheck(recording, tuple(check_groups(recording, LIMITS))).to_dict()
     assert found["checks_by_status"] == {"passed": 3, "failed": 5, "unknown": 4}
     assert (found["format"], found["passed"], len(found["checks"])) == ("partage-check", False, 12)

@@ -1,0 +1,173 @@
+"""Functions over Kafka Streams applications: `simulate_streams` and `decide_streams`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from partage.simulation.streams import (
+        LeaderDecision,
+        SimulatedApplication,
+        StreamsMetrics,
+        SweepCell,
+    )
+
+__all__ = ["DecidedCell", "SimulatedCell", "decide_streams", "simulate_streams"]
+
+_DEFAULT = ("streams:high-availability",)
+
+
+class SimulatedCell(NamedTuple):
+    """The simulation of one combination of assignor and settings; a result of `simulate_streams`.
+
+    Attributes:
+        cell: name of the assignor, and the settings that differ from the application's.
+        metrics: unavailable time, restored bytes, rebalances and moves.
+        timeline: rebalances and intervals of each task, if requested.
+    """
+
+    cell: SweepCell
+    metrics: StreamsMetrics
+    timeline: dict[str, Any]
+
+
+class DecidedCell(NamedTuple):
+    """The decision of one assignor under one combination of settings; from `decide_streams`.
+
+    Attributes:
+        cell: name of the assignor, and the settings that differ from the application's.
+        decision: active, standby and warm-up tasks by client, and the next rebalance.
+    """
+
+    cell: SweepCell
+    decision: LeaderDecision
+
+
+def simulate_streams(
+    application: SimulatedApplication | Mapping[str, Any] | str | Path,
+    *,
+    assignors: Sequence[str] | str = _DEFAULT,
+    sweeps: Mapping[str, Sequence[object]] | None = None,
+    timelines: bool = False,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> list[SimulatedCell]:
+    """Simulate a Kafka Streams application over time, as ``partage streams`` does.
+
+    Args:
+        application: the application, or its description: a mapping, JSON text, or a file's path.
+        assignors: names of task assignors.
+        sweeps: settings by Kafka's names, each with the values to simulate.
+        timelines: whether to return the rebalances and intervals of each simulation.
+        spark: your session, which then simulates the combinations in parallel.
+        master: Spark's master for a session that is started here; None simulates in this process.
+        progress: called with (stage, done, total).
+
+    Returns:
+        One simulation for each combination; the last setting varies fastest.
+
+    Raises:
+        InvalidProblemError, InvalidTopologyError: the description is malformed.
+        InvalidConfigError: a setting is invalid.
+        UnknownStrategyError: no assignor has this name.
+
+    >>> app = {"seconds": 60, "subtopologies": [{"sources": {"in": 2}}],
+    ...        "clients": {"a": {}, "b": {}}}
+    >>> cells = simulate_streams(app, sweeps={"num.standby.replicas": [0, 1]})
+    >>> [(dict(one.cell.config), one.metrics.rebalances) for one in cells]
+    [({'num.standby.replicas': '0'}, 0), ({'num.standby.replicas': '1'}, 0)]
+    """
+    from partage.simulation.streams import SimulatedApplication, read_application, simulate_cell
+
+    found = application
+    if not isinstance(found, SimulatedApplication):
+        found = read_application(_description(application))
+    combinations = _cells(assignors, sweeps)
+    if spark is not None or master is not None:
+        from partage.jobs.sweep import sweep
+
+        results = sweep(
+            found, combinations, keep=timelines, spark=spark, master=master, progress=progress
+        )
+        return [SimulatedCell(c, *both) for c, both in zip(combinations, results, strict=True)]
+    rows: list[SimulatedCell] = []
+    for cell in combinations:
+        if progress is not None:
+            progress("play", len(rows), len(combinations))
+        result, metrics = simulate_cell(found, cell)
+        # Ten thousand timelines are kept only if they are wanted.
+        rows.append(SimulatedCell(cell, metrics, result.to_dict() if timelines else {}))
+    if progress is not None:
+        progress("play", len(rows), len(combinations))
+    return rows
+
+
+def decide_streams(
+    state: Mapping[str, Any] | str | Path,
+    *,
+    assignors: Sequence[str] | str = _DEFAULT,
+    sweeps: Mapping[str, Sequence[object]] | None = None,
+) -> list[DecidedCell]:
+    """Return what each assignor decides in one rebalance, as ``partage streams --decide`` does.
+
+    Args:
+        state: the application with each client's ``active``, ``standby`` and ``lags``: a mapping,
+            JSON text, or a file's path.
+        assignors: names of task assignors.
+        sweeps: settings by Kafka's names, each with its values.
+
+    Raises:
+        InvalidProblemError: the state is malformed.
+        InvalidConfigError: a setting is invalid, or an assignor decides without lags.
+        UnknownStrategyError: no assignor has this name.
+    """
+    from partage.simulation.streams import GivenClientStates, decide, read_client_states
+    from partage.simulation.streams.sweep import prepared
+    from partage.streams.kip1071_sticky import ServerSticky
+
+    given = read_client_states(_description(state))
+    found: list[DecidedCell] = []
+    for cell in _cells(assignors, sweeps):
+        application, assignor = prepared(given.application, cell)
+        if isinstance(assignor, ServerSticky):
+            what = "assigns without lags (KIP-1071): there is no decision from lags"
+            raise InvalidConfigError("assignors", what, assignor.name)
+        states = GivenClientStates(application, given.active, given.standby, given.lags)
+        found.append(DecidedCell(cell, decide(states, assignor)))
+    return found
+
+
+def _description(given: object) -> object:
+    if isinstance(given, Mapping | str | Path):
+        return given
+    what = "must be an application, a mapping, JSON text or the path of a file"
+    raise InvalidConfigError("application", what, type(given).__name__)
+
+
+def _cells(
+    assignors: Sequence[str] | str, sweeps: Mapping[str, Sequence[object]] | None
+) -> list[SweepCell]:
+    from partage.simulation.streams import cells
+
+    names = [assignors] if isinstance(assignors, str) else list(assignors)
+    for key, values in (sweeps or {}).items():
+        if isinstance(values, str) or not values:
+            raise InvalidConfigError("sweeps", f"must have a list of values for {key}", values)
+    listed = {key: [_text(one) for one in values] for key, values in (sweeps or {}).items()}
+    return cells(names, listed)
+
+
+def _text(value: object) -> str:
+    """Return a setting's value as Kafka's properties write it.
+
+    >>> _text(True), _text(2)
+    ('true', '2')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,91 @@
+"""The function `capture_cluster`, which records the groups of a running cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from partage.capture.manifest import Manifest
+
+__all__ = ["capture_cluster"]
+
+
+def capture_cluster(
+    to: str | Path,
+    bootstrap: str | None = None,
+    *,
+    log_dirs: Sequence[str | Path] | str | Path = (),
+    properties: Mapping[str, str] | None = None,
+    follow: bool = False,
+    stop: Event | None = None,
+    metadata_every: float = 1.0,
+    roll_every: float = 60.0,
+    trouble: Callable[[str], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Manifest:
+    """Record a cluster's group log and metadata to a folder, which `replay` reads.
+
+    Nothing is written to the cluster, and no group is joined. A folder with a capture of the same
+    cluster is continued.
+
+    Args:
+        to: the folder.
+        bootstrap: brokers of the running cluster, ``host:port,...``.
+        log_dirs: instead of ``bootstrap``, copied folders of ``__consumer_offsets-*``.
+        properties: client properties, by Kafka's names.
+        follow: whether to go on at the end of the log until ``stop`` is set.
+        stop: event that ends a capture that follows.
+        metadata_every: seconds between two reads of the metadata.
+        roll_every: seconds between two writes of the records read so far.
+        trouble: called with each warning.
+        progress: called with the records read and the offsets still to read.
+
+    Returns:
+        The content of the capture: records, batches, positions and warnings.
+
+    Raises:
+        InvalidConfigError: an argument is missing or wrong, or the folder cannot be written.
+        ClusterUnreachableError, NotAuthorizedError: the cluster cannot be read.
+        InvalidCaptureError: the folder has a capture of another cluster.
+        MissingExtraError: kafka-python is not installed.
+    """
+    from partage.capture.unpacking import checksum
+    from partage.capture.writing import CaptureWriter
+
+    folders = [log_dirs] if isinstance(log_dirs, str | Path) else list(log_dirs)
+    if (bootstrap is None) == (not folders):
+        raise InvalidConfigError("bootstrap", "must be host:port, or give log_dirs", bootstrap)
+    if follow and (bootstrap is None or stop is None):
+        what = "needs bootstrap, and stop: an event that ends it"
+        raise InvalidConfigError("follow", what, follow)
+    for name, value in (("metadata_every", metadata_every), ("roll_every", roll_every)):
+        if not 0.01 <= value <= 86_400:
+            raise InvalidConfigError(name, "must be between 0.01 and 86400 seconds", value)
+    checksum()  # a library that is not installed is reported before anything is opened
+    if bootstrap is None:
+        from partage.capture.log_dir import capture_log_dirs
+
+        with CaptureWriter(Path(to)) as writer:
+            capture_log_dirs([Path(one) for one in folders], writer)
+        return writer.manifest
+    from partage.capture.connection import ClusterConnection
+    from partage.capture.live import LiveCapture, Pace
+    from partage.capture.security import Properties, connection_settings
+
+    settings = connection_settings(Properties(properties or {}))
+    with ClusterConnection(bootstrap, settings) as connection, CaptureWriter(Path(to)) as writer:
+        LiveCapture(
+            connection, writer, pace=Pace(metadata_every, roll_every), stop=stop,
+            trouble=trouble or _ignore, progress=progress or _ignore,
+        ).run(follow=follow)  # fmt: skip
+    return writer.manifest
+
+
+def _ignore(*_: object) -> None:
+    """Ignore a message."""

@@ -1,0 +1,257 @@
+"""Live groups: the function `live_groups`, which measures the groups of a running cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from partage.api.decisions import Comparison
+    from partage.capture.connection import ClusterConnection
+    from partage.capture.groups import LiveGroup, LiveMember
+    from partage.judge import Measures
+    from partage.model import Cluster
+    from partage.watch.lag import EndOffsets, GroupLag
+
+__all__ = [
+    "EarlierLooks", "GroupLook", "judge_group", "live_groups", "look_at_groups", "no_such_group",
+]  # fmt: skip
+
+Partition = tuple[str, int]
+#: Types of groups in which partitions are not what is shared: no plan to compare.
+_OF_THEIR_OWN = {"share", "streams"}
+#: Strategies whose members send more than claims in their user data.
+_KEPT_USER_DATA = {"failover", "faust"}
+
+
+@dataclass(frozen=True)
+class GroupLook:
+    """One group of the running cluster at one moment, with lag, load and comparison.
+
+    Attributes:
+        lag: lag in records by partition, if both offsets are known.
+        rate: arriving records per second by partition.
+        now: the judge's figures of the current assignment; None for a group without members.
+        compared: figures of other strategies' plans; None if not requested.
+        behind: sum and age of the lag; None if no end offset is known.
+        drain_seconds: time until the group has caught up, infinite if the lag does not shrink;
+            None if unknown.
+    """
+
+    group: LiveGroup
+    lag: Mapping[Partition, int]
+    rate: Mapping[Partition, float]
+    now: Measures | None = None
+    compared: Comparison | None = None
+    behind: GroupLag | None = None
+    drain_seconds: float | None = None
+
+    def load_of(self, member: LiveMember) -> tuple[int | None, float]:
+        """Return a member's lag and records per second, summed over its partitions.
+
+        The lag is None if none of the partitions has a committed offset.
+        """
+        lags = [self.lag[p] for p in member.owned if p in self.lag]
+        return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object that ``partage groups --json`` prints for the group."""
+        group = self.group
+        members = []
+        for m in group.members:
+            lag, load = self.load_of(m)
+            members.append({
+                "member": m.id, "client_id": m.client_id, "host": m.host,
+                "instance_id": m.instance_id, "rack": m.rack, "topics": list(m.topics),
+                "lag": lag, "records_per_second": round(load, 1),
+                "owned": [
+                    {"topic": t, "partition": p, "lag": self.lag.get((t, p))} for t, p in m.owned
+                ],
+            })  # fmt: skip
+        drain = self.drain_seconds
+        return {
+            "group": group.id, "type": group.type, "state": group.state,
+            "strategy": group.strategy, "coordinator": group.coordinator,
+            "lag": None if group.type == "share" else sum(self.lag.values()),
+            "lag_seconds": None if self.behind is None or self.behind.seconds is None
+            else round(self.behind.seconds, 1),
+            "drain_seconds": drain if drain is not None and isfinite(drain) else None,
+            "trouble": group.trouble or None, "members": members,
+            "now": self.now.to_dict() if self.now else None,
+            "strategies": [
+                {"strategy": row.strategy, "refused": row.refused, "valid": row.valid,
+                 "measures": row.measures.to_dict() if row.measures else None}
+                for row in self.compared or ()
+            ],
+        }  # fmt: skip
+
+
+def _no_samples() -> EndOffsets:
+    from partage.watch.lag import EndOffsets
+
+    return EndOffsets()
+
+
+@dataclass(slots=True)
+class EarlierLooks:
+    """Offsets of earlier measurements, from which rates and the age of a lag are computed.
+
+    Attributes:
+        at_s: time of the last measurement; 0 before the first one.
+        ends: end offsets of the last measurement.
+        lags: lag of each group at the last measurement.
+        samples: end offsets of all measurements.
+    """
+
+    at_s: float = 0.0
+    ends: Mapping[Partition, int] = field(default_factory=dict)
+    lags: Mapping[str, GroupLag | None] = field(default_factory=dict)
+    samples: EndOffsets = field(default_factory=_no_samples)
+
+    def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
+        """Add a measurement of the groups' committed offsets and the end offsets."""
+        from partage.watch.lag import group_lag
+
+        self.at_s, self.ends = time.monotonic(), ends
+        self.samples.add(self.at_s, ends)
+        self.lags = {one.id: group_lag(one.committed, self.samples, self.at_s) for one in groups}
+
+
+def no_such_group(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
+    """Return the error for patterns that match no group; it lists existing groups."""
+    from partage.capture.groups import live_groups
+
+    there = [one.id for one in live_groups(connection)[0]]
+    names = ", ".join(there[:10]) + (" ..." if len(there) > 10 else "")
+    what = f"fits none of the {len(there)} groups: {names}" if there else "fits none: there is none"
+    return InvalidConfigError("groups", what, ", ".join(patterns))
+
+
+def look_at_groups(
+    connection: ClusterConnection,
+    patterns: list[str] | None,
+    strategies: list[str] | None,
+    earlier: EarlierLooks,
+    every: float,
+    *,
+    compare_all: bool,
+) -> list[GroupLook]:
+    """Measure all groups now. Rates are since the last measurement; without one, two are made."""
+    from partage.capture.groups import live_groups
+    from partage.capture.metadata_image import state_of
+    from partage.model import Cluster
+
+    if not earlier.at_s:
+        first, ends, _ = live_groups(connection, patterns)
+        earlier.add(first, ends)
+        time.sleep(min(every, 2.0))
+    found, ends, metadata = live_groups(connection, patterns)
+    before_s, known, lags = earlier.at_s, earlier.ends, earlier.lags
+    earlier.add(found, ends)
+    since = max(earlier.at_s - before_s, 1e-3)
+    rate = {p: max(0, end - known[p]) / since for p, end in ends.items() if p in known}
+    state = state_of(metadata, ts_ms=0, controller=None)
+    cluster = Cluster.from_metadata(state["topics"], state["brokers"])
+    asked = bool(compare_all or strategies)
+    looks = [judge_group(one, ends, rate, cluster, strategies, asked=asked) for one in found]
+    return [_with_age(look, lags, earlier.lags, since) for look in looks]
+
+
+def _with_age(
+    look: GroupLook,
+    before: Mapping[str, GroupLag | None],
+    now: Mapping[str, GroupLag | None],
+    elapsed_s: float,
+) -> GroupLook:
+    """Return a group's measurement with the age of its lag and the time until it is consumed."""
+    from partage.watch.lag import drain_seconds
+
+    behind, earlier = now.get(look.group.id), before.get(look.group.id)
+    if behind is None or earlier is None:
+        return replace(look, behind=behind)
+    return replace(look, behind=behind, drain_seconds=drain_seconds(earlier, behind, elapsed_s))
+
+
+def judge_group(
+    group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
+    cluster: Cluster, strategies: list[str] | None, *, asked: bool,
+) -> GroupLook:  # fmt: skip
+    """Return a group with its lag and the judge's measures (spread, moves) of its assignment."""
+    from partage.api import decisions
+    from partage.api.measures import measure
+    from partage.model import Assignment, Group, Member
+
+    lag = {p: max(0, ends[p] - at) for p, at in group.committed.items() if p in ends}
+    # A subscription by a pattern, or one that cannot be read, names no topics: those that it has.
+    topics = {m.id: m.topics or tuple(sorted({t for t, _ in m.owned})) for m in group.members}
+    # While a classic group rebalances nobody tells what it subscribes to: no plan can be judged.
+    if group.type in _OF_THEIR_OWN or not group.strategy or not any(topics.values()):
+        return GroupLook(group, lag, rate)
+    # The coordinator's ownership counts for every strategy alike: claims in user data are older.
+    # User data that hold more than claims (priorities, Faust's URLs) are kept for their sender.
+    keep = group.strategy in _KEPT_USER_DATA
+    members = Group([
+        Member(m.id, topics[m.id], rack=m.rack, instance_id=m.instance_id, owned=list(m.owned),
+               generation=1, user_data=m.user_data if keep else None)
+        for m in group.members
+    ])  # fmt: skip
+    owned = {m.id: list(m.owned) for m in group.members}
+    plan = Assignment.of(cluster.index, owned)
+    now = measure(plan, members, cluster)
+    if not asked and now.spread == now.best_spread:
+        return GroupLook(group, lag, rate, now)
+    compared = decisions.compare(members, cluster, strategies=strategies, sender=group.strategy)
+    return GroupLook(group, lag, rate, now, compared)
+
+
+def live_groups(
+    bootstrap: str,
+    groups: Sequence[str] | str | None = None,
+    *,
+    strategies: Sequence[str] | None = None,
+    compare: bool = False,
+    every: float = 2.0,
+    properties: Mapping[str, str] | None = None,
+) -> list[GroupLook]:
+    """Measure the groups of a running cluster: owners, lag, load, and what a strategy would do.
+
+    Nothing is changed, and no group is joined. The offsets are read twice, for rates.
+
+    Args:
+        bootstrap: brokers of the cluster, ``host:port,...``.
+        groups: names or patterns (``orders-*``) of groups; None for all.
+        strategies: strategies to compare with.
+        compare: whether to compare with every strategy.
+        every: seconds between the two reads; at most two.
+        properties: client properties, by Kafka's names.
+
+    Raises:
+        ClusterUnreachableError, NotAuthorizedError: the cluster cannot be read.
+        InvalidConfigError: a pattern matches no group, or a property is invalid.
+        UnknownStrategyError: there is no such strategy.
+        MissingExtraError: kafka-python is not installed.
+    """
+    from partage.capture.connection import ClusterConnection
+    from partage.capture.groups import expect_visible_groups
+    from partage.capture.security import Properties, connection_settings
+    from partage.groups import registry
+
+    for one in strategies or ():
+        registry.load(one)  # a wrong name is reported before the cluster is asked
+    patterns = [groups] if isinstance(groups, str) else list(groups or ()) or None
+    names = None if strategies is None else list(strategies)
+    settings = connection_settings(Properties(properties or {}))
+    with ClusterConnection(bootstrap, settings) as connection:
+        looks = look_at_groups(
+            connection, patterns, names, EarlierLooks(), every, compare_all=compare
+        )
+        if not looks:
+            expect_visible_groups(connection)
+            if patterns:
+                raise no_such_group(connection, patterns)
+    return looks

@@ -1,0 +1,324 @@
+"""Functions over records: `decode` (group log), `audit` and `count_keys` (keys of topics)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from partage.errors import InvalidConfigError, MissingExtraError, WireFormatError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from partage.jobs.audit.audit import Audit
+    from partage.jobs.keys.analysis import KeySpread
+    from partage.jobs.replay.records import Slice
+
+__all__ = ["argument_names", "audit", "count_keys", "decode"]
+
+_AT_ONCE = 2_000
+_COLUMNS = ("partition", "offset", "timestamp_ms", "key", "value")
+
+
+@overload
+def decode(source: bytes | None, value: bytes | None = None) -> dict[str, Any]: ...
+@overload
+def decode(
+    source: str | Path,
+    *,
+    types: Sequence[str | int] | None = None,
+    groups: Sequence[str] | str | None = None,
+) -> Iterator[dict[str, Any]]: ...
+@overload
+def decode(source: Iterable[Any], value: Iterable[Any] | None = None) -> list[dict[str, Any]]: ...
+def decode(
+    source: Any,
+    value: Any = None,
+    *,
+    types: Sequence[str | int] | None = None,
+    groups: Sequence[str] | str | None = None,
+) -> dict[str, Any] | list[dict[str, Any]] | Iterator[dict[str, Any]]:
+    r"""Decode one record of ``__consumer_offsets``, columns of records, or a capture.
+
+    Args:
+        source: the key of a record as bytes; or a column of keys (a list, an array of NumPy, a
+            column of Arrow, pandas or polars); or a table of these with columns ``key`` and
+            ``value``; or the path of a capture or of a Parquet file with its columns.
+        value: the value of the record, None for a tombstone; or a column as long as the keys'.
+        types: record types, by name or number; None for all. Only with a path.
+        groups: names or patterns (``orders-*``) of groups; None for all. Only with a path.
+
+    Returns:
+        For one record, the JSON object that ``partage decode`` prints; for columns, a list of
+        these; for a path, an iterator. In columns and files, a record that cannot be decoded has
+        ``error`` instead of ``type`` and ``key``. Columns ``partition``, ``offset`` and
+        ``timestamp_ms`` of a table become fields.
+
+    Raises:
+        WireFormatError: the one record cannot be decoded.
+        InvalidCaptureError: the path cannot be read.
+        InvalidConfigError: an argument has a wrong type, or the columns differ in length.
+
+    >>> decode(b"\x00\x03\x00\x01g", None)
+    {'type': 'CONSUMER_GROUP_METADATA', 'key_version': 3, 'key': {'groupId': 'g'}, 'value': None}
+    >>> [row["key"] for row in decode([b"\x00\x03\x00\x01g"], [None])]
+    [{'groupId': 'g'}]
+    """
+    is_path = isinstance(source, str | Path)
+    for name, filtering in (("types", types), ("groups", groups)):
+        if filtering is not None and not is_path:
+            raise InvalidConfigError(name, "needs the path of a capture as source", filtering)
+    if is_path:
+        if value is not None:
+            raise InvalidConfigError("value", "must be left out if source is a path", value)
+        patterns = [groups] if isinstance(groups, str) else groups
+        numbers = _numbers(types)
+        return _read_log(_slices(Path(source)), numbers, patterns)
+    if source is None or isinstance(source, bytes | bytearray | memoryview):
+        return _decoded(_bytes(source, "source"), _bytes(value, "value"), {})
+    return _decode_columns(source, value)
+
+
+def _decode_columns(source: Any, value: Any) -> list[dict[str, Any]]:
+    if value is not None:
+        columns = {"key": _column(source, "source"), "value": _column(value, "value")}
+    else:
+        table = _table(source)
+        columns = {name: _column(table[name], name) for name in _COLUMNS if name in table}
+        missing = [name for name in ("key", "value") if name not in columns]
+        if missing:
+            what = f"must have columns key and value; {missing[0]} is missing"
+            raise InvalidConfigError("source", what, type(source).__name__)
+    if len(columns["value"]) != len(columns["key"]):
+        what = f"must have as many records as the column of keys ({len(columns['key'])})"
+        raise InvalidConfigError("value", what, len(columns["value"]))
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    return [_line(row) for row in rows]
+
+
+def _table(source: Any) -> Any:
+    """Return a table whose columns are found by name: a mapping, a data frame or an Arrow table.
+
+    Raises:
+        InvalidConfigError: the argument is no table.
+        MissingExtraError: pyarrow is not installed, and the table is a stream of Arrow data.
+    """
+    names = getattr(source, "columns", None)  # of pandas and polars
+    if isinstance(source, Mapping) or (names is not None and hasattr(source, "to_dict")):
+        return source
+    if not hasattr(source, "__arrow_c_stream__"):
+        what = "must be bytes, a path or a table; with a column of keys, give the values too"
+        raise InvalidConfigError("source", what, type(source).__name__)
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise MissingExtraError("pyarrow", extra="spark") from None
+    found = pa.table(source)
+    return dict(zip(found.column_names, found.columns, strict=True))
+
+
+def _column(column: Any, argument: str) -> list[Any]:
+    """Return the values of a column as a list; missing values are None.
+
+    Raises:
+        InvalidConfigError: the argument is no column.
+    """
+    if isinstance(column, str | bytes | bytearray | Mapping) or not isinstance(column, Iterable):
+        raise InvalidConfigError(argument, "must be a column: a list or an array", column)
+    to_list = getattr(column, "to_pylist", None) or getattr(column, "tolist", None)
+    if to_list is None:
+        to_list = getattr(column, "to_list", None)
+    found = list(column) if to_list is None else to_list()
+    # pandas has NaN or NA where a value is missing; a key is bytes, a place is a number.
+    return [None if _is_missing(one) else one for one in found]
+
+
+def _is_missing(value: object) -> bool:
+    if isinstance(value, float):
+        return value != value  # noqa: PLR0124 - NaN
+    return type(value).__name__ == "NAType"
+
+
+def _bytes(given: Any, argument: str) -> bytes | None:
+    if given is None or isinstance(given, bytes | bytearray | memoryview):
+        return None if given is None else bytes(given)
+    raise InvalidConfigError(argument, "must be bytes or None", given)
+
+
+def _slices(source: Path) -> tuple[Slice, ...]:
+    from partage.jobs.replay.capture import open_records
+
+    return open_records(source)
+
+
+def _read_log(
+    slices: Iterable[Slice], types: set[int] | None, groups: Sequence[str] | None
+) -> Iterator[dict[str, Any]]:
+    """Yield a JSON object for each record of these types and groups; damaged records come too."""
+    from partage.jobs.replay.capture import read_slice
+
+    for piece in slices:
+        for table in read_slice(piece, batch_rows=_AT_ONCE):
+            columns = table.to_pydict()
+            for row in zip(*(columns[name] for name in _COLUMNS), strict=True):
+                line = _line(dict(zip(_COLUMNS, row, strict=True)))
+                if "error" in line or (
+                    (types is None or line["key_version"] in types)
+                    and (not groups or _is_of(line["key"], groups))
+                ):
+                    yield line
+
+
+def _line(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON object of a record, with ``error`` if it cannot be decoded."""
+    key, value = _bytes(row.pop("key"), "key"), _bytes(row.pop("value"), "value")
+    try:
+        return _decoded(key, value, row)
+    except WireFormatError as e:
+        row.pop("timestamp_ms", None)
+        return {**row, "error": str(e)}
+
+
+def _decoded(key: bytes | None, value: bytes | None, place: dict[str, Any]) -> dict[str, Any]:
+    from partage.wire.group_log import decode_record
+    from partage.wire.record_json import to_json
+
+    return to_json(decode_record(key, value), **place)
+
+
+def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
+    """Return whether a record's group has one of these names or matches one of these patterns."""
+    group = key.get("group", key.get("groupId"))
+    return isinstance(group, str) and any(
+        group == pattern or fnmatchcase(group, pattern) for pattern in patterns
+    )
+
+
+def _numbers(types: Sequence[str | int] | None) -> set[int] | None:
+    """Convert names or numbers of record types to numbers; None for no filter.
+
+    Raises:
+        InvalidConfigError: Kafka has no such record type; the error lists the types.
+    """
+    if types is None:
+        return None
+    from partage.wire.group_log import RECORD_TYPES
+
+    by_name = {name: number for number, name in RECORD_TYPES.items()}
+    by_name |= {str(number): number for number in RECORD_TYPES}
+    for one in types:
+        if str(one).upper() not in by_name:
+            known = ", ".join(f"{number} {name}" for number, name in RECORD_TYPES.items())
+            raise InvalidConfigError("types", f"no such record type; there are: {known}", one)
+    return {by_name[str(one).upper()] for one in types}
+
+
+def audit(
+    where: str | Path,
+    *,
+    topics: Sequence[str] | None = None,
+    joins: Sequence[Sequence[str]] = (),
+    spark: SparkSession | None = None,
+    kafka: Mapping[str, str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Audit:
+    """Find the partitioner that wrote each topic, and check the joins between topics.
+
+    Args:
+        where: a capture, Parquet with columns topic, partition, offset, timestamp_ms and key, or
+            ``kafka://host:port/topic,topic``.
+        topics: names of topics; None for all of the input.
+        joins: sets of topics that are meant to be joined.
+        spark: your session, which stays open; without it one is started.
+        kafka: properties of the client for ``kafka://``, by Kafka's names.
+        progress: called with (stage, done, total).
+
+    Raises:
+        InvalidCaptureError, InvalidConfigError: the input cannot be used, or has no such topic.
+        MissingExtraError, MissingJavaError: Spark cannot be started.
+    """
+    from partage.jobs.audit.audit import audit_topics
+
+    if isinstance(joins, str) or any(isinstance(one, str) or len(set(one)) < 2 for one in joins):
+        raise InvalidConfigError("joins", "must be a list of lists of two topics or more", joins)
+    with argument_names(topic="topics", join="joins"):
+        return audit_topics(
+            str(where), topics=topics, joins=joins, spark=spark, kafka=kafka, progress=progress
+        )
+
+
+def count_keys(
+    where: str | Path,
+    key: str = "key",
+    *,
+    partitions: Sequence[int] | int = (6, 12, 24, 48),
+    value: str | None = None,
+    time: str | None = None,
+    partitioner: str = "murmur2",
+    serializer: str | None = None,
+    top: int = 10,
+    max_share: float | None = None,
+    max_rate: float | None = None,
+    approximate: bool = False,
+    spark: SparkSession | None = None,
+    kafka: Mapping[str, str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> KeySpread:
+    """Count how keys spread over partitions, and the keys that a change of the count moves.
+
+    This is what ``partage keys INPUT`` computes; `partition_for` places keys that are in memory.
+
+    Args:
+        where: Parquet, CSV or JSON (file or folder), a Delta table, or ``kafka://host:port/topic``.
+        key: column of the key, or a path into a struct (``meta.tenant``).
+        partitions: the partition counts, in the order of the changes.
+        value: column of the value, whose bytes are added to the key's.
+        time: column of the time, for loads by hour.
+        partitioner: a name of `partitioners` that decides by the key alone.
+        serializer: Kafka serializer of a key column with numbers, such as ``long``.
+        top: number of hottest keys.
+        max_share: largest allowed share of one partition; the smallest count within is searched.
+        max_rate: largest allowed records per second of one partition; needs ``time``.
+        approximate: whether to drop rare keys early, to bound memory.
+        spark: your session, which then does the work. Without one, files of up to 2 GiB are
+            counted in this process.
+        kafka: properties of the client for ``kafka://``, by Kafka's names.
+        progress: called with (stage, done, total).
+
+    Raises:
+        InvalidConfigError: input, column, count, limit or partitioner cannot be used.
+        MissingExtraError, MissingJavaError: Spark cannot be started.
+    """
+    from partage.jobs.keys.analysis import analyse_keys
+    from partage.jobs.keys.columns import InputColumns
+
+    counts = [partitions] if isinstance(partitions, int) else list(partitions)
+    with argument_names(INPUT="where"):
+        return analyse_keys(
+            str(where), InputColumns(key, value, time), counts,
+            partitioner=partitioner, serializer=serializer, top=top, max_share=max_share,
+            max_rate=max_rate, approximate=approximate, spark=spark, kafka=kafka,
+            progress=progress,
+        )  # fmt: skip
+
+
+@contextmanager
+def argument_names(**other: str) -> Iterator[None]:
+    """Name the argument instead of the option in an error of a function that a command shares.
+
+    Args:
+        other: dict from option (without dashes) to argument, if they differ in more than dashes.
+
+    >>> with argument_names(topic="topics"):
+    ...     raise InvalidConfigError("--max-share", "must be positive", -1)
+    Traceback (most recent call last):
+    partage.errors.InvalidConfigError: setting max_share: must be positive, got -1
+    """
+    try:
+        yield
+    except InvalidConfigError as e:
+        name = e.setting.removeprefix("--").replace("-", "_")
+        raise InvalidConfigError(other.get(name, name), e.what, e.value) from None

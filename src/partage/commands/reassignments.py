@@ -1,0 +1,481 @@
+"""Reassignment of replicas: the function `reassign`, its input and its files.
+
+`read_cluster` reads the cluster, `plan_task` plans, and `PlannedReassignment` has the summary and
+writes the files for Kafka's tools.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProblemError
+from partage.model import ReplicaCluster
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from partage.api.reassignments import Reassignment
+    from partage.model import ReplicaTask
+    from partage.replicas.bands import PlanLimits
+
+__all__ = ["PlannedReassignment", "plan_task", "read_cluster", "reassign", "split_plan"]
+
+_MOST_BYTES = 4 << 30
+_LONGEST = 7 * 86_400.0
+#: By subcommand: the arguments of `reassign` that it needs, and those that it takes besides.
+_ARGUMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "rebalance": ((), ("pinned",)),
+    "add-broker": (("brokers",), ("pinned",)),
+    "drain-broker": (("brokers",), ()),
+    "replace-broker": (("brokers", "by"), ()),
+    "change-rf": (("factor",), ("topics",)),
+    "fix-racks": ((), ("pinned",)),
+    "elect-leaders": ((), ("pinned",)),
+}
+
+
+def reassign(
+    source: ReplicaCluster | str | Path,
+    command: str = "rebalance",
+    *,
+    brokers: Collection[int] | int | None = None,
+    by: int | None = None,
+    factor: int | None = None,
+    topics: Collection[str] | None = None,
+    pinned: Collection[str] | None = None,
+    excluded: Collection[str] = (),
+    tolerance: Mapping[str, float] | None = None,
+    max_moves: int | None = None,
+    throttle: int | None = None,
+    proof: bool = True,
+    properties: Mapping[str, str] | None = None,
+    log_dirs: str | Path | None = None,
+    write_load: float | None = None,
+    log_dirs_before: str | Path | None = None,
+) -> PlannedReassignment:
+    """Plan replica moves, as ``partage reassign COMMAND`` does.
+
+    Args:
+        source: the cluster; or a capture's folder, a ``cluster.jsonl`` or JSON file, or
+            ``host:port``.
+        command: ``rebalance``, ``add-broker``, ``drain-broker``, ``replace-broker``,
+            ``change-rf``, ``fix-racks`` or ``elect-leaders``.
+        brokers: ids of the brokers to add, to drain or (one) to replace.
+        by: id of the broker that takes over, for ``replace-broker``.
+        factor: the new replication factor, for ``change-rf``.
+        topics: topics whose factor changes; None for all.
+        pinned: topics that do not move and count for balance.
+        excluded: topics that are left out altogether.
+        tolerance: allowed distance from the even share, by kind, such as ``{"bytes": 0.1}``.
+        max_moves: replicas copied in one batch, at most.
+        throttle: rate limit of each broker in bytes per second; the plan then has its duration.
+        proof: whether to compute lower bounds.
+        properties: client properties of ``host:port``, by Kafka's names.
+        log_dirs: file with sizes and directories, as kafka-log-dirs.sh prints them.
+        write_load: seconds over which the write load is measured.
+        log_dirs_before: a file like ``log_dirs``, printed ``write_load`` seconds earlier.
+
+    Raises:
+        InvalidConfigError: an argument is missing, wrong, or not one of the command's.
+        InvalidCaptureError, InvalidProblemError: the source cannot be read.
+        NoFeasiblePlanError: names the constraint that no plan meets.
+
+    >>> from partage.replicas.reading import cluster_from_json
+    >>> partitions = [{"p": p, "leader": 1, "replicas": [1]} for p in (0, 1)]
+    >>> cluster = cluster_from_json({"brokers": [{"id": 1}, {"id": 2}],
+    ...                              "topics": {"t": {"partitions": partitions}}})
+    >>> planned = reassign(cluster)
+    >>> planned.summary["replicas_moved"], planned.summary["optimal"]
+    (1, True)
+    """
+    ids = [brokers] if isinstance(brokers, int) else brokers
+    given = {"brokers": ids, "by": by, "factor": factor, "topics": topics, "pinned": pinned}
+    _expect_arguments(command, given)
+    if command == "replace-broker" and len(ids or ()) != 1:
+        raise InvalidConfigError("brokers", "must be one broker, the one to replace", brokers)
+    _expect_source(source)
+    if not isinstance(source, ReplicaCluster):
+        leaving = command in {"drain-broker", "replace-broker"}
+        source = read_cluster(
+            source, properties=properties, log_dirs=log_dirs, excluded=excluded,
+            gone=tuple(ids or ()) if leaving else (), write_load=write_load,
+            log_dirs_before=log_dirs_before,
+        )  # fmt: skip
+    from partage.replicas.bands import PlanLimits
+
+    limits = PlanLimits(tuple(pinned or ()), tuple(excluded), _known(tolerance or {}))
+    task = _task(source, command, given, limits)
+    return plan_task(task, command, max_moves=max_moves, throttle=throttle, proof=proof)
+
+
+def _expect_source(source: object) -> None:
+    if not isinstance(source, ReplicaCluster | str | Path):
+        what = "must be a ReplicaCluster, a folder, a file or host:port"
+        raise InvalidConfigError("source", what, type(source).__name__)
+
+
+def _expect_arguments(command: str, given: Mapping[str, object]) -> None:
+    """Check that a subcommand exists, has the arguments that it needs, and no others.
+
+    Raises:
+        InvalidConfigError: names the command or the argument.
+    """
+    if command not in _ARGUMENTS:
+        raise InvalidConfigError("command", f"must be one of {', '.join(_ARGUMENTS)}", command)
+    needed, optional = _ARGUMENTS[command]
+    for name, value in given.items():
+        if name in needed and value is None:
+            raise InvalidConfigError(name, f"is missing: {command} needs it", value)
+        if value is not None and name not in needed + optional:
+            raise InvalidConfigError(name, f"has no effect on {command}: leave it out", value)
+
+
+def _known(tolerance: Mapping[str, float]) -> dict[str, float]:
+    from partage.replicas.bands import TOLERANCE
+
+    for kind in tolerance:
+        if kind not in TOLERANCE:
+            raise InvalidConfigError("tolerance", f"must be of {', '.join(TOLERANCE)}", kind)
+    return dict(tolerance)
+
+
+def _task(
+    cluster: ReplicaCluster, command: str, given: Mapping[str, Any], limits: PlanLimits
+) -> ReplicaTask:
+    from partage.replicas import tasks
+
+    if command == "add-broker":
+        return tasks.add_brokers(cluster, given["brokers"], limits)
+    if command == "drain-broker":
+        return tasks.drain_brokers(cluster, given["brokers"], limits)
+    if command == "replace-broker":
+        (old,) = given["brokers"]
+        return tasks.replace_broker(cluster, old, given["by"], limits)
+    if command == "change-rf":
+        return tasks.change_factor(cluster, given["factor"], given["topics"], limits)
+    builders: dict[str, Callable[[ReplicaCluster, PlanLimits], ReplicaTask]] = {
+        "rebalance": tasks.rebalance,
+        "fix-racks": tasks.fix_racks,
+        "elect-leaders": tasks.elect_leaders,
+    }
+    return builders[command](cluster, limits)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedReassignment:
+    """A planned reassignment in the form that ``partage reassign`` prints and writes.
+
+    Attributes:
+        result: the task, the plan and the judge's verdict.
+        summary: what ``--json`` prints: figures with bounds, brokers, racks, moves and batches.
+        batches: dense partition numbers of each batch.
+        elected: dense numbers of the partitions for leader election.
+        directory: log directory of each new replica; None if the input has no directories.
+    """
+
+    result: Reassignment
+    summary: dict[str, Any]
+    batches: list[list[int]]
+    elected: list[int]
+    directory: NDArray[np.int32] | None
+
+    def write(self, folder: str | Path) -> Path:
+        """Write the files for Kafka's tools to a new folder; return its path.
+
+        The files are ``batch-001.json``, ``rollback-001.json``, ..., ``election.json``,
+        ``plan.json``, ``execute.sh`` and ``rollback.sh``.
+
+        Raises:
+            InvalidConfigError: the folder has files already, or cannot be written.
+        """
+        to = Path(folder)
+        try:
+            self._write(to)
+        except OSError as e:
+            what = f"cannot be written ({e.strerror or e})"
+            raise InvalidConfigError("folder", what, str(to)) from None
+        return to
+
+    def _write(self, to: Path) -> None:
+        from partage.replicas.kafka_json import election, reassignment, rollback
+        from partage.replicas.scripts import scripts
+
+        to.mkdir(parents=True, exist_ok=True)
+        if any(to.iterdir()):
+            raise InvalidConfigError("folder", "the folder is not empty: name a new one", str(to))
+        task, replica = self.result.task, self.result.plan.replica
+        folders = self.directory is not None
+        width = max(3, len(str(len(self.batches))))  # in the order of their names, however many
+        for i, batch in enumerate(self.batches, 1):
+            made = reassignment(task, replica, self.directory, batch)
+            _write_json(to / f"batch-{i:0{width}}.json", made)
+            undone = rollback(task.cluster, batch, directories=folders)
+            _write_json(to / f"rollback-{i:0{width}}.json", undone)
+        every = [p for batch in self.batches for p in batch]
+        _write_json(to / "rollback.json", rollback(task.cluster, every, directories=folders))
+        _write_json(to / "election.json", election(task.cluster, self.elected))
+        for file, text in scripts(self.summary["throttle"], elect=bool(self.elected)).items():
+            (to / file).write_text(text, encoding="utf-8")
+        _write_json(to / "plan.json", self.summary)
+
+
+def plan_task(
+    task: ReplicaTask,
+    command: str,
+    *,
+    max_moves: int | None = None,
+    throttle: int | None = None,
+    proof: bool = True,
+) -> PlannedReassignment:
+    """Plan a reassignment task and split its moves into batches.
+
+    Args:
+        task: the reassignment task.
+        command: name of the subcommand, for the summary.
+        max_moves: replicas copied in one batch, at most.
+        throttle: rate limit of each broker in bytes per second; the plan then has its duration.
+        proof: whether to compute lower bounds.
+
+    Raises:
+        InvalidConfigError: the throttle is not positive.
+        NoFeasiblePlanError: names the constraint that no plan meets.
+    """
+    from partage.api.reassignments import reassign as plan
+
+    if throttle is not None and throttle < 1:
+        raise InvalidConfigError("throttle", "must be at least 1 byte a second", throttle)
+    return split_plan(plan(task, proof=proof), command, most=max_moves, throttle=throttle)
+
+
+def split_plan(
+    found: Reassignment, command: str, *, most: int | None = None, throttle: int | None = None
+) -> PlannedReassignment:
+    """Split the moves of a plan into batches of at most ``most`` replicas, with a summary."""
+    from partage.replicas.batches import batches
+    from partage.replicas.kafka_json import led_by_others
+    from partage.replicas.moves import directories
+    from partage.replicas.tables import batch_rows
+
+    task, moves = found.task, found.moves
+    split = batches(moves, most=most)
+    rows = batch_rows(moves, split, throttle)
+    directory = directories(moves)
+    every = sorted({p for batch in split for p in batch})
+    elected = sorted({*every, *led_by_others(task, found.plan.replica)})
+    sized = task.cluster.size is not None
+    summary = {
+        "command": command,
+        "partitions": task.cluster.partitions,
+        "unit": "bytes" if sized else "replicas",
+        **_proven(found),
+        "replicas_moved": len(moves.partition),
+        "bytes_moved": int(moves.bytes.sum()) if sized else None,
+        "replicas_between_disks": len(moves.within.partition),
+        "bytes_between_disks": int(moves.within.bytes.sum()) if sized else None,
+        "partitions_changed": len(every),
+        "led_by_others": len(elected) - len(every),
+        "throttle": throttle,
+        "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
+        "gone": _gone(found, every),
+        "leaderless": _leaderless(found),
+        "emptied": [
+            b.id for b, alive in zip(task.cluster.brokers, task.alive, strict=True) if not alive
+        ],
+        **_where(found, directory),
+        "batches": rows,
+    }
+    return PlannedReassignment(found, summary, split, elected, directory)
+
+
+def _proven(found: Reassignment) -> dict[str, Any]:
+    verdict = found.verdict
+    return {
+        "before": found.before,
+        "figures": verdict.figures,
+        "bounds": verdict.bounds,
+        "gap": verdict.gap,
+        "optimal": verdict.optimal,
+        "solver": found.plan.solver,
+        "solver_bound": found.plan.solver_bound,
+        "lacks_solver": found.lacks_solver,
+        "too_large_for_solver": _size(found) if found.too_large_for_solver else None,
+        "sequential_loss": verdict.sequential_loss,
+    }
+
+
+def _size(found: Reassignment) -> dict[str, int]:
+    """Return the number of (partition, broker) pairs of a task, and HiGHS's maximum."""
+    from partage.api.reassignments import MOST_DUAL_PAIRS
+
+    pairs = int(found.task.receives.sum()) * found.task.cluster.partitions
+    return {"pairs": pairs, "most": MOST_DUAL_PAIRS}
+
+
+def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str, Any]:
+    from partage.replicas.tables import (
+        broker_rows,
+        disk_rows,
+        move_rows,
+        network_rows,
+        rack_rows,
+    )
+
+    brokers = broker_rows(found.task, found.plan.replica)
+    return {
+        "brokers": brokers,
+        "racks": rack_rows(found.task, brokers),
+        "disks": disk_rows(found.moves, directory),
+        "network": network_rows(found.moves),
+        "moves": move_rows(found.moves),
+    }
+
+
+def _leaderless(found: Reassignment) -> list[str]:
+    """Return the partitions that are copied but have no leader, from which Kafka would copy."""
+    cluster = found.task.cluster
+    copied = sorted({*found.moves.partition.tolist()})
+    return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
+
+
+def _gone(found: Reassignment, partitions: list[int]) -> list[int]:
+    """Return the ids of brokers that are not in the metadata but in the roll-back files."""
+    cluster = found.task.cluster
+    held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
+    return sorted(cluster.brokers[b].id for b in held if cluster.missing[b])
+
+
+def _write_json(path: Path, what: dict[str, Any]) -> None:
+    # Kafka's tool reads a line or many; a temporary name, so that a file that is there is whole.
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(what, ensure_ascii=False), encoding="utf-8")
+    os.replace(draft, path)  # noqa: PTH105 - Path.replace is the same and returns a path
+
+
+def read_cluster(
+    source: str | Path | None,
+    *,
+    bootstrap: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    log_dirs: str | Path | None = None,
+    gone: Collection[int] = (),
+    excluded: Collection[str] = (),
+    write_load: float | None = None,
+    log_dirs_before: str | Path | None = None,
+) -> ReplicaCluster:
+    """Read a `ReplicaCluster` from a capture's folder, a JSON file, or live brokers.
+
+    Args:
+        source: capture's folder, ``cluster.jsonl`` (its last line counts), JSON file, or
+            host:port,...; None if ``bootstrap`` names the brokers.
+        bootstrap: brokers of the running cluster; None if ``source`` says what to read.
+        properties: client properties, by Kafka's names.
+        log_dirs: file with sizes and directories, as kafka-log-dirs.sh prints them.
+        gone: brokers that may be down.
+        excluded: topics to leave out.
+        write_load: seconds over which the write load is measured.
+        log_dirs_before: a file like ``log_dirs``, printed ``write_load`` seconds earlier.
+
+    Raises:
+        InvalidCaptureError: the file does not exist or is not JSON.
+        InvalidProblemError: the description contradicts itself.
+        ClusterUnreachableError: no broker answers.
+    """
+    from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
+
+    seconds, earlier = write_load, log_dirs_before
+    if seconds is not None and not 0 < seconds < _LONGEST:
+        raise InvalidConfigError("write_load", "must be seconds, more than 0", seconds)
+    if (earlier is None) != (log_dirs is None or seconds is None):
+        what = "goes with log_dirs and write_load, and these two with it"
+        raise InvalidConfigError("log_dirs_before", what, str(earlier))
+    given, live = _read_source(
+        source, bootstrap, properties or {}, seconds if earlier is None else None
+    )
+    sizes = live
+    if log_dirs is not None:
+        sizes = sizes_from_log_dirs(_parsed(_last_object(Path(log_dirs)), log_dirs))
+    if earlier is not None and sizes is not None and seconds is not None:
+        from partage.capture.replicas import write_loads
+
+        before = sizes_from_log_dirs(_parsed(_last_object(Path(earlier)), earlier))
+        write_loads(given.get("topics", {}), before, sizes, seconds)
+    elif seconds is not None and live is None:
+        what = "needs a running cluster, which is looked at twice; for a file give log_dirs_before"
+        raise InvalidConfigError("write_load", what, seconds)
+    return cluster_from_json(given, log_dirs=sizes, gone=gone, excluded=excluded)
+
+
+def _read_source(
+    source: str | Path | None,
+    bootstrap: str | None,
+    properties: Mapping[str, str],
+    seconds: float | None,
+) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
+    """Return the source's JSON before validation.
+
+    Running brokers also give sizes and directories.
+    """
+    if (source is None) == (bootstrap is None):
+        what = "give either a folder, a file or host:port, or bootstrap"
+        raise InvalidConfigError("source", what, source)
+    if bootstrap is not None:
+        return _read_brokers("bootstrap", bootstrap, properties, seconds)
+    if not str(source):
+        what = "name a capture's folder, a file, or a running cluster by host:port"
+        raise InvalidConfigError("source", what, source)
+    text = str(source)
+    path = Path(text)
+    if not path.exists() and ":" in text and "/" not in text:
+        return _read_brokers("source", text, properties, seconds)
+    if path.is_dir():
+        path /= "cluster.jsonl"
+    lines = path.suffix == ".jsonl"
+    return _parsed(_last_object(path) if lines else _text(path), path), None
+
+
+def _read_brokers(
+    argument: str, brokers: str, properties: Mapping[str, str], seconds: float | None
+) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]]]:
+    from partage.capture.replicas import read_replicas
+    from partage.capture.security import Properties, connection_settings
+
+    for one in brokers.split(","):
+        if not one.rpartition(":")[2].isdecimal():
+            raise InvalidConfigError(argument, "must be host:port, ... or a file", brokers)
+    return read_replicas(brokers, connection_settings(Properties(properties)), seconds=seconds)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InvalidCaptureError(f"{path}: larger than {_MOST_BYTES >> 30} GiB")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InvalidCaptureError(f"{path}: is no UTF-8 text") from None
+    except OSError as e:
+        raise InvalidCaptureError(f"{path}: {e.strerror}") from None
+
+
+def _last_object(path: Path) -> str:
+    """Return the last line of a file that is a JSON object; Kafka's tools print text around it."""
+    lines = [line for line in _text(path).splitlines() if line.lstrip().startswith("{")]
+    if not lines:
+        raise InvalidCaptureError(f"{path}: no line of it is a JSON object")
+    return lines[-1]
+
+
+def _parsed(text: str, path: str | Path) -> Any:
+    from partage.model.validation import parse_json
+
+    try:
+        return parse_json(text)
+    except (json.JSONDecodeError, RecursionError) as e:
+        raise InvalidCaptureError(f"{path}: is no JSON ({e})") from None
+    except InvalidProblemError as e:
+        raise InvalidCaptureError(f"{path}: {e}") from None

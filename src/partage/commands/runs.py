@@ -1,0 +1,232 @@
+"""Functions over finished replays: `diff`, `check_run` and `owner`.
+
+A run is the folder of a replay, or a `Run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partage.errors import InvalidCaptureError, InvalidConfigError
+from partage.results import Run
+from partage.runs.published_run import PublishedRun
+
+if TYPE_CHECKING:
+    from partage.report.checks import RunCheck
+    from partage.report.owners import Missing, Owner
+    from partage.report.rates import Recording
+    from partage.report.run_diff import RunDiff
+
+__all__ = ["OwnersAt", "check_run", "diff", "matching_names", "owner"]
+
+
+def diff(
+    before: Run | str | Path, after: Run | str | Path, *, groups: Sequence[str] | str | None = None
+) -> RunDiff:
+    """Compare two replays, for example of recordings before and after a change of settings.
+
+    Args:
+        before: the first run.
+        after: the second run.
+        groups: names or patterns (``orders-*``) of groups; None for all.
+
+    Returns:
+        The changes of unread time, rebalances and moves per hour, each with a verdict.
+
+    Raises:
+        InvalidCaptureError: a folder has no such run.
+        InvalidConfigError: an argument is not a run, or a pattern matches no group.
+    """
+    from partage.report.run_diff import diff_runs
+
+    runs = _recording(before, "before"), _recording(after, "after")
+    known = sorted({one for run in runs for one in run.groups})
+    return diff_runs(*runs, _matching(groups, known))
+
+
+def check_run(
+    run: Run | str | Path,
+    *,
+    max_unread: float | None = None,
+    max_rebalances: float | None = None,
+    no_storms: bool = False,
+    groups: Sequence[str] | str | None = None,
+    run_id: str | None = None,
+) -> RunCheck:
+    """Check each group of a run against limits.
+
+    Args:
+        run: the run.
+        max_unread: largest share (0 to 1) of its consuming time that a group may be unread.
+        max_rebalances: most rebalances of a group per hour.
+        no_storms: whether a rebalance storm (rebalances in quick succession) is a failure.
+        groups: names or patterns (``orders-*``) of groups; None for all.
+        run_id: id of an earlier run in the folder; None for the newest.
+
+    Raises:
+        InvalidCaptureError: the folder has no such run.
+        InvalidConfigError: no limit is given, a limit is invalid, or a pattern matches no group.
+    """
+    from partage.report.checks import Limits, RunCheck, check_groups
+
+    limits = Limits(max_unread, max_rebalances, no_storms)
+    if limits == Limits():
+        what = "must be a number, or give max_rebalances or no_storms"
+        raise InvalidConfigError("max_unread", what, max_unread)
+    if not _is_number(max_unread) or not 0 <= (max_unread or 0) <= 1:
+        raise InvalidConfigError("max_unread", "must be a share from 0 to 1", max_unread)
+    if not _is_number(max_rebalances) or (max_rebalances or 0) < 0:
+        what = "must be a number of rebalances per hour"
+        raise InvalidConfigError("max_rebalances", what, max_rebalances)
+    found = _recording(run, "run", run_id)
+    return RunCheck(found, tuple(check_groups(found, limits, _matching(groups, found.groups))))
+
+
+@dataclass(frozen=True)
+class OwnersAt:
+    """The owners of partitions at one instant; the result of `owner`.
+
+    Attributes:
+        at_ms: the instant, in milliseconds (UTC).
+        owners: one entry for each partition and owner.
+        unknown: groups whose owners are unknown then, because the log lacks generations.
+        first_ms: time of the first record of the log; None if it has none.
+        last_ms: time of the last record of the log; None if it has none.
+    """
+
+    at_ms: int
+    owners: tuple[Owner, ...]
+    unknown: tuple[Missing, ...]
+    first_ms: int | None
+    last_ms: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object that ``partage owner --json`` prints."""
+        owners, unknown = ([asdict(one) for one in rows] for rows in (self.owners, self.unknown))
+        return {"at_ms": self.at_ms, "owners": owners, "not_known": unknown}
+
+
+def owner(
+    run: Run | str | Path,
+    at: str | int,
+    *,
+    topic: str | None = None,
+    groups: Sequence[str] | str | None = None,
+    run_id: str | None = None,
+) -> OwnersAt:
+    """Return the owners of partitions at an instant of a replayed history.
+
+    At the exact time of a rebalance, the new owner counts.
+
+    Args:
+        run: the run.
+        at: the instant, as ISO text (UTC if it has no offset) or epoch milliseconds.
+        topic: name of a topic; None for all.
+        groups: names or patterns (``orders-*``) of groups; None for all.
+        run_id: id of an earlier run in the folder; None for the newest.
+
+    Raises:
+        InvalidCaptureError: the folder has no such run.
+        InvalidConfigError: the time is malformed, a pattern matches no group, or no member ever
+            owned a partition of the topic.
+    """
+    from partage.jobs.replay.selection import parse_time
+    from partage.report.owners import missing_at, owners_at
+
+    at_ms = parse_time(str(at), "at")
+    folder, known_id = _place(run, "run")
+    published = PublishedRun(folder, run_id or known_id)
+    names = None if groups is None else _matching(groups, _names(published, "groups", "group"))
+    found = owners_at(published, at_ms, topic=topic, groups=names)
+    if not found and topic is not None:
+        known = _names(published, "ownership", "topic")
+        if topic not in known:
+            raise InvalidConfigError("topic", no_such("topic", topic, known), topic)
+    cover = published.summary.get("coverage", {})
+    gaps = missing_at(published, at_ms, groups=names)
+    bounds = cover.get("first_ms"), cover.get("last_ms")
+    return OwnersAt(at_ms, tuple(found), tuple(gaps), *bounds)
+
+
+def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return the known groups that have one of these names or match one of these patterns.
+
+    Raises:
+        InvalidConfigError: a pattern matches no group; the error lists similar names.
+
+    >>> matching_names(["b*", "a"], ["a", "b", "bc"])
+    ['b', 'bc', 'a']
+    """
+    names = list(known)
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        named = [one for one in names if one == pattern] or sorted(
+            one for one in names if fnmatchcase(one, pattern)
+        )
+        if not named:
+            raise InvalidConfigError("groups", no_such("group", pattern, names), pattern)
+        found.update(dict.fromkeys(named))
+    return list(found)
+
+
+def no_such(what: str, name: str, known: Sequence[str]) -> str:
+    """Return the error message for a name that a run does not have, with similar names.
+
+    >>> no_such("topic", "order", ["orders", "users"])
+    'no such topic in this run; did you mean orders?'
+    """
+    near = get_close_matches(name, known, 3)
+    return f"no such {what} in this run" + (f"; did you mean {', '.join(near)}?" if near else "")
+
+
+def _matching(groups: Sequence[str] | str | None, known: Iterable[str]) -> list[str] | None:
+    if not groups:
+        return None
+    return matching_names([groups] if isinstance(groups, str) else groups, known)
+
+
+def _place(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
+    """Return the folder of a run, and the id of a `Run`; None for a folder.
+
+    Raises:
+        InvalidConfigError: the argument is neither a run nor a folder.
+    """
+    if isinstance(run, Run):
+        return run.folder, run.id
+    if isinstance(run, str | Path):
+        return Path(run), None
+    raise InvalidConfigError(argument, "must be a Run or the folder of a replay", run)
+
+
+def _recording(run: Run | str | Path, argument: str, run_id: str | None = None) -> Recording:
+    from partage.report.rates import read_recording
+
+    folder, known_id = _place(run, argument)
+    return read_recording(folder, run_id or known_id)
+
+
+def _is_number(value: object) -> bool:
+    """Return whether an optional limit is a number; text and booleans are not.
+
+    >>> [_is_number(one) for one in (None, 0.01, True, "1%")]
+    [True, True, False, False]
+    """
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _names(published: PublishedRun, table: str, column: str) -> list[str]:
+    """Return the distinct names in a column of a published table.
+
+    Raises:
+        InvalidCaptureError: the table does not have the column.
+    """
+    found = published.table(table, [column])
+    if column not in found.column_names:
+        what = f"table {table} has no column {column}; run partage replay again"
+        raise InvalidCaptureError(f"{published.out}: {what}")
+    return [str(one) for one in found[column].unique().to_pylist() if one is not None]
