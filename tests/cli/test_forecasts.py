@@ -127,6 +127,22 @@ def test_migrate_lists_groups_and_prints_one(folder: Path) -> None:
     assert pg.migrate(folder)[0].status == "ready after changes"
 
 
+def test_keys_grow_prints_moves_and_the_safe_sequence(tmp_path: Path) -> None:
+    """Successors of partitions, drain times and steps; with an input also its own keys."""
+    done = run("keys", "--grow", "12", "24", "--lag", "billing=40000", "--drain-rate", "800")
+    assert done.exit_code == 0, done.stderr
+    for words in ("50% of the keys move", "partition 1: keys go to 1, 13", "40,000 old records",
+                  "after 50 s", "stop all producers", "and so on for 8 more"):  # fmt: skip
+        assert words in done.stdout, words
+    found = json.loads(run("keys", "--grow", "6", "9", "--json").stdout)
+    assert found["growth"]["moved"] == pytest.approx(2 / 3)
+    file = tmp_path / "keys.csv"
+    file.write_text("id\n" + "\n".join(f"k{i}" for i in range(200)) + "\n")
+    whole = run("keys", str(file), "--key", "id", "--grow", "2", "4", "-q").stdout
+    assert "2 → 4" in whole
+    assert "Safe sequence" in whole
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -136,6 +152,8 @@ def test_migrate_lists_groups_and_prints_one(folder: Path) -> None:
         (("forecast", "--rolling-restart"), 2, "give DIR, or --partitions"),
         (("forecast", *DEPLOYMENT, "--policy", "eager/rnage"), 1, "eager/range"),
         (("forecast", *DEPLOYMENT, "--max-unavailable", "0"), 1, "unavailable"),
+        (("keys", "--grow", "12", "6"), 1, "the second one larger"),
+        (("keys", "--grow", "6", "12", "--lag", "x"), 1, "GROUP=RECORDS"),
         (("migrate", "no-such-folder"), 1, "no published run"),
     ],
 )

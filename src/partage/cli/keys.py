@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import name, out, write_json
+from partage.cli.console import name, out, show, write_json
 from partage.cli.key_results import KeyOptions, spread
 from partage.cli.options import (
     ClusterOptions,
@@ -21,11 +22,14 @@ from partage.cli.options import (
 from partage.errors import InvalidConfigError, InvalidKeysError
 
 if TYPE_CHECKING:
+    from partage.forecasts.growth import DrainTime
     from partage.keys.agreement import Agreement
 
-__all__ = ["keys", "serialized", "show_one_key"]
+__all__ = ["keys", "serialized", "show_growth", "show_one_key"]
 
 _KEYS = 2000
+#: Old partitions whose successors `--grow` prints.
+_MOST_SHOWN = 4
 
 
 @with_options
@@ -46,6 +50,21 @@ def keys(
     partitioners: Annotated[
         bool, typer.Option("--list", help="List the partitioners and what each equals.")
     ] = False,
+    grow: Annotated[
+        tuple[int, int] | None,
+        typer.Option("--grow", metavar="N M", show_default=False,
+                     help="Show which keys move from N to M partitions, and the safe sequence."),
+    ] = None,
+    lag: Annotated[
+        list[str] | None,
+        typer.Option("--lag", metavar="GROUP=RECORDS", show_default=False,
+                     help="Lag of a consumer group on the topic, for --grow; repeatable."),
+    ] = None,
+    drain_rate: Annotated[
+        float | None,
+        typer.Option("--drain-rate", metavar="RATE", show_default=False,
+                     help="Records per second that a group reads when it catches up, for --lag."),
+    ] = None,
     cluster: ClusterOptions,
     topic: Annotated[str | None, topic_option("Of --bootstrap-server.")] = None,
     spark: SparkOptions,
@@ -79,6 +98,12 @@ def keys(
         partage keys --who-agrees
 
         partage keys --list
+
+    Before a topic gets more partitions: which keys move, and in which order to do it:
+
+        partage keys --grow 12 24 --lag billing=40000 --drain-rate 800
+
+        partage keys orders/ --key id --grow 12 24
     """
     if who_agrees:
         _who_agrees(output.as_json)
@@ -86,6 +111,11 @@ def keys(
     if partitioners:
         _list(options.partitioner, as_json=output.as_json)
         return
+    if grow is not None:
+        options = replace(options, partitions=f"{grow[0]},{grow[1]}")
+        show_growth(grow, lag or [], drain_rate, output)
+        if where is None and topic is None:
+            return
     if (cluster.bootstrap_server is None) != (topic is None):
         raise typer.BadParameter("--bootstrap-server and --topic go together")
     if where is not None or topic is not None:
@@ -105,6 +135,51 @@ def keys(
                      as_json=output.as_json)  # fmt: skip
     else:
         raise typer.BadParameter("give an INPUT, a --key, or say --who-agrees or --list")
+
+
+def show_growth(
+    counts: tuple[int, int], lags: Sequence[str], drain_rate: float | None, output: OutputOptions
+) -> None:
+    """Print which keys a larger partition count moves, drain times, and the safe sequence.
+
+    Raises:
+        InvalidConfigError: the counts do not grow, or a lag is not GROUP=RECORDS.
+    """
+    from partage.forecasts.growth import plan_growth
+
+    drains = [_drain(one, drain_rate) for one in lags]
+    found = plan_growth(*counts, drains)
+    if output.as_json:
+        write_json({"growth": asdict(found), "drain_times": [asdict(one) for one in drains]})
+        return
+    text = (
+        f"{found.before} to {found.after} partitions: {found.moved:.0%} of the keys move (by hash)"
+    )
+    show(name(text, "bold"))
+    for p, successors in enumerate(found.successors[:_MOST_SHOWN]):
+        show(name(f"  partition {p}: keys go to {', '.join(map(str, successors))}"))
+    if len(found.successors) > _MOST_SHOWN:
+        show(name(f"  and so on for {len(found.successors) - _MOST_SHOWN} more", "dim"))
+    for one in drains:
+        after = "a time that needs --drain-rate" if one.seconds is None else f"{one.seconds:,.0f} s"
+        show(name(f"{one.group}: {one.lag:,} old records are read after {after}"))
+    show(name("Safe sequence", "bold"))
+    for number, step in enumerate(found.steps, 1):
+        show(name(f"  {number}. {step}"))
+
+
+def _drain(text: str, drain_rate: float | None) -> DrainTime:
+    """Parse ``GROUP=RECORDS`` and return the time that the group needs to read its lag.
+
+    Raises:
+        InvalidConfigError: the text has another form.
+    """
+    from partage.forecasts.growth import drain_time
+
+    group, _, records = text.rpartition("=")
+    if not group or not records.isdecimal():
+        raise InvalidConfigError("--lag", "must be GROUP=RECORDS, such as billing=40000", text)
+    return drain_time(group, int(records), drain_rate=drain_rate)
 
 
 def _expect_input(options: Mapping[str, object]) -> None:

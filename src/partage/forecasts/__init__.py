@@ -6,8 +6,9 @@ Pure: no files, no wall clock; chance comes from a seed. Equal input gives equal
     sizing   the load of the busiest consumer for each number of consumers, and scaler settings
     rolling  the cost of a rolling deployment, by simulation
     migration  readiness of a group for another rebalance protocol
-    restarts what the record of a group shows about its restarts
+    restarts  evidence of a group's record about restarts of its members
     group_protocols  groups whose members stop and start in simulated time
+    growth  keys that a larger partition count moves, and the steps that keep their order
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ class GroupSettings:
         policy: protocol, strategy and static membership.
         rates: records per second of each partition (tuple, by dense partition index).
         session_ms: session timeout.
-        leaves: whether a member that shuts down sends LeaveGroup. Static members never do.
+        leaves: whether a member that shuts down sends LeaveGroup, or as a static member of the
+            consumer protocol announces its absence. False: it is killed.
         commit_ms: interval of its offset commits.
         commits_on_stop: whether a member commits when it stops or revokes partitions.
     """
@@ -154,6 +155,7 @@ class _GroupState:
         consumed: dict from key to the partitions that the member reads.
         away: dict from key of a member that stopped without LeaveGroup to the number of its stop.
         held: dict from the same keys to the partitions that the member read when it stopped.
+        expires_ms: dict from the same keys to the time of the session timeout.
     """
 
     settings: GroupSettings
@@ -165,6 +167,7 @@ class _GroupState:
     consumed: dict[str, set[int]] = field(default_factory=dict)
     away: dict[str, int] = field(default_factory=dict)
     held: dict[str, set[int]] = field(default_factory=dict)
+    expires_ms: dict[str, int] = field(default_factory=dict)
     rebalances: int = 0
     _stops: int = 0
     _named: int = 0
@@ -240,7 +243,7 @@ class _GroupState:
     def stop(self, key: str) -> None:
         """Shut a member down."""
         is_static, leaves = self.settings.policy.static, self.settings.leaves
-        held = self._halt(key, crashes=not (is_static or leaves))
+        held = self._halt(key, crashes=not leaves)
         if is_static or not leaves:
             self._go_away(key, held, self._remove)
         else:
@@ -262,7 +265,8 @@ class _GroupState:
                 expire(key)
 
         wait = self.settings.session_ms - self.draws.uniform(0, self.heartbeat_ms)
-        self.clock.after(int(max(0.0, wait)), due)
+        self.expires_ms[key] = self.clock.now_ms + int(max(0.0, wait))
+        self.clock.at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
         """Let a member stop reading; return the partitions that it read."""
@@ -374,7 +378,14 @@ class SimulatedConsumerGroup(_GroupState):
         self._waiting: set[str] = set()
 
     def start(self, key: str) -> None:
-        """Let a new member join, or a static member that was away return."""
+        """Let a new member join, or a static member that was away return.
+
+        A static member that was killed did not announce its absence. The coordinator rejects its
+        successor until the session timeout (UNRELEASED_INSTANCE_ID).
+        """
+        if key in self.away and not self.settings.leaves:
+            self.clock.at(self.expires_ms[key], partial(self.start, key), rank=1)
+            return
         if self.away.pop(key, None) is None:
             self.members[key] = self._member(key)
             self._change()

@@ -66,12 +66,14 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]]) -> RestartEvidence:
         row["instance"] for row in members if (row["incarnation"], row["generation"]) == newest
     ]
     seconds = [*_static_restarts(members, tables.get("unread", ())), *_dynamic_restarts(ordered)]
+    static = bool(instances) and None not in instances
     return RestartEvidence(
         RestartTime.learnt(seconds),
-        leaves=left >= died,
+        # Static members send no LeaveGroup: their departures do not show how they shut down.
+        leaves=static or left >= died,
         departures=left + died,
         members=_usual_members(tables.get("rebalances", ())),
-        static=bool(instances) and None not in instances,
+        static=static,
         commit_s=_commit_interval(tables.get("commit_rates", ())),
         commits_on_stop=_commits_on_stop(tables.get("pauses", ())),
     )

@@ -42,6 +42,9 @@ __all__ = [
 _TENTH = 1.2816
 #: Spread of a restart time that is given without one: 80 % within a factor of this.
 _DEFAULT_SPREAD = 1.25
+#: Factor of an interval's width for heavy tails: 1.7 standard deviations, not 1.28, as in
+#: `partage.history.stop_model`.
+_TAILS = 1.7 / _TENTH
 #: Simulated deployments: as many as this number of rebalances allows, within limits.
 _REBALANCES, _FEWEST, _MOST = 2_400, 40, 100
 #: A static member's session timeout must be this many times the 90th percentile of restarts.
@@ -126,7 +129,7 @@ class Deployment:
         surge: additional pods at a time. Static members need their pod's name: they have none.
         pause_s: seconds from a member's rejoin until its pod counts as ready.
         session_s: session timeout in seconds.
-        leaves: whether a member that shuts down sends LeaveGroup.
+        leaves: whether a member that shuts down sends LeaveGroup; False: it is killed.
         commit_s: seconds between two offset commits.
         commits_on_stop: whether a member commits when it stops or revokes partitions.
     """
@@ -171,7 +174,7 @@ class Deployment:
     def text(self) -> str:
         """The settings in a few words, such as ``eager/range+static, 1 unavailable``."""
         pods = f"{self.unavailable} unavailable" + (f", {self.surge} surge" if self.surge else "")
-        crash = "" if self.leaves or self.policy.static else ", no LeaveGroup"
+        crash = "" if self.leaves else ", killed" if self.policy.static else ", no LeaveGroup"
         return f"{self.policy.name}, {pods}{crash}"
 
 
@@ -233,10 +236,15 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
 
 
 def _estimate(values: Sequence[float]) -> Estimate:
-    """Return mean and 80 % interval of simulated values."""
+    """Return the mean of simulated values with an 80 % interval.
+
+    The interval is wider than that of the simulations, as in the stop model: real latencies have
+    heavier tails than simulated ones.
+    """
     low, high = (float(end) for end in np.percentile(values, (10, 90)))
     mean = float(np.mean(values))
-    return Estimate(mean, min(low, mean), max(high, mean))
+    below, above = (_TAILS * max(0.0, end) for end in (mean - low, high - mean))
+    return Estimate(mean, max(0.0, mean - below), mean + above)
 
 
 def _simulate(deployment: Deployment, seed: int, plans: Plans) -> RolloutCost:

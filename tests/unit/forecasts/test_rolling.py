@@ -52,6 +52,16 @@ def test_a_static_member_that_stays_away_too_long_is_evicted() -> None:
     assert found.rebalances.best == pytest.approx(8, abs=0.2)
 
 
+def test_a_killed_static_member_is_rejected_until_its_session_timeout() -> None:
+    """In the consumer protocol the successor waits 45 s (UNRELEASED_INSTANCE_ID), then joins anew."""
+    clean = forecast_rollout(deployment("consumer/uniform+static", replaced=1))
+    killed = forecast_rollout(deployment("consumer/uniform+static", replaced=1, leaves=False))
+    assert clean.rebalances.best == 0
+    assert killed.rebalances.best == 2
+    # Three partitions wait for 45 s less half a heartbeat interval, then for their new owners.
+    assert killed.unread.best > 3 * 40 > clean.unread.best
+
+
 def test_eager_rebalances_stop_all_members() -> None:
     """A dynamic restart has two rebalances; in each one all partitions wait for a heartbeat."""
     eager = forecast_rollout(deployment("eager/range"))

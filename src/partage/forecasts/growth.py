@@ -1,0 +1,129 @@
+"""Growth of a topic's partition count: the keys that move, and the steps that keep their order.
+
+A producer places a key on partition ``hash mod n``. A change of n moves a key unless both
+remainders are equal. The records of a key that moved are in two partitions, which different
+consumers read at different times. The order is lost unless the old records are read first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, lcm
+
+from partage.errors import InvalidConfigError
+
+__all__ = ["DrainTime", "Growth", "drain_time", "plan_growth"]
+
+#: Largest partition count (Kafka's int32).
+_MOST = (1 << 31) - 1
+#: Old partitions whose successors are listed.
+_MOST_LISTED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class DrainTime:
+    """The time until a group has read all records that were written before a moment.
+
+    Attributes:
+        group: the group.
+        lag: records that it has not read at that moment.
+        seconds: time until they are read; None if the group's rate is unknown.
+    """
+
+    group: str
+    lag: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a larger partition count does to keys, and the steps that keep their order.
+
+    Attributes:
+        before, after: partition counts.
+        moved: share of all hashes whose partition changes. The share of real keys is near it.
+        successors: for each old partition, the partitions that its keys are in afterwards; empty
+            for large counts.
+        new_partitions: partitions that get all of their keys from old ones.
+        steps: the safe sequence.
+    """
+
+    before: int
+    after: int
+    moved: float
+    successors: tuple[tuple[int, ...], ...]
+    new_partitions: int
+    steps: tuple[str, ...]
+
+
+def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Growth:
+    """Return which keys a larger partition count moves, and the steps that keep their order.
+
+    Args:
+        before: the present partition count.
+        after: the larger one.
+        drains: the time that each group needs to read the old records.
+
+    Raises:
+        InvalidConfigError: the counts are not positive and ascending.
+
+    >>> found = plan_growth(12, 24)
+    >>> found.moved, found.successors[3]
+    (0.5, (3, 15))
+    >>> round(plan_growth(12, 18).moved, 4)
+    0.6667
+    """
+    if not 1 <= before < after <= _MOST:
+        raise InvalidConfigError("grow", "needs two counts, the second one larger", (before, after))
+    period = lcm(before, after)
+    # A hash h stays if h mod before = h mod after: then h mod lcm is smaller than both counts.
+    moved = 1 - before / period
+    successors: tuple[tuple[int, ...], ...] = ()
+    if before <= _MOST_LISTED and period <= 1_000 * _MOST_LISTED:
+        successors = tuple(
+            tuple(sorted({h % after for h in range(p, period, before)})) for p in range(before)
+        )
+    return Growth(before, after, moved, successors, after - before, _steps(after, drains))
+
+
+def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
+    """Return how long a group reads the records that are already written.
+
+    Args:
+        group: name of the group.
+        lag: records that it has not read yet.
+        drain_rate: records per second that it reads when it catches up; None if unknown.
+
+    Raises:
+        InvalidConfigError: a number is not positive.
+
+    >>> drain_time("billing", 6_000, drain_rate=400.0).seconds
+    15.0
+    """
+    if lag < 0 or (drain_rate is not None and not 0 < drain_rate < inf):
+        raise InvalidConfigError("lag", "lag and drain rate must be positive", (lag, drain_rate))
+    if drain_rate is None:
+        return DrainTime(group, lag, 0.0 if lag == 0 else None)
+    return DrainTime(group, lag, lag / drain_rate)
+
+
+def _steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
+    """Return the sequence in which no key is read out of order."""
+    known = [one.seconds for one in drains if one.seconds is not None]
+    wait = f" ({max(known):,.0f} s for the slowest group)" if known else ""
+    return (
+        "consumers: set auto.offset.reset=earliest, or records that reach a new partition before "
+        "its consumer are skipped",
+        "joined topics: grow all of them together, or their partition numbers no longer match",
+        "Kafka Streams, ksqlDB, Flink state: do not grow; changelogs keep the old placement. Copy "
+        "to a new topic instead",
+        "stop all producers of the topic and flush them",
+        f"wait until every group has lag 0 on all old partitions{wait}",
+        f"kafka-topics.sh --alter --partitions {after}",
+        "wait until each group owns all partitions (partage groups); clients learn of new ones "
+        "within metadata.max.age.ms (5 min)",
+        "start the producers",
+        "without a stop: create a new topic with this count, let consumers read the old topic to "
+        "its end before the new one, and move producers first",
+    )
