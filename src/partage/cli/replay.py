@@ -82,6 +82,10 @@ def replay(
     commits: Annotated[
         bool, typer.Option("--commits", help="Write each commit too: table commits.")
     ] = False,
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="Continue the last run of the folder: read what is new."),
+    ] = False,
     cluster: ClusterOptions,
     engine: Engine = "spark",
     spark: SparkOptions,
@@ -105,10 +109,16 @@ def replay(
 
         partage replay -b broker:9092 --out run --conf spark.jars.packages=...
 
+        partage replay capture/ --out run --append
+
     Spark runs in this process unless `--master` says otherwise; Java 17 must be there. With
     `--engine local` one process does the work on one core, without Spark and Java. With `--json`,
     progress goes to stderr as JSON lines, and stdout has the summary. Earlier runs in the same
     folder stay; a folder that is not Partage's is left alone.
+
+    With `--append` the run continues the last one of the folder: it reads the records that are
+    new, and its tables equal those of a full run. The first run reads everything, and so does one
+    whose options or old records differ from those of the last run; it says why.
 
     Every plan is checked by the judge. Where a strategy's plan breaks a rule, tables and report
     are written all the same, the strategy goes to stderr, and the exit code is 3. What the log
@@ -126,8 +136,8 @@ def replay(
     ]
     source = cluster.input_or_cluster(capture, "CAPTURE")
     wanted = Wanted(
-        policies=policy, strategies=strategy, raw_commits=commits, engine=engine,
-        master=spark.master,
+        policies=policy, strategies=strategy, raw_commits=commits, append=append,
+        engine=engine, master=spark.master,
         conf=spark.settings(), kafka=cluster.client_properties(),
         selection=Selection(tuple(group or ()), *bounds),
         quiet=output.quiet, as_json=output.as_json, report=report,
@@ -145,6 +155,7 @@ class Wanted:
     strategies: list[str] | None = None
     selection: Any = None
     raw_commits: bool = False
+    append: bool = False
     engine: str = "spark"
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -155,7 +166,9 @@ class Wanted:
 
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments for `jobs.replay.replay.replay`."""
-        names = ("policies", "strategies", "raw_commits", "engine", "master", "conf", "kafka")
+        names = (
+            "policies", "strategies", "raw_commits", "append", "engine", "master", "conf", "kafka",
+        )  # fmt: skip
         found = {name: getattr(self, name) for name in names}
         return found if self.selection is None else {**found, "selection": self.selection}
 

@@ -46,6 +46,7 @@ def replay(
     since: str | int | None = None,
     until: str | int | None = None,
     out: str | Path | None = None,
+    append: bool = False,
     engine: str = "auto",
     spark: SparkSession | None = None,
     kafka: Mapping[str, str] | None = None,
@@ -61,6 +62,8 @@ def replay(
         since: first time, as ISO text (UTC) or epoch milliseconds.
         until: the time after the last one, in the same form.
         out: the folder for tables; None for a temporary one, which is removed with the run.
+        append: whether to continue the newest run of ``out``: only new records are read.
+            `Run.summary` has under ``append`` what was read, or why the run could not be continued.
         engine: ``local`` (this process, without Spark and Java), ``spark``, or ``auto``: local for
             Parquet files with at most two million records.
         spark: your session, which stays open; without it engine ``spark`` starts one.
@@ -76,6 +79,8 @@ def replay(
     from partage.jobs.replay.replay import replay as run_replay
     from partage.jobs.replay.selection import Selection, parse_time
 
+    if append and out is None:
+        raise InvalidConfigError("append", "needs out, the folder of the run to continue", True)
     patterns = (groups,) if isinstance(groups, str) else tuple(groups)
     bounds = [
         None if time is None else parse_time(str(time), name)
@@ -86,7 +91,7 @@ def replay(
     try:
         summary = run_replay(
             capture, folder, policies=chosen, selection=Selection(patterns, *bounds),
-            engine=engine, spark=spark, kafka=kafka, progress=progress,
+            append=append, engine=engine, spark=spark, kafka=kafka, progress=progress,
         )  # fmt: skip
     except BaseException:
         if out is None:

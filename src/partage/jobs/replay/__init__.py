@@ -3,7 +3,7 @@
 `replay` is the entry and the table of contents. Input: `capture`, `records`, `selection`. First
 job: `decode`, `group_records`, `decoded_rows`, `tally`, `inferred_metadata`. Second job:
 `histories`, `group_rows`, `spill_files`, `failed_groups`. Third job: `simulations`. Results:
-`output`, `totals`, `summary`.
+`output`, `totals`, `summary`. Continued runs: `append`, `state_files`, `input_digests`.
 """
 
 from __future__ import annotations

@@ -85,6 +85,8 @@ class Capture:
         notes: messages for the user about data that was left out.
         beside: the local folder with copies of the small files of a capture at an address; None
             for one in ``folder``.
+        known: log partition -> the highest offset that an earlier run has read; records up to there
+            are not decoded again. None if the run neither continues nor prepares another.
     """
 
     folder: Path | str
@@ -95,6 +97,7 @@ class Capture:
     table: SparkTable | None = None
     notes: tuple[str, ...] = ()
     beside: Path | None = None
+    known: Mapping[int, int] | None = None
 
 
 def open_capture(

@@ -9,7 +9,7 @@ columns and from there to runs; no commit is a Python object. Group records leav
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -30,6 +30,7 @@ from partage.jobs.replay.decoded_rows import (
     batch_of_runs,
 )
 from partage.jobs.replay.group_records import BlockRows, bad_row, group_records
+from partage.jobs.replay.input_digests import InputDigests
 from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.records import (
     LogColumns,
@@ -61,6 +62,7 @@ __all__ = [
     "CommitsWriter",
     "DecodedKind",
     "decode_job",
+    "retry_open_commits",
     "worth_compiling",
 ]
 
@@ -91,12 +93,13 @@ def decode_job(
             then have the positions with more than one record.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
-    count = len(capture.slices)
-    many = capture.records is None or worth_compiling(capture.records, engine.cores)
-    job = _DecodeTask(tuple(capture.batches or ()), selection, raw, many, sort)
+    count, rows = len(capture.slices), sum(one.rows for one in capture.slices)
+    many = capture.records is None or worth_compiling(rows, engine.cores)
+    batches = tuple(capture.batches or ())
+    job = _DecodeTask(batches, selection, raw, many, sort, capture.known)
     if capture.table is not None or sort:
-        rows = sorted_records(engine, capture) if sort else record_rows(engine, capture)
-        return rows.run(partial(_table_task, job), ddl)
+        found = sorted_records(engine, capture) if sort else record_rows(engine, capture)
+        return found.run(partial(_table_task, job), ddl)
     tasks = count_tasks(capture.slices, engine.cores)
     return engine.run(partial(_task, capture.slices, job), count, tasks, ddl)
 
@@ -120,6 +123,9 @@ class _DecodeTask:
     Attributes:
         many: whether there are enough records to load the compiled kernels.
         sort: whether the records come sorted by log position.
+        known: see `Capture.known`; if it is not None, commits of open transactions and digests of
+            the files are results too.
+        gaps: see `decode_table`.
     """
 
     batches: tuple[Any, ...]
@@ -127,6 +133,8 @@ class _DecodeTask:
     raw: CommitsTable | None
     many: bool
     sort: bool = False
+    known: Mapping[int, int] | None = None
+    gaps: bool = False
 
 
 def _task(
@@ -137,8 +145,16 @@ def _task(
     The batches contain the indices of the slices (row ranges of files).
     """
     mine = (slices[n] for batch in numbers for n in batch.column(0).to_pylist())
-    tables = (table for one in mine for table in read_slice(one, coded=job.many))
-    yield from _decode_tables(tables, job)
+    if job.known is None:
+        tables = (table for one in mine for table in read_slice(one, coded=job.many))
+        yield from _decode_tables(tables, job)
+        return
+    digests = InputDigests(job.known)
+    fresh = (
+        digests.unread(one.path, table) for one in mine for table in read_slice(one, coded=job.many)
+    )
+    yield from _decode_tables((table for table in fresh if table.num_rows), job)
+    yield batch_of_rows([{"kind": DecodedKind.INPUT_DIGESTS, "text": digests.to_json()}])
 
 
 def _table_task(job: _DecodeTask, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -162,7 +178,10 @@ def _decode_tables(tables: Iterable[pa.Table], job: _DecodeTask) -> Iterator[pa.
     with ExitStack() as opened:
         writer = None if job.raw is None else opened.enter_context(job.raw.writer())
         for table in tables:
-            yield from decode_table(table, transactions, job.selection, writer)
+            yield from decode_table(
+                table, transactions, job.selection, writer,
+                keep_open=job.known is not None, gaps=job.gaps,
+            )  # fmt: skip
         if writer is not None:
             rows = [{"kind": DecodedKind.RECEIPT, "text": text} for text in writer.receipts()]
             yield batch_of_rows(rows)
@@ -173,6 +192,9 @@ def decode_table(
     transactions: Transactions,
     selection: Selection = EVERYTHING,
     raw: CommitsWriter | None = None,
+    *,
+    keep_open: bool = False,
+    gaps: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Decode a table of records and yield all result rows, in log order.
 
@@ -183,6 +205,9 @@ def decode_table(
         transactions: transactions of the whole log.
         selection: groups and times that are wanted.
         raw: writer of table ``commits``, which gets each commit that took effect; None for none.
+        keep_open: whether to yield the commits of open transactions too, undecoded.
+        gaps: whether records between these are missing: then a group record may be between any two
+            commits that take effect at different offsets.
     """
     tally = Tally()
     tally.rows = table.num_rows
@@ -193,10 +218,12 @@ def decode_table(
     found = decode_offset_commits(good.key, good.value)
     others = group_records(good, found, tally, selection)
     rows += others.bad
+    if keep_open:
+        rows += _open_commits(good, found, effects)
     tally.commit_types(found.key_version, found.value_version)
     tally.outcomes(effects.outcome[found.row])
     tally.topic_ids = _topic_ids(found)
-    commits, number = _effective_commits(good, found, effects, others, selection)
+    commits, number = _effective_commits(good, found, effects, others, selection, gaps=gaps)
     commits = _cut_at_leaps(commits, tally)
     if raw is not None:
         raw.add(found, number, commits)
@@ -208,6 +235,60 @@ def decode_table(
         yield batch_of_runs(made, found.pairs)
     rows.append({"kind": DecodedKind.TALLY, "text": tally.to_json()})
     yield batch_of_rows(rows)
+
+
+def _open_commits(
+    columns: LogColumns, found: OffsetCommits, effects: Effects
+) -> list[dict[str, Any]]:
+    """Return the offset commits whose transaction is open, as undecoded result rows."""
+    is_open = effects.outcome[found.row] == Outcome.OPEN
+    return [
+        {"kind": DecodedKind.OPEN_COMMIT, "log_partition": raw.partition, "log_offset": raw.offset,
+         "timestamp_ms": raw.timestamp_ms, "key": raw.key, "value": raw.value}
+        for raw in map(columns.raw, found.row[is_open].tolist())
+    ]  # fmt: skip
+
+
+def retry_open_commits(
+    engine: Engine,
+    capture: Capture,
+    commits: pa.Table,
+    selection: Selection,
+    *,
+    raw: CommitsTable | None = None,
+) -> Rows:
+    """Decode offset commits whose transactions were open in an earlier run; return lazy rows.
+
+    Their tally only counts what has changed since that run.
+
+    Args:
+        engine: schedules the job.
+        capture: has the batches of the whole log.
+        commits: the commits as records.
+        selection: groups and times; as in the earlier run.
+        raw: where to write table ``commits``; None if the table is not wanted.
+    """
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
+    job = _DecodeTask(tuple(capture.batches or ()), selection, raw, many=False, known={}, gaps=True)
+    return engine.run(partial(_retry_task, commits, job), 1, 1, ddl)
+
+
+def _retry_task(
+    commits: pa.Table, job: _DecodeTask, numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    for _ in numbers:
+        for batch in _decode_tables([widen(commits)], job):
+            is_tally = pc.equal(batch.column("kind"), pa.scalar(int(DecodedKind.TALLY), pa.int32()))
+            yield batch.filter(pc.invert(is_tally))
+            for text in batch.filter(is_tally).column("text").to_pylist():
+                found, change = Tally.of_json(text), Tally()
+                change.highest, change.topic_ids = found.highest, found.topic_ids
+                change.commits = found.commits
+                change.commits[Outcome.OPEN.name.lower()] -= commits.num_rows
+                yield batch_of_rows([{"kind": DecodedKind.TALLY, "text": change.to_json()}])
 
 
 def _topic_ids(found: OffsetCommits) -> dict[str, str]:
@@ -278,6 +359,8 @@ def _effective_commits(
     effects: Effects,
     others: BlockRows,
     selection: Selection,
+    *,
+    gaps: bool,
 ) -> tuple[Commits, NDArray[np.int64]]:
     """Return the offset commits that took effect, and their indices in ``found``.
 
@@ -298,7 +381,8 @@ def _effective_commits(
         row = found.row[kept]
         log_partition, log_offset = log_partition[order], log_offset[order]
     pair = found.pair[kept]
-    stretch = _stretches(found.pairs, (pair, log_partition, log_offset), log_columns, others)
+    places = (pair, log_partition, log_offset)
+    stretch = _stretches(found.pairs, places, log_columns, others, gaps=gaps)
     return Commits(
         pair, found.partition[kept], log_partition, log_offset,
         effects.time_ms[row], found.offset[kept], found.value_version[kept] != TOMBSTONE,
@@ -337,6 +421,8 @@ def _stretches(
     commits: tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]],
     log_columns: LogColumns,
     others: BlockRows,
+    *,
+    gaps: bool,
 ) -> NDArray[np.int64] | None:
     """Return a number for each commit, which changes at each record of its group.
 
@@ -347,7 +433,7 @@ def _stretches(
     pair, partition, offset = commits
     if not len(pair):
         return None
-    later = _marker_stretches(partition, offset, log_columns)
+    later = _marker_stretches(partition, offset, log_columns, gaps=gaps)
     if not len(others.rows):
         return later
     number: dict[str, int] = {}
@@ -363,11 +449,16 @@ def _stretches(
 
 
 def _marker_stretches(
-    partition: NDArray[np.int64], offset: NDArray[np.int64], log_columns: LogColumns
+    partition: NDArray[np.int64],
+    offset: NDArray[np.int64],
+    log_columns: LogColumns,
+    *,
+    gaps: bool,
 ) -> NDArray[np.int64] | None:
     """Number the commits whose transaction marker is after the last row that this task has read.
 
-    Commits of one marker have the same number above 0; all other commits have 0.
+    Commits of one marker have the same number above 0; all other commits have 0. With ``gaps``,
+    records may be missing anywhere, and every commit counts as such a commit.
 
     Returns:
         int64[n], the number of each commit; None if no commit has such a marker.
@@ -375,7 +466,7 @@ def _marker_stretches(
     ends = np.append(np.flatnonzero(log_columns.partition[1:] != log_columns.partition[:-1]),
                      len(log_columns.partition) - 1)  # fmt: skip
     last = log_columns.offset[ends][np.searchsorted(log_columns.partition[ends], partition)]
-    behind = np.flatnonzero(offset > last)
+    behind = np.flatnonzero((offset > last) | gaps)
     if not len(behind):
         return None
     out = np.zeros(len(offset), np.int64)

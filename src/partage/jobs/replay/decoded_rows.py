@@ -40,6 +40,10 @@ class DecodedKind(IntEnum):
     BAD_RECORD = 2
     TALLY = 3
     RECEIPT = 4
+    #: An undecoded offset commit whose transaction is open, for the next appending run.
+    OPEN_COMMIT = 5
+    #: Digests of the records of the files that a task has read, see `input_digests`.
+    INPUT_DIGESTS = 6
 
 
 #: name -> Spark type. Which columns a kind uses is said in the functions that fill them.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from partage.errors import InvalidConfigError
@@ -72,6 +73,9 @@ class Rows(Protocol):
 
         One task has all rows of equal ``key``.
         """
+
+    def union(self, other: Rows) -> Rows:
+        """Return these rows and those of another table with equal columns."""
 
     def run(self, job: Job, ddl: str) -> Rows:
         """Apply a job to the rows, and return its result rows.
@@ -141,6 +145,12 @@ class SparkRows:
         cores = self.frame.sparkSession.sparkContext.defaultParallelism
         shuffled = self.frame.repartition(max(4, _TASKS_A_CORE * cores), key)
         return SparkRows(shuffled.sortWithinPartitions(*order))
+
+    def union(self, other: Rows) -> SparkRows:
+        """Return these rows and those of another data frame with equal columns."""
+        if not isinstance(other, SparkRows):
+            raise TypeError("both tables must be Spark's")
+        return SparkRows(self.frame.union(other.frame))
 
     def run(self, job: Job, ddl: str) -> SparkRows:
         """Return the result of a job on the rows, as a lazy data frame with columns ``ddl``."""
@@ -251,6 +261,12 @@ class LocalRows:
             self._on_progress(done, len(place))
             yield batch
             done += batch.num_rows
+
+    def union(self, other: Rows) -> LocalRows:
+        """Return these rows, then those of another table with equal columns."""
+        if not isinstance(other, LocalRows):
+            raise TypeError("both tables must be of this process")
+        return LocalRows(lambda: chain(self, other), self._on_progress)
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
         """Return the result of a job on the rows; it is computed when it is read."""

@@ -454,6 +454,12 @@ class GroupRows:
         self._writers.add("groups", row)
         return summary
 
+    @property
+    def seen(self) -> dict[str, Any]:
+        """The group's log partitions, and first and last time of its records and commits."""
+        totals = self._totals
+        return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
+
     def totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the group's row of table ``groups`` and its summary entry, as counted so far."""
         self._totals.missing(self._history.missing_before, self._history.missing_within)
@@ -469,6 +475,10 @@ class GroupRows:
         A commit run has the commits of one partition within a minute and between two group records.
         """
         self._totals.commit_place(LogPosition(*runs.positions[:, 0].tolist()))
+        for log_partition in np.unique(runs.positions[0]).tolist():
+            mine = runs.positions[0] == log_partition
+            first, last = runs.column("first_ms")[mine], runs.column("last_ms")[mine]
+            self._totals.saw(log_partition, int(first.min()), int(last.max()))
         ends, before = self._ends(runs), 0
         stretches, minutes = self._folding.feed(runs)
         last = -1

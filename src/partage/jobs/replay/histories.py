@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
     from partage.jobs.replay.engines import Rows, SharedValue
 
-__all__ = ["RECEIPT_DDL", "bad_records_job", "clusters_of", "histories_job", "receipts_batch"]
+__all__ = [
+    "RECEIPT_DDL", "bad_records_job", "clusters_of", "histories_job", "receipts_batch",
+    "sorted_by_group",
+]  # fmt: skip
 
 RECEIPT_DDL = "what string, text string"
 
@@ -54,11 +57,20 @@ def histories_job(
 ) -> Rows:
     """Rebuild the membership history of every group and write its tables; return lazy result rows.
 
-    The rows are receipts of files, totals of groups, and positions in spill files of rebalances.
+    The rows are receipts of files with their groups, totals of groups, the times and log partitions
+    that each group was seen in, and positions in spill files of rebalances.
     """
     groups = decoded.of_kind(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
     job = partial(_task, states, selection, around=around, many=many, out=out, run_id=run_id)
-    return groups.sorted_by("group", _ORDER).run(job, RECEIPT_DDL)
+    return sorted_by_group(groups).run(job, RECEIPT_DDL)
+
+
+def sorted_by_group(rows: Rows) -> Rows:
+    """Sort group records and runs of commits by group and log position.
+
+    One task has all rows of a group.
+    """
+    return rows.sorted_by("group", _ORDER)
 
 
 def bad_records_job(decoded: Rows, *, out: str, run_id: str) -> Rows:
@@ -83,6 +95,7 @@ def _task(
         load_kernels()
     clusters = clusters_of(states.value)
     lines: list[tuple[str, str]] = []
+    names: list[str] = []
     with (
         TableWriters(out, run_id, task_name()) as writers,
         SpillWriter(out, run_id, task_name()) as k,
@@ -94,10 +107,12 @@ def _task(
                 if group is not None:
                     lines += group.finish()
                 group = _Group(found.group, clusters, selection, (writers, k), around)
+                names.append(found.group)
             group.feed(found)
         if group is not None:
             lines += group.finish()
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
+        lines.append(("part", json.dumps({"name": writers.name, "groups": names})))
     yield receipts_batch(files + lines)
 
 
@@ -189,8 +204,9 @@ class _Group:
             row, totals = self.rows.totals()
             self._row = row | self._failure.cells()
             lines = [("group", json.dumps(totals | self._failure.cells()))]
+        seen = {"group": self.rows.name, **self.rows.seen}
         self._writers.add("groups", self._row)
-        return lines
+        return [*lines, ("seen", json.dumps(seen))]
 
 
 def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@
 OUT/tables/<table>/<run_id>/part-*.parquet    written by workers, under names nobody reads yet
 OUT/runs/<run_id>/manifest.json               the files that are a run's tables; written last
 OUT/runs/<run_id>/summary.json
+OUT/runs/<run_id>/state.json           what a later run continues; see `state_files`
 OUT/manifest.json, OUT/summary.json           the newest published run, replaced atomically
 OUT/running/<run_id>.json                     lock of a running run: host, process, its start
 ```
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "STATE",
     "Receipt",
     "RowWriter",
     "TableWriters",
@@ -51,6 +53,8 @@ __all__ = [
 ]
 
 _BUFFER_ROWS = 20_000
+#: File of a run with what a later run can continue.
+STATE = "state.json"
 
 
 def task_name() -> str:
@@ -142,6 +146,11 @@ class TableWriters:
         if sum(one.num_rows for one in waiting) >= _BUFFER_ROWS:
             self._flush_tables(table)
 
+    @property
+    def name(self) -> str:
+        """The file name of this writer's files, one in the folder of each table."""
+        return self._name
+
     def finish(self) -> list[Receipt]:
         """Write buffered rows, close the files and return their receipts."""
         for table in list(self._rows):
@@ -199,11 +208,16 @@ def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Tab
 
 
 def publish(
-    out: Path, run_id: str, receipts: Iterable[Receipt], summary: Mapping[str, Any]
+    out: Path,
+    run_id: str,
+    receipts: Iterable[Receipt],
+    summary: Mapping[str, Any],
+    state: Mapping[str, Any] | None = None,
 ) -> None:
     """Make a run visible to readers by writing its manifest.
 
-    Before that, add empty files for tables without rows, and remove files without a receipt.
+    Before that, add empty files for tables without rows, remove files without a receipt, and write
+    what a later run can continue (``state``), if that is wanted.
     """
     files = list(receipts)
     with TableWriters(str(out), run_id, "driver") as writers:
@@ -224,6 +238,8 @@ def publish(
     }
     mine = out / "runs" / run_id
     mine.mkdir(parents=True, exist_ok=True)
+    if state is not None:
+        _write_atomically(mine / STATE, state)
     for folder in (mine, out):
         _write_atomically(folder / SUMMARY, summary)
         _write_atomically(folder / MANIFEST, manifest)

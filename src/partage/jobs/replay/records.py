@@ -31,16 +31,20 @@ __all__ = [
     "Slice",
     "binary_column",
     "count_tasks",
+    "current_path",
     "cut_slices",
     "expect_no_duplicates",
     "in_order",
+    "is_known",
     "is_of_type",
+    "key_column",
     "log_columns",
     "open_parquet",
     "overlapping_partitions",
     "read_slice",
     "record_rows",
     "sorted_records",
+    "unread_rows",
     "widen",
 ]
 
@@ -145,7 +149,7 @@ def _partition_in(path: Path) -> int | None:
     return None
 
 
-def _current_path(path: Path) -> Path:
+def current_path(path: Path) -> Path:
     """Return the current path of a capture's file, which may have been moved since it was listed.
 
     A capture that continues merges its files and moves the old ones aside.
@@ -159,7 +163,7 @@ def open_parquet(path: Path, columns: Mapping[str, str]) -> Any:
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(_current_path(path), page_checksum_verification=True)
+        file = parquet.ParquetFile(current_path(path), page_checksum_verification=True)
         found = file.schema_arrow
     except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
@@ -225,7 +229,7 @@ def read_slice(
     at, end = 0, piece.first + piece.rows
     try:
         with parquet.ParquetFile(
-            _current_path(Path(piece.path)),
+            current_path(Path(piece.path)),
             page_checksum_verification=True,
             read_dictionary=["key"] * coded,
         ) as file:
@@ -273,7 +277,8 @@ def record_rows(engine: Engine, capture: Capture) -> Rows:
     if capture.table is not None:
         return engine.table(capture.table)
     tasks = count_tasks(capture.slices, engine.cores)
-    return engine.run(partial(_read, capture.slices), len(capture.slices), tasks, _DDL)
+    job = partial(_read, capture.slices, capture.known or {})
+    return engine.run(job, len(capture.slices), tasks, _DDL)
 
 
 def sorted_records(engine: Engine, capture: Capture) -> Rows:
@@ -285,11 +290,36 @@ def sorted_records(engine: Engine, capture: Capture) -> Rows:
     return record_rows(engine, capture).sorted_by("partition", ("partition", "offset"))
 
 
-def _read(slices: tuple[Slice, ...], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read(
+    slices: tuple[Slice, ...], known: Mapping[int, int], numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for table in read_slice(slices[number]):
-                yield from table.select(list(RECORD_COLUMNS)).to_batches()
+                yield from unread_rows(table, known).select(list(RECORD_COLUMNS)).to_batches()
+
+
+def is_known(table: pa.Table, known: Mapping[int, int]) -> NDArray[np.bool_]:
+    """Return which records an earlier run has read (bool[n]).
+
+    A record without a position is not known.
+
+    Args:
+        table: the records.
+        known: log partition -> the highest offset that was read.
+    """
+    partition, offset = (table[name].fill_null(-1).to_numpy() for name in ("partition", "offset"))
+    highest = np.full(len(partition), -1, np.int64)
+    for one in np.unique(partition).tolist():
+        highest[partition == one] = known.get(one, -1)
+    return np.asarray((offset >= 0) & (offset <= highest))
+
+
+def unread_rows(table: pa.Table, known: Mapping[int, int]) -> pa.Table:
+    """Return the records that no earlier run has read; the arguments are as for `is_known`."""
+    import pyarrow as pa
+
+    return table.filter(pa.array(~is_known(table, known))) if known else table
 
 
 def overlapping_partitions(tally: Tally) -> list[int]:
@@ -458,7 +488,7 @@ def log_columns(table: pa.Table) -> tuple[LogColumns, list[tuple[RawRecord, str]
         partition, offset, timestamp_ms = partition[order], offset[order], timestamp_ms[order]
         good = good.take(order)
     cells = good["key"], good["value"]
-    columns = _coded(cells[0]), binary_column(cells[1])
+    columns = key_column(cells[0]), binary_column(cells[1])
     return LogColumns(partition, offset, timestamp_ms, *columns, cells), lost
 
 
@@ -490,7 +520,7 @@ def in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
 
 
-def _coded(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
+def key_column(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
     """Convert Arrow keys to a column for the decoder; a dictionary-encoded column stays encoded."""
     import pyarrow as pa
 

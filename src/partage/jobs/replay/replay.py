@@ -23,6 +23,7 @@ from uuid import uuid4
 import partage
 from partage.capture.durable import expect_local
 from partage.errors import InvalidConfigError, MissingExtraError
+from partage.jobs.replay.append import Appender
 from partage.jobs.replay.capture import read_context
 from partage.jobs.replay.decode import CommitsTable, decode_job, worth_compiling
 from partage.jobs.replay.decoded_rows import DecodedKind
@@ -51,6 +52,7 @@ from partage.jobs.replay.records import expect_no_duplicates, overlapping_partit
 from partage.jobs.replay.selection import EVERYTHING, Selection
 from partage.jobs.replay.simulations import pack_tasks, simulations_job, work_units
 from partage.jobs.replay.spill_files import SpilledHistory, remove_spill_files
+from partage.jobs.replay.state_files import StaleStateError, discard_state, remove_stale_state
 from partage.jobs.replay.summary import Summary, summarised
 from partage.jobs.replay.tally import Tally
 from partage.jobs.replay.totals import SimulationTotals
@@ -76,6 +78,7 @@ def replay(
     strategies: Sequence[str | Strategy] | None = None,
     selection: Selection = EVERYTHING,
     raw_commits: bool = False,
+    append: bool = False,
     engine: str = "spark",
     spark: SparkSession | None = None,
     master: str | None = None,
@@ -95,6 +98,9 @@ def replay(
         selection: groups and times that the tables cover.
         raw_commits: whether to write table ``commits`` too, with a row for each commit that took
             effect.
+        append: whether to continue the newest run of the folder: only new records are read, and the
+            tables equal those of a full run. A run that cannot be continued is replaced by a full
+            one; the notes of the summary have the reason.
         engine: ``spark``, ``local`` (this process, without Spark and Java), or ``auto``; see
             `engines.choose_engine`.
         spark: a running session, which stays open; None starts one in this process.
@@ -108,8 +114,8 @@ def replay(
 
     Raises:
         InvalidCaptureError: the capture cannot be used; the message names file and column.
-        InvalidConfigError: the output folder cannot be created or written, or a policy or a Spark
-            setting is unknown.
+        InvalidConfigError: the output folder cannot be created or written, a policy or a Spark
+            setting is unknown, or the records of an appending run are no Parquet files.
         UnknownStrategyError: the registry has no such strategy.
         MissingExtraError, MissingJavaError: Spark cannot be started.
         SparkFailedError: one of Spark's processes was killed.
@@ -137,9 +143,18 @@ def replay(
                 source, run, stages, given=spark, master=master, conf=conf
             )
             running, source = opened.enter_context(started_spark)
-        done = run_jobs(running, source, run, stages)
+        appender = Appender.of(run, source) if append else None
+        try:
+            done = run_jobs(running, source, run, stages, appender)
+        except StaleStateError as e:
+            if appender is None:
+                raise
+            _remove(run.out, run.id)
+            appender = appender.full(str(e))
+            done = run_jobs(running, source, run, stages, appender)
         with stages.stage("publish"):
-            return _publish(done, _run_header(source, run, running, choice), run, stages)
+            head = _run_header(source, run, running, choice)
+            return _publish(done, head, run, stages, appender)
 
 
 @contextmanager
@@ -182,16 +197,27 @@ def _lock_run(run: ReplayRun, opened: ExitStack) -> None:
     for dead in remove_dead_locks(run.out):
         remove_spill_files(run.out, dead)
         if not is_published(run.out, dead):
-            discard(run.out, dead)
+            _remove(run.out, dead)
     opened.push(partial(_clear_up, run))
 
 
-def _publish(done: JobResults, head: dict[str, Any], run: ReplayRun, stages: Stages) -> Summary:
+def _publish(
+    done: JobResults,
+    head: dict[str, Any],
+    run: ReplayRun,
+    stages: Stages,
+    appender: Appender | None,
+) -> Summary:
     """Publish the tables and the summary of the run; return the summary."""
-    found = summarised(done)
+    found, state = summarised(done), None
+    if appender is not None:
+        state = appender.state(done)
+        notes = [*head.get("notes", ()), appender.note(done)]
+        head = {**head, "notes": notes, "append": appender.counts(done)}
     done.receipts.append(_run_row(run, head, found))
     summary = {**head, "seconds": dict(stages.seconds), **found}
-    publish(run.out, run.id, done.receipts, summary)
+    publish(run.out, run.id, done.receipts, summary, None if state is None else state.to_json())
+    remove_stale_state(run.out, state)
     return summary
 
 
@@ -206,6 +232,7 @@ def _clear_up(run: ReplayRun, kind: object, *_: object) -> None:
 def _remove(out: Path, run_id: str) -> None:
     remove_spill_files(out, run_id)
     discard(out, run_id)
+    discard_state(out, run_id)
 
 
 def _parse_policies(
@@ -312,6 +339,8 @@ class JobResults:
         groups: JSON text of each group's totals (`GroupTotals.summary`).
         simulated: totals of the simulations.
         failed: dict from group to the exception that ended its replay.
+        seen: group -> its log partitions, and first and last time of its records and commits.
+        parts: name of a worker's files -> groups with rows in them.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
     """
@@ -324,28 +353,40 @@ class JobResults:
     groups: list[str] = field(default_factory=list)
     simulated: SimulationTotals = field(default_factory=SimulationTotals)
     failed: dict[str, GroupFailure] = field(default_factory=dict)
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parts: dict[str, list[str]] = field(default_factory=dict)
     session_timeout_ms: int | None = None
 
 
-def run_jobs(engine: Engine, source: Capture, run: ReplayRun, stages: Stages) -> JobResults:
+def run_jobs(
+    engine: Engine,
+    source: Capture,
+    run: ReplayRun,
+    stages: Stages,
+    appender: Appender | None = None,
+) -> JobResults:
     """Run the three jobs of a replay one after the other: decode, histories, simulations.
+
+    With an ``appender`` they only process what is new since the last run.
 
     Raises:
         InvalidCaptureError: a record occurs twice.
         InvalidConfigError: no group matches the selection.
+        StaleStateError: the last run cannot be continued.
     """
     done = JobResults(source)
     out = str(run.out)
     with ExitStack() as held:
         with engine.stage(stages, "decode"):
-            decoded = _decode(engine, source, run, done, held)
+            decoded = _decode(engine, source, run, done, held=held, appender=appender)
+            every = decoded if appender is None else appender.metadata_rows(engine, decoded)
             if source.table is not None:
                 source.table.expect_all(done.tally)
             done.inferred = not source.states
             if source.states:
-                done.states = with_earlier_states(decoded, done.tally, source.states)
+                done.states = with_earlier_states(every, done.tally, source.states)
             else:
-                done.states = inferred_states(decoded, done.tally)
+                done.states = inferred_states(every, done.tally)
         stages.counted("records", done.tally.rows)
         states = engine.share(tuple(json.dumps(s) for s in done.states))
         held.callback(states.destroy)
@@ -355,12 +396,14 @@ def run_jobs(engine: Engine, source: Capture, run: ReplayRun, stages: Stages) ->
             around = read_context(source.beside or source.folder)
             around = replace(around, span=span, clocks=done.tally.clocks())
             done.session_timeout_ms = around.session_timeout_ms
+            rows = decoded if appender is None else appender.group_rows(engine, done, around)
             found = histories_job(
-                decoded, states, run.selection, out=out, run_id=run.id, around=around,
+                rows, states, run.selection, out=out, run_id=run.id, around=around,
                 many=worth_compiling(done.tally.rows, engine.cores),
             )  # fmt: skip
             kept = _receive(found, done)
-            _expect_groups(done, run.selection)
+            if appender is None or appender.past is None:
+                _expect_groups(done, run.selection)
         stages.counted("rebalances", sum(one.rebalances for one in kept))
         if done.tally.bad:
             with engine.stage(stages, "bad records"):
@@ -368,11 +411,20 @@ def run_jobs(engine: Engine, source: Capture, run: ReplayRun, stages: Stages) ->
         with engine.stage(stages, "replay"):
             _receive(_simulate(engine, kept, run, states), done)
             mark_failed(run.out, done)
+            copied = None if appender is None else appender.keep_groups(engine, done)
+            if copied is not None:
+                _receive(copied, done)
     return done
 
 
 def _decode(
-    engine: Engine, source: Capture, run: ReplayRun, done: JobResults, held: ExitStack
+    engine: Engine,
+    source: Capture,
+    run: ReplayRun,
+    done: JobResults,
+    *,
+    held: ExitStack,
+    appender: Appender | None,
 ) -> Rows:
     """Run the decode job and return its rows, which stay cached until the stack ``held`` closes.
 
@@ -380,15 +432,24 @@ def _decode(
     records are sorted and decoded once more.
     """
     raw = CommitsTable(str(run.out), run.id) if run.raw_commits else None
-    decoded = decode_job(engine, source, run.selection, raw=raw).persist()
-    held.callback(decoded.unpersist)
-    _add_tallies(decoded, done)
+    unread = source if appender is None else appender.source
+
+    def decode(*, sort: bool) -> Rows:
+        rows = decode_job(engine, unread, run.selection, raw=raw, sort=sort)
+        if appender is not None:
+            rows = appender.with_retried(engine, rows, raw)
+        rows = rows.persist()
+        held.callback(rows.unpersist)
+        done.tally, done.receipts = Tally() if appender is None else appender.tally(), []
+        _add_tallies(rows, done)
+        return rows
+
+    decoded = decode(sort=False)
+    if appender is not None:
+        appender.check_input(decoded)
     if overlapping_partitions(done.tally):
         decoded.unpersist()
-        decoded = decode_job(engine, source, run.selection, raw=raw, sort=True).persist()
-        held.callback(decoded.unpersist)
-        done.tally, done.receipts = Tally(), []
-        _add_tallies(decoded, done)
+        decoded = decode(sort=True)
         expect_no_duplicates(source, done.tally)
     return decoded
 
@@ -444,6 +505,12 @@ def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
         elif what == "failed":
             failure = GroupFailure(**json.loads(text))
             done.failed.setdefault(failure.group, failure)
+        elif what == "seen":
+            seen = json.loads(text)
+            done.seen[seen.pop("group")] = seen
+        elif what == "part":
+            part = json.loads(text)
+            done.parts[part["name"]] = part["groups"]
         else:
             kept.append(SpilledHistory.of(json.loads(text)))
     return kept

@@ -74,6 +74,7 @@ def _task(
     chosen = [Policy.of(one) for one in policies]
     totals = SimulationTotals()
     failed: dict[str, GroupFailure] = {}
+    names: dict[str, None] = {}
     observers = {"replays": totals.add_rows}
     with TableWriters(*where, f"l{task_name()}", observers) as writers:
         for batch in numbers:
@@ -82,6 +83,7 @@ def _task(
                     group = unit.history.group
                     if group in failed:
                         continue
+                    names[group] = None
                     try:
                         _simulate_unit(unit, chosen, clusters, selection, (writers, totals))
                     except WHOLE_RUN:
@@ -89,8 +91,9 @@ def _task(
                     except Exception as e:  # noqa: BLE001 - the other groups are published
                         failed[group] = GroupFailure.of(group, e)
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
+        part = ("part", json.dumps({"name": writers.name, "groups": [*names]}))
     failures = [("failed", json.dumps(asdict(one))) for one in failed.values()]
-    yield receipts_batch([*files, *failures, ("simulated", totals.to_json())])
+    yield receipts_batch([*files, *failures, part, ("simulated", totals.to_json())])
 
 
 def _simulate_unit(

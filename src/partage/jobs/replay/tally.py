@@ -311,6 +311,17 @@ class Tally:
             self._day(day, *of)
         self.repeated |= other.repeated  # one task has all rows of a log partition
 
+    def join(self) -> None:
+        """Replace the offset ranges and strands of each log partition by as few as possible.
+
+        Strands are records between two leaps of time. Nothing that is computed from the tally
+        changes, as long as later records have higher offsets.
+        """
+        for p, ranges in self.ranges.items():
+            lowest, highest = min(r[0] for r in ranges), max(r[1] for r in ranges)
+            self.ranges[p] = [[lowest, highest, sum(r[2] for r in ranges)]]
+        self.strands = {p: _join(sorted(some)) for p, some in self.strands.items()}
+
     def times(self, time_ms: NDArray[np.int64]) -> None:
         """Update the earliest and latest time, and the counts by day, with some timestamps."""
         if not len(time_ms):

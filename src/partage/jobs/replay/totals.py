@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from partage.groups import registry
@@ -55,6 +56,9 @@ class GroupTotals:
         self._clients: set[str] = set()
         self._missing = (0, 0)
         self._causes: dict[str, dict[str, int]] = {}
+        #: First and last time of all records, offset commits included; partitions of the group log.
+        self.seen_ms: tuple[int, int] | None = None
+        self.log_partitions: set[int] = set()
 
     def stored(self) -> dict[str, Any]:
         """Return the counts as values for `history.state_store.pack_state`."""
@@ -72,6 +76,13 @@ class GroupTotals:
         self._place = self._place or place
         self._records += 1
         self._times = [min([*self._times, time_ms]), max([*self._times, time_ms])]
+        self.saw(place.partition, time_ms, time_ms)
+
+    def saw(self, log_partition: int, first_ms: int, last_ms: int) -> None:
+        """Store the log partition and the times of some records or offset commits."""
+        self.log_partitions.add(log_partition)
+        first, last = self.seen_ms or (first_ms, last_ms)
+        self.seen_ms = (min(first, first_ms), max(last, last_ms))
 
     def commit_place(self, place: LogPosition) -> None:
         """Store the log position of an offset commit, for groups without other records."""
@@ -156,21 +167,47 @@ class SimulationTotals:
         groups: dict from group to a dict from "policy|reading" to sums of its rows, see
             `partage.tables.sums`. The
             reading is the kind of simulation.
-        verdicts: "protocol|kind of verdict" -> strategy -> number of assignments compared and
-            equal.
+        verdicts_of: group -> "protocol|kind of verdict" -> strategy -> number of assignments
+            compared and equal.
         disagreements: group -> the first recorded assignments that differ from the strategy's.
         failures: dict from group to the first exceptions that strategies raised.
-        strategies: dict from "policy|reading" to names of the strategies simulated.
-        not_yet: strategy that Partage lacks -> number of rebalances of groups that chose it.
+        strategies_of: group -> "policy|reading" -> names of the strategies simulated.
+        not_yet_of: group -> strategy that Partage lacks -> number of rebalances that chose it.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[str, Sums]] = {}
-        self.verdicts: dict[str, dict[str, dict[str, int]]] = {}
+        self.verdicts_of: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
         self.disagreements: dict[str, list[dict[str, Any]]] = {}
         self.failures: dict[str, list[dict[str, Any]]] = {}
-        self.strategies: dict[str, list[str]] = {}
-        self.not_yet: dict[str, int] = {}
+        self.strategies_of: dict[str, dict[str, list[str]]] = {}
+        self.not_yet_of: dict[str, dict[str, int]] = {}
+
+    @property
+    def verdicts(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Counts of compared and equal assignments: "protocol|kind of verdict" -> strategy."""
+        found: dict[str, dict[str, dict[str, int]]] = {}
+        for group in sorted(self.verdicts_of):
+            for kind, strategies in self.verdicts_of[group].items():
+                _add_verdicts(found.setdefault(kind, {}), strategies)
+        return found
+
+    @property
+    def strategies(self) -> dict[str, list[str]]:
+        """Names of the strategies simulated in any group, by "policy|reading"."""
+        found: dict[str, list[str]] = {}
+        for of_group in self.strategies_of.values():
+            for key, names in of_group.items():
+                _add_names(found, key, names)
+        return found
+
+    @property
+    def not_yet(self) -> dict[str, int]:
+        """Number of rebalances that chose a strategy that Partage lacks, by strategy."""
+        found: dict[str, int] = {}
+        for counts in self.not_yet_of.values():
+            found = add_sums(found, counts)
+        return found
 
     def add_rows(self, rows: pa.Table) -> None:
         """Add the sums of some rows of table ``replays``; called when they are written."""
@@ -179,9 +216,11 @@ class SimulationTotals:
         for sums in sum_rows(rows, ["group", "policy", "reading"]):
             group, key = sums.pop("group"), f"{sums.pop('policy')}|{sums.pop('reading')}"
             self._add_sums(group, key, sums)
-        names = rows.group_by(["policy", "reading", "strategy"], use_threads=False).aggregate([])
+        keys = ["group", "policy", "reading", "strategy"]
+        names = rows.group_by(keys, use_threads=False).aggregate([])
         for row in names.to_pylist():
-            self._add_strategies(f"{row['policy']}|{row['reading']}", [row["strategy"]])
+            of_group = self.strategies_of.setdefault(row["group"], {})
+            _add_names(of_group, f"{row['policy']}|{row['reading']}", [row["strategy"]])
         columns = ["group", "generation", "strategy", "reading", "status", "detail"]
         status = rows["status"]
         unusual = pc.or_(pc.equal(status, NOT_YET), pc.equal(status, FAILED))
@@ -190,7 +229,8 @@ class SimulationTotals:
                 self._list(self.failures, row["group"], row["generation"], row["strategy"],
                            row["detail"])  # fmt: skip
             elif row["reading"] == PER_REBALANCE:
-                self.not_yet[row["strategy"]] = self.not_yet.get(row["strategy"], 0) + 1
+                counts = self.not_yet_of.setdefault(row["group"], {})
+                counts[row["strategy"]] = counts.get(row["strategy"], 0) + 1
 
     def add_verdict(self, group: str, generation: Generation, verdict: Verdict) -> None:
         """Count whether a recorded assignment equals what the group's own strategy returns."""
@@ -205,19 +245,15 @@ class SimulationTotals:
         dialect = foreign and all(registry.is_dialect(one) for one in name.split(" or "))
         counts = verdict.counts and not foreign
         kind = "by_dialect" if dialect else "by_strategy" if counts else "others"
-        totals = self.verdicts.setdefault(f"{generation.protocol}|{kind}", {})
-        found = {"counted": 1, "agreed": int(verdict.agrees)}
-        totals[name] = add_sums(totals.get(name, _COUNTS), found)
+        of_group = self.verdicts_of.setdefault(group, {})
+        found = {name: {"counted": 1, "agreed": int(verdict.agrees)}}
+        _add_verdicts(of_group.setdefault(f"{generation.protocol}|{kind}", {}), found)
         if not verdict.agrees and verdict.counts:
             self._list(self.disagreements, group, generation.number, claimed, verdict.why)
 
     def _add_sums(self, group: str, key: str, sums: Sums) -> None:
         policies = self.groups.setdefault(group, {})
         policies[key] = add_sums(policies.get(key, {}), sums)
-
-    def _add_strategies(self, key: str, names: list[str]) -> None:
-        known = self.strategies.setdefault(key, [])
-        known += [name for name in names if name not in known]
 
     @staticmethod
     def _list(
@@ -236,24 +272,31 @@ class SimulationTotals:
         """Return the totals as compact JSON."""
         return json.dumps(vars(self))
 
+    def of_group(self, group: str) -> str:
+        """Return one group's part of the totals as JSON, in the form of `to_json`."""
+        parts = vars(self).items()
+        return json.dumps({n: {group: of[group]} if group in of else {} for n, of in parts})
+
     def merge(self, text: str) -> None:
         """Add the totals of another task from the JSON text that `to_json` wrote."""
         other = json.loads(text)
         for group, policies in other["groups"].items():
             for key, sums in policies.items():
                 self._add_sums(group, key, sums)
-        for kind, strategies in other["verdicts"].items():
-            for name, counts in strategies.items():
-                totals = self.verdicts.setdefault(kind, {})
-                totals[name] = add_sums(totals.get(name, _COUNTS), counts)
+        for group, kinds in other["verdicts_of"].items():
+            of_group = self.verdicts_of.setdefault(group, {})
+            for kind, strategies in kinds.items():
+                _add_verdicts(of_group.setdefault(kind, {}), strategies)
         for own, name in ((self.disagreements, "disagreements"), (self.failures, "failures")):
             for group, more in other[name].items():
                 rows = [*own.get(group, []), *more]
                 rows.sort(key=lambda r: (r["generation"], r["strategy"], str(r["why"])))
                 own[group] = rows[:_MOST_LISTED]
-        self.not_yet = add_sums(self.not_yet, other["not_yet"])
-        for key, names in other["strategies"].items():
-            self._add_strategies(key, names)
+        for group, counts in other["not_yet_of"].items():
+            self.not_yet_of[group] = add_sums(self.not_yet_of.get(group, {}), counts)
+        for group, strategies in other["strategies_of"].items():
+            for key, names in strategies.items():
+                _add_names(self.strategies_of.setdefault(group, {}), key, names)
 
     def policies(self) -> dict[str, Sums]:
         """Return the sums over all groups of each policy, with the number of groups.
@@ -265,3 +308,15 @@ class SimulationTotals:
             for key, sums in self.groups[group].items():
                 found[key] = add_sums(found.get(key, {}), {"groups": 1, **sums})
         return found
+
+
+def _add_verdicts(totals: dict[str, dict[str, int]], more: Mapping[str, Mapping[str, int]]) -> None:
+    """Add counts of compared and equal assignments by strategy."""
+    for name, counts in more.items():
+        totals[name] = add_sums(totals.get(name, _COUNTS), counts)
+
+
+def _add_names(names: dict[str, list[str]], key: str, more: Iterable[str]) -> None:
+    """Add names to the list of a key that it lacks."""
+    known = names.setdefault(key, [])
+    known += [name for name in more if name not in known]

@@ -1,0 +1,167 @@
+"""Digests of a capture's records, by which an appending run recognises what it has read before.
+
+The digest of some records is the sum of a 64-bit hash of each, modulo 2**64. It depends on
+position, time, key and value of the records, and not on their order or on their files. So it can
+be compared after a capture has merged its files. The hash finds accidents, not forgeries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.jobs.replay.records import binary_column, is_known, key_column
+from partage.wire.columns import BinaryColumn, CodedColumn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Digests", "InputDigests", "add_digests", "by_number", "digests_of"]
+
+#: Log partition -> [number of records, sum of their hashes]. Partition -1 has the records
+#: without a partition number.
+Digests = dict[int, list[int]]
+
+_Hashes = NDArray[np.uint64]
+_MODULUS = 1 << 64
+#: A cell is hashed in words of 8 bytes by NumPy up to this length, the rest by BLAKE2.
+_LONGEST = 512
+#: Multipliers of SplitMix64 (Steele, Lea and Flood, 2014).
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(value: _Hashes) -> _Hashes:
+    """Return SplitMix64's mixing function of each number."""
+    value = (value ^ (value >> np.uint64(30))) * _FIRST
+    value = (value ^ (value >> np.uint64(27))) * _SECOND
+    mixed: _Hashes = value ^ (value >> np.uint64(31))
+    return mixed
+
+
+def _hash_cells(column: BinaryColumn | CodedColumn) -> _Hashes:
+    """Return a 64-bit hash of each byte string; null and the empty string differ."""
+    if isinstance(column, CodedColumn):
+        names = np.append(_hash_cells(column.names), np.uint64(0))  # the last one is of null
+        return names[column.code]
+    begin = column.start[:-1].astype(np.int64)
+    length = np.diff(column.start).astype(np.int64)
+    if column.valid is not None:
+        length[~column.valid] = 0
+    out = _mix(length.astype(np.uint64) + _STEP)
+    data = np.append(column.data, np.zeros(8, np.uint8))
+    # A view in which element i is the word that begins at byte i.
+    words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
+    rows, at = np.flatnonzero(length), 0
+    while len(rows) and at < _LONGEST:
+        left = length[rows] - at
+        word = words[begin[rows] + at]
+        mask = (np.uint64(1) << (8 * np.minimum(left, 7)).astype(np.uint64)) - np.uint64(1)
+        word = np.where(left < 8, word & mask, word)
+        out[rows] = _mix(out[rows] * _STEP ^ word)
+        rows, at = rows[left > 8], at + 8
+    for row in rows.tolist():
+        rest = data[begin[row] + at : begin[row] + length[row]].tobytes()
+        word = np.frombuffer(blake2b(rest, digest_size=8).digest(), np.dtype("<u8"))
+        out[row] = _mix(out[row : row + 1] * _STEP ^ word)[0]
+    if column.valid is not None:
+        out[~column.valid] = 0
+    return out
+
+
+def digests_of(table: pa.Table) -> Digests:
+    """Return the digest of a table of records, by log partition.
+
+    >>> import pyarrow as pa
+    >>> rows = {"partition": [0, 0], "offset": [1, 2], "timestamp_ms": [5, 6],
+    ...         "key": [b"k", b"k"], "value": [b"v", None]}
+    >>> both = pa.table(rows)
+    >>> first, second = (digests_of(both.slice(i, 1)) for i in (0, 1))
+    >>> add_digests(second, first) == digests_of(both), first == second
+    (True, False)
+    """
+    if not table.num_rows:
+        return {}
+    names = ("partition", "offset", "timestamp_ms")
+    partition, *numbers = (table[name].fill_null(-1).to_numpy() for name in names)
+    hashes = np.zeros(table.num_rows, np.uint64)
+    parts = [np.asarray(one).astype(np.int64).view(np.uint64) for one in numbers]
+    parts += [_hash_cells(key_column(table["key"])), _hash_cells(binary_column(table["value"]))]
+    for part in parts:
+        hashes = _mix(hashes * _STEP + part)
+    found: Digests = {}
+    for one in np.unique(partition).tolist():
+        mine = hashes[partition == one]
+        found[one] = [len(mine), int(mine.sum(dtype=np.uint64))]
+    return found
+
+
+def add_digests(one: Digests, other: Mapping[int, Iterable[int]]) -> Digests:
+    """Return the digests of two disjoint sets of records together."""
+    found = {partition: list(digest) for partition, digest in one.items()}
+    for partition, (records, total) in other.items():
+        known = found.setdefault(partition, [0, 0])
+        known[0] += records
+        known[1] = (known[1] + total) % _MODULUS
+    return found
+
+
+def by_number(digests: Mapping[str, Iterable[int]]) -> Digests:
+    """Return digests that were read from JSON, in which log partitions are texts."""
+    return {int(partition): list(digest) for partition, digest in digests.items()}
+
+
+class InputDigests:
+    """Separates a task's records into known and unread ones, and digests both by file.
+
+    Args:
+        known: log partition -> the highest offset that an earlier run has read.
+
+    Attributes:
+        files: path -> digests of its ``known`` and of its ``new`` records.
+        highest: log partition -> highest offset of any record.
+    """
+
+    def __init__(self, known: Mapping[int, int]) -> None:
+        self._known = known
+        self.files: dict[str, dict[str, Digests]] = {}
+        self.highest: dict[int, int] = {}
+
+    def unread(self, path: str, table: pa.Table) -> pa.Table:
+        """Add the records of a table to the digests of its file; return the unread ones."""
+        import pyarrow as pa
+
+        of_file = self.files.setdefault(path, {"known": {}, "new": {}})
+        fresh = table
+        names = ("partition", "offset")
+        partition, offset = (table[name].fill_null(-1).to_numpy() for name in names)
+        for one in np.unique(partition).tolist():
+            highest = int(offset[partition == one].max())
+            self.highest[one] = max(self.highest.get(one, -1), highest)
+        if self._known:
+            old = is_known(table, self._known)
+            fresh = table.filter(pa.array(~old))
+            found = digests_of(table.filter(pa.array(old)))
+            of_file["known"] = add_digests(of_file["known"], found)
+        of_file["new"] = add_digests(of_file["new"], digests_of(fresh))
+        return fresh
+
+    def to_json(self) -> str:
+        """Return the digests as JSON text."""
+        return json.dumps({"files": self.files, "highest": self.highest})
+
+    def merge(self, text: str) -> None:
+        """Add the digests of another task, from the JSON text of `to_json`."""
+        found = json.loads(text)
+        for partition, highest in found["highest"].items():
+            known = self.highest.get(int(partition), -1)
+            self.highest[int(partition)] = max(known, highest)
+        for path, kinds in found["files"].items():
+            of_file = self.files.setdefault(path, {"known": {}, "new": {}})
+            for kind, digests in kinds.items():
+                of_file[kind] = add_digests(of_file[kind], by_number(digests))

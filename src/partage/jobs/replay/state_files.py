@@ -1,0 +1,291 @@
+"""State of an appending run on disk: what the next run of the output folder takes up from.
+
+```
+OUT/runs/<run_id>/state.json           settings, input files, tallies, groups; `ReplayState`
+OUT/state/<run_id>/decoded-*.parquet   rows of the decode job (group records, runs of commits)
+OUT/state/<run_id>/open.parquet        undecoded offset commits of open transactions
+```
+
+All are written before the run's manifest, so that a published run has a whole state. Decoded rows
+are sorted by group, and a reader skips row groups without a wanted group. A run that appends adds
+files and keeps those of the runs before it; every eighth run merges them.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import platform
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import partage
+from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
+from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch, sorted_by_group
+from partage.jobs.replay.output import STATE, task_name
+from partage.runs.published_run import MANIFEST
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from partage.jobs.replay.engines import Engine, Rows
+
+__all__ = [
+    "ReplayState",
+    "StaleStateError",
+    "discard_state",
+    "group_rows_of",
+    "newest_state",
+    "open_commits",
+    "read_decoded",
+    "remove_stale_state",
+    "write_decoded",
+    "write_open_commits",
+]
+
+#: Raised when what is stored, or its meaning, changes.
+VERSION = 1
+_FOLDER = "state"
+#: Rows of a row group: a reader skips those without a wanted group.
+_ROW_GROUP = 20_000
+
+
+class StaleStateError(Exception):
+    """Raised inside a run if its folder's last run cannot be continued; the text is the reason."""
+
+
+def _software() -> dict[str, str]:
+    """Return the versions that stored state depends on; blocks of group records are marshalled."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"partage": partage.__version__, "python": python, "marshal": str(marshal.version)}
+
+
+@dataclass
+class ReplayState:
+    """Everything but rows that an appending run stores for the next one.
+
+    Attributes:
+        settings: policies, selection and other options, by name.
+        files: path of an input file, relative to the capture -> its rows, size, time, digest of its
+            Parquet footer, and digests of its records by log partition.
+        positions: log partition -> the highest offset that was read.
+        batches: digest of the transactional batches up to these positions; None without the file.
+        tally: counts of the decoded records, as `Tally.to_json` writes them.
+        decoded: files with decoded rows, relative to the output folder.
+        open_commits: file with offset commits of open transactions; None without any.
+        receipts: the files of the run's tables (`Receipt`).
+        parts: name of a worker's files -> groups with rows in them.
+        groups: group -> its totals and what its rows depend on (`append.GroupState`).
+        software: versions of Partage and Python.
+    """
+
+    settings: dict[str, Any]
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    batches: str | None = None
+    tally: str = ""
+    decoded: list[str] = field(default_factory=list)
+    open_commits: str | None = None
+    receipts: list[dict[str, Any]] = field(default_factory=list)
+    parts: dict[str, list[str]] = field(default_factory=dict)
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    software: dict[str, str] = field(default_factory=_software)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as the content of ``state.json``."""
+        return {"version": VERSION, **asdict(self)}
+
+    @classmethod
+    def of_json(cls, found: Any, settings: Mapping[str, Any]) -> ReplayState:
+        """Restore a state for a run with these settings.
+
+        Raises:
+            StaleStateError: the state is of another version, or the settings differ.
+        """
+        version = found.get("version") if isinstance(found, dict) else None
+        if version != VERSION:
+            raise StaleStateError(f"its state has version {version}, this Partage has {VERSION}")
+        try:
+            values = {name: value for name, value in found.items() if name != "version"}
+            state = cls(**values)
+            state.positions = {int(p): int(offset) for p, offset in state.positions.items()}
+        except (TypeError, ValueError, AttributeError) as e:
+            raise StaleStateError(f"its state is damaged ({type(e).__name__})") from None
+        for now, before in ((_software(), state.software), (settings, state.settings)):
+            for name, value in now.items():
+                if before.get(name) != value:
+                    was = before.get(name)
+                    raise StaleStateError(f"{name} differs: it was {was!r}, now it is {value!r}")
+        return state
+
+    def paths(self) -> Iterator[str]:
+        """Yield the files that the state needs, relative to the output folder."""
+        yield from self.decoded
+        if self.open_commits is not None:
+            yield self.open_commits
+        yield from (one["path"] for one in self.receipts)
+
+
+def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplayState] | None:
+    """Return the id and the state of the folder's newest published run; None without a run.
+
+    Raises:
+        StaleStateError: the run cannot be continued with these settings.
+    """
+    try:
+        run_id = json.loads((out / MANIFEST).read_bytes())["run_id"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise StaleStateError(f"its manifest cannot be read ({e})") from None
+    try:
+        found = json.loads((out / "runs" / str(run_id) / STATE).read_bytes())
+    except FileNotFoundError:
+        raise StaleStateError("it was made without --append") from None
+    except (OSError, ValueError, RecursionError) as e:
+        raise StaleStateError(f"its state cannot be read ({type(e).__name__})") from None
+    state = ReplayState.of_json(found, settings)
+    missing = next((path for path in state.paths() if not (out / path).is_file()), None)
+    if missing is not None:
+        raise StaleStateError(f"its file {missing} is missing")
+    return str(run_id), state
+
+
+def remove_stale_state(out: Path, state: ReplayState | None) -> None:
+    """Remove the stored rows of earlier runs, except what the newest state needs.
+
+    Nothing is removed while another run works in the folder, which may need the rows.
+    """
+    if len([*(out / "running").glob("*.json")]) > 1:
+        return
+    needed = set() if state is None else {out / path for path in state.paths()}
+    for path in (out / _FOLDER).glob("*/*"):
+        if path not in needed:
+            path.unlink(missing_ok=True)
+    for folder in [*(out / _FOLDER).glob("*"), out / _FOLDER]:
+        with suppress(OSError):  # it is not empty, or not there
+            folder.rmdir()
+
+
+def discard_state(out: Path, run_id: str) -> None:
+    """Remove the stored rows of a run that will not be published."""
+    shutil.rmtree(out / _FOLDER / run_id, ignore_errors=True)
+    with suppress(OSError):
+        (out / _FOLDER).rmdir()
+
+
+# -- decoded rows ------------------------------------------------------------------------------
+
+
+def group_rows_of(rows: Rows) -> Rows:
+    """Return the rows of the decode job that histories are rebuilt from."""
+    return rows.of_kind(DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS)
+
+
+def write_decoded(rows: Rows, out: Path, run_id: str) -> list[str]:
+    """Store rows of the decode job, sorted by group; return the files' relative paths."""
+    job = partial(_write_task, str(out), run_id)
+    found = sorted_by_group(group_rows_of(rows)).run(job, RECEIPT_DDL)
+    return sorted(text for _, text in found.collect("what", "text"))
+
+
+def _write_task(
+    out: str, run_id: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    from pyarrow import parquet
+
+    path = Path(_FOLDER) / run_id / f"decoded-{task_name()}-{uuid4().hex[:8]}.parquet"
+    writer = None
+    for batch in batches:
+        if writer is None:
+            (Path(out) / path).parent.mkdir(parents=True, exist_ok=True)
+            writer = parquet.ParquetWriter(
+                Path(out) / path, batch.schema, compression="zstd", write_page_checksum=True
+            )
+        writer.write_batch(batch, row_group_size=_ROW_GROUP)
+    if writer is not None:
+        writer.close()
+        yield receipts_batch([("decoded", path.as_posix())])
+
+
+def read_decoded(
+    engine: Engine, out: Path, paths: Sequence[str], groups: frozenset[str] | None = None
+) -> Rows:
+    """Return stored rows of the decode job, lazily.
+
+    Args:
+        engine: schedules the job.
+        out: the output folder.
+        paths: the files, relative to the folder.
+        groups: the groups whose rows are wanted; None for all.
+    """
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
+    files = tuple(str(out / path) for path in paths)
+    return engine.run(partial(_read_task, files, groups), len(files), len(files), ddl)
+
+
+def _read_task(
+    files: tuple[str, ...], groups: frozenset[str] | None, numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from pyarrow import compute as pc
+    from pyarrow import parquet
+
+    wanted = None if groups is None else pa.array(sorted(groups), pa.string())
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            file = parquet.ParquetFile(files[number], page_checksum_verification=True)
+            chosen = [i for i in range(file.num_row_groups) if _has_any(file, i, groups)]
+            for some in file.iter_batches(_ROW_GROUP, chosen) if chosen else ():
+                is_wanted = wanted is None or pc.is_in(some.column("group"), wanted)
+                rows = some if wanted is None else some.filter(is_wanted)
+                if rows.num_rows:
+                    yield rows
+
+
+def _has_any(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
+    """Return whether a row group may have rows of one of the groups, by its statistics."""
+    column = file.schema_arrow.names.index("group")
+    found = file.metadata.row_group(row_group).column(column).statistics
+    if groups is None or found is None or not found.has_min_max:
+        return True
+    return any(found.min <= group <= found.max for group in groups)
+
+
+# -- commits of open transactions --------------------------------------------------------------
+
+_PLACE = {"partition": "log_partition", "offset": "log_offset"}
+_RECORD = ("partition", "offset", "timestamp_ms", "key", "value")
+
+
+def write_open_commits(rows: Rows, out: Path, run_id: str) -> str | None:
+    """Store the undecoded offset commits of open transactions; return the file's relative path.
+
+    None if there are none.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    names = [_PLACE.get(name, name) for name in _RECORD]
+    found = rows.of_kind(DecodedKind.OPEN_COMMIT).collect(*names)
+    if not found:
+        return None
+    kinds = (pa.int64(), pa.int64(), pa.int64(), pa.binary(), pa.binary())
+    columns = [pa.array([row[i] for row in found], kind) for i, kind in enumerate(kinds)]
+    path = Path(_FOLDER) / run_id / "open.parquet"
+    (out / path).parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.table(dict(zip(_RECORD, columns, strict=True))), out / path)
+    return path.as_posix()
+
+
+def open_commits(out: Path, path: str) -> pa.Table:
+    """Return the stored offset commits of open transactions as records."""
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(out / path).read()
