@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from partage.commands.applications import decide_streams as decide_streams
     from partage.commands.applications import simulate_streams as simulate_streams
     from partage.commands.clusters import capture_cluster as capture_cluster
+    from partage.commands.clusters import watch_groups as watch_groups
     from partage.commands.live_groups import live_groups as live_groups
     from partage.commands.logs import audit as audit
     from partage.commands.logs import count_keys as count_keys
@@ -97,6 +98,7 @@ _HOME = {
     "owner": "partage.commands.runs",
     "reassign": "partage.commands.reassignments",
     "simulate_streams": "partage.commands.applications",
+    "watch_groups": "partage.commands.clusters",
     "PartageError": "partage.errors",
     "InvalidProblemError": "partage.errors",
     "UnknownStrategyError": "partage.errors",

@@ -1,4 +1,4 @@
-"""The function `capture_cluster`, which records the groups of a running cluster."""
+"""Functions over running clusters: `capture_cluster` records, `watch_groups` writes tables."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from partage.errors import InvalidConfigError
 if TYPE_CHECKING:
     from threading import Event
 
-    from partage.capture.manifest import Manifest
+    from pyspark.sql import SparkSession
 
-__all__ = ["capture_cluster"]
+    from partage.capture.manifest import Manifest
+    from partage.jobs.watch.stream_output import StreamFolder
+    from partage.jobs.watch.watch import BatchReport
+
+__all__ = ["capture_cluster", "watch_groups"]
 
 
 def capture_cluster(
@@ -89,3 +93,41 @@ def capture_cluster(
 
 def _ignore(*_: object) -> None:
     """Ignore a message."""
+
+
+def watch_groups(
+    source: str | Path,
+    to: str | Path,
+    *,
+    once: bool = False,
+    every: float = 2.0,
+    spark: SparkSession | None = None,
+    kafka: Mapping[str, str] | None = None,
+    stop: Event | None = None,
+    report: Callable[[BatchReport], None] | None = None,
+) -> StreamFolder:
+    """Follow the groups of a cluster with Spark, and write the tables of a replay meanwhile.
+
+    Args:
+        source: the folder of a capture that grows, or ``kafka://host:port``.
+        to: the folder for the tables and Spark's checkpoint; a second call continues there.
+        once: whether to end when everything that is there now is processed.
+        every: seconds between two micro-batches.
+        spark: your session, which stays open; without it one is started.
+        kafka: properties of the client for ``kafka://``, by Kafka's names.
+        stop: event that ends the stream after the current micro-batch.
+        report: called with each published micro-batch, from another thread.
+
+    Raises:
+        InvalidCaptureError: the capture cannot be used.
+        InvalidConfigError: the output folder cannot be used, or ``every`` is invalid.
+        MissingExtraError, MissingJavaError: Spark cannot be started.
+    """
+    from partage.jobs.watch.watch import StreamSettings, watch
+
+    if not 0.1 <= every <= 3_600:
+        raise InvalidConfigError("every", "must be between 0.1 and 3600 seconds", every)
+    if not once and stop is None:
+        raise InvalidConfigError("stop", "must be an event that ends it, or give once=True", stop)
+    settings = StreamSettings(once=once, every=every, kafka=kafka or {})
+    return watch(source, to, settings, spark=spark, stop=stop, report=report or _ignore)

@@ -166,6 +166,8 @@ WRONG = [
     (lambda: pg.capture_cluster("capture"), "bootstrap"),
     (lambda: pg.capture_cluster("capture", "b:9092", follow=True), "follow"),
     (lambda: pg.capture_cluster("capture", log_dirs="x", roll_every=0), "roll_every"),
+    (lambda: pg.watch_groups("capture", "out"), "stop"),
+    (lambda: pg.watch_groups("capture", "out", once=True, every=0), "every"),
     (lambda: pg.simulate_streams(7), "application"),
     (lambda: pg.simulate_streams({}, sweeps={"num.standby.replicas": "1"}), None),
     (lambda: pg.audit("capture", joins=["orders"]), "joins"),
