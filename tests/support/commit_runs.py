@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partage.history.commit_kernels import RUN
+from partage.history.commit_kernels import NEVER, RUN
 from partage.history.commits import MINUTE_MS, RunColumns, Stretch
 from partage.history.records import LogPosition
 from partage.simulation.commit_evidence import CommitRate
@@ -33,6 +33,7 @@ class CommitRun(NamedTuple):
     transactional: int
     tombstones: int
     largest_gap_ms: int | None
+    advanced_ms: int | None = None
 
     @classmethod
     def of(cls, group: str, topic: str, partition: int, time_ms: int, offset: int) -> CommitRun:
@@ -56,7 +57,7 @@ def stretch_of(run: CommitRun) -> Stretch:
     return Stretch(
         run.topic, run.partition, run.commits, run.first_ms, run.last_ms, run.first_offset,
         run.last_offset, max(0, run.last_ms - run.first_ms), run.commits - 1, False, False,
-        run.last_ms, max(0, run.last_offset - run.first_offset),
+        run.last_ms, max(0, run.last_offset - run.first_offset), run.advanced_ms,
     )  # fmt: skip
 
 
@@ -68,6 +69,7 @@ def run_columns(runs: Sequence[CommitRun]) -> RunColumns:
             0, 0, r.minute_ms, r.first_ms, r.last_ms, r.first_offset or 0, r.last_offset or 0,
             r.commits, r.transactional, r.tombstones,
             -1 if r.largest_gap_ms is None else r.largest_gap_ms,
+            NEVER if r.advanced_ms is None else r.advanced_ms,
         )
         for r in runs
     ]  # fmt: skip
@@ -92,10 +94,14 @@ def joined(a: CommitRun, b: CommitRun) -> CommitRun:
     gaps = [g for g in (a.largest_gap_ms, b.largest_gap_ms, gap) if g is not None]
     early = a if a.commits or not b.commits else b
     late = b if b.commits or not a.commits else a
+    advanced = a.advanced_ms if b.advanced_ms is None else b.advanced_ms
+    if a.commits and b.commits and b.first_offset > a.last_offset and b.advanced_ms is None:
+        advanced = b.first_ms
     return CommitRun(
         *a.key, a.first_place, max(a.last_place, b.last_place), early.first_ms, late.last_ms,
         early.first_offset, late.last_offset, a.commits + b.commits,
         a.transactional + b.transactional, a.tombstones + b.tombstones, max(gaps, default=None),
+        advanced,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from tests.support.captured import DATA, SAMPLE
 from tests.support.commit_runs import CommitRun, fed
 
 from partage.history.clusters import ClusterHistory
+from partage.history.commit_kernels import NEVER
 from partage.history.commits import (
     Commits,
     RecordPositions,
@@ -210,5 +211,6 @@ def commit_runs(
             int(made.last_offset[i]) if commits else None,
             commits, int(made.transactional[i]), int(made.tombstones[i]),
             int(made.largest_gap_ms[i]) if commits > 1 else None,
+            None if made.advanced_ms[i] == NEVER else int(made.advanced_ms[i]),
         ))  # fmt: skip
     return out

@@ -15,6 +15,7 @@ from partage.kernels import kernel, piece
 __all__ = [
     "EMPTY",
     "MINUTE",
+    "NEVER",
     "NUMBERS",
     "RUN",
     "STATE_ROWS",
@@ -27,9 +28,11 @@ __all__ = [
 ]
 
 #: Rows of the table of runs: first and last record in the log, first and last commit (``early``,
-#: ``late``), the previous run of the series, counts, and the longest wait.
+#: ``late``), the previous run of the series, counts, the longest wait, and the last commit with a
+#: higher offset than the commit before (-1 for none).
 NUMBERS = (
     "first", "last", "early", "late", "before", "commits", "transactional", "tombstones", "gap",
+    "advanced",
 )  # fmt: skip
 
 #: Older runs that are searched for one commit; beyond that, sorting is as fast.
@@ -68,18 +71,19 @@ def _begin(row, run, before, found):
     found[4, run] = before
     for i in range(5, 9):
         found[i, run] = 0
+    found[9, run] = -1
 
 
 @kernel(
-    "int64(int32[::1], int64[::1], int64[::1], int64[::1], uint8[::1], uint8[::1], int64[::1], "
-    "int64[:, ::1])"
+    "int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], uint8[::1], "
+    "int64[::1], int64[:, ::1])"
 )
-def reduce_commits(series, minute, stretch, time_ms, real, transactional, newest, found):
+def reduce_commits(series, minute, stretch, time_ms, offset, real, transactional, newest, found):
     """Reduce offset commits to one run per partition and minute; return the number of runs.
 
     Return -1 if clocks jump too much.
 
-    A run is the commits of one partition in one minute. The first six arguments have one element
+    A run is the commits of one partition in one minute. The first seven arguments have one element
     per commit. ``newest`` holds the newest run of each series and begins with -1. ``found``
     receives `NUMBERS`, one run per column.
     """
@@ -104,6 +108,8 @@ def reduce_commits(series, minute, stretch, time_ms, real, transactional, newest
         else:
             wait = time_ms[row] - time_ms[found[3, run]]
             found[8, run] = max(found[8, run], wait)
+            if offset[row] > offset[found[3, run]]:
+                found[9, run] = row
         found[3, run] = row
         found[5, run] += 1
         found[6, run] += transactional[row]
@@ -132,10 +138,15 @@ def reduce_stretches(
         out[row] = newest[group[row]]
 
 
+#: Time of a commit that does not exist.
+NEVER = -(1 << 63)
+
 #: Rows of a table of runs. Offsets have a meaning if there are commits; ``gap`` is -1 for none.
+#: ``advanced_ms`` is the time of the last commit with a higher offset than the commit before, or
+#: `NEVER`.
 RUN = (
     "series", "stretch", "minute_ms", "first_ms", "last_ms", "first_offset", "last_offset",
-    "commits", "transactional", "tombstones", "gap",
+    "commits", "transactional", "tombstones", "gap", "advanced_ms",
 )  # fmt: skip
 
 #: Rows of a table of whole minutes.
@@ -146,14 +157,15 @@ MINUTE = (
 
 #: Rows of a table of stretches: series, number of the stretch, first and last run with commits (-1
 #: for none), sum and number of the intervals between commits, whether a tombstone precedes the
-#: first commit and follows the last, latest time, sum of advancing steps, number of commits.
+#: first commit and follows the last, latest time, sum of advancing steps, number of commits, time
+#: of the last commit that advances (or `NEVER`).
 STRETCH = (
     "series", "stretch", "first", "last", "waited_ms", "waits", "forgotten", "forgets",
-    "latest_ms", "progress", "commits",
+    "latest_ms", "progress", "commits", "advanced_ms",
 )  # fmt: skip
 
 #: Rows of the state of a series: three slots for minutes (two open ones and the next one), each
-#: with `RUN` from ``minute_ms`` on; then commits and last time of the minute closed last::
+#: with `RUN` from ``minute_ms`` to ``gap``; then commits and last time of the minute closed last::
 #:
 #:     row   0 .. 8    9 .. 17   18 .. 26   27        28
 #:           slot 0    slot 1    slot 2     commits   last_ms
@@ -280,6 +292,8 @@ def _add(run, made, runs, out):
             out[5, made] += 1
         # The caller clips offsets to _MOST, so the difference fits into int64.
         out[9, made] = min(out[9, made] + max(0, runs[5, run] - runs[6, last]), _MOST)
+        if runs[5, run] > runs[6, last] or out[7, made] == 1:
+            out[11, made] = runs[3, run]
     out[4, made] = min(out[4, made] + max(0, runs[4, run] - runs[3, run]), _MOST)
     out[5, made] += runs[7, run] - 1
     out[8, made] = max(out[8, made], runs[4, run])
@@ -287,6 +301,8 @@ def _add(run, made, runs, out):
     out[3, made] = run
     out[7, made] = 0
     out[10, made] += runs[7, run]
+    if runs[11, run] != NEVER:
+        out[11, made] = runs[11, run]
 
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
@@ -309,6 +325,7 @@ def fold_stretches(runs, newest, out):
             for i in range(2, 11):
                 out[i, made] = 0
             out[0, made], out[1, made], out[2, made], out[3, made] = series, runs[1, run], -1, -1
+            out[11, made] = NEVER
         if runs[7, run] > 0:
             _add(run, made, runs, out)
         elif out[3, made] < 0:

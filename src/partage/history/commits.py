@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from partage.history.commit_kernels import (
     EMPTY,
     MINUTE,
+    NEVER,
     NUMBERS,
     RUN,
     STATE_ROWS,
@@ -98,7 +99,8 @@ class Runs:
     A commit run has the commits of one partition in one minute and between two group records.
 
     ``pair`` and ``stretch`` are as in `Commits`. ``first_offset`` and ``last_offset`` are valid if
-    there are ``commits``, ``largest_gap_ms`` if there are two of them.
+    there are ``commits``, ``largest_gap_ms`` if there are two of them. ``advanced_ms`` is the time
+    of the last commit with a higher offset than the commit before, or `NEVER`.
     """
 
     pair: Int32Array
@@ -116,6 +118,7 @@ class Runs:
     transactional: Int64Array
     tombstones: Int64Array
     largest_gap_ms: Int64Array
+    advanced_ms: Int64Array
     stretch: Int64Array
 
 
@@ -197,13 +200,15 @@ def reduce_to_runs(of: Commits) -> Runs:
     minute = np.maximum(of.time_ms, earliest) // MINUTE_MS * MINUTE_MS
     numbers = _run_numbers(of, minute)
     first, last, early, late = (numbers[name] for name in ("first", "last", "early", "late"))
+    advanced = numbers["advanced"]
+    advanced_ms = np.where(advanced >= 0, of.time_ms[np.maximum(advanced, 0)], NEVER)
     return Runs(
         of.pair[first], of.partition[first], minute[first],
         of.log_partition[first], of.log_offset[first],
         of.log_partition[last], of.log_offset[last],
         of.time_ms[early], of.time_ms[late], of.offset[early], of.offset[late],
         numbers["commits"], numbers["transactional"], numbers["tombstones"], numbers["gap"],
-        np.zeros(len(first), np.int64) if of.stretch is None else of.stretch[first],
+        advanced_ms, np.zeros(len(first), np.int64) if of.stretch is None else of.stretch[first],
     )  # fmt: skip
 
 
@@ -221,7 +226,8 @@ def _run_numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
     made = reduce_commits(
         np.ascontiguousarray(of.series), minute,
         np.zeros(count, np.int64) if of.stretch is None else of.stretch,
-        np.ascontiguousarray(of.time_ms), _flags(of.real), _flags(of.transactional), newest, table,
+        np.ascontiguousarray(of.time_ms), np.ascontiguousarray(of.offset), _flags(of.real),
+        _flags(of.transactional), newest, table,
         work=count * _STEPS_SAVED,
     )  # fmt: skip
     if made < 0:  # clocks that jump too often for the kernel
@@ -257,6 +263,7 @@ def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array
         "transactional": _count(real & of.transactional[order], start),
         "tombstones": _count(~real, start),
         "gap": _largest_gaps(time_ms, real, np.cumsum(is_new) - 1, len(start)),
+        "advanced": _last_advances(of, order, np.cumsum(is_new) - 1, len(start)),
     }
 
 
@@ -292,6 +299,27 @@ def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: 
     return gaps
 
 
+def _last_advances(of: Commits, order: Int64Array, run: Int64Array, count: int) -> Int64Array:
+    """Return the last commit in each run with a higher offset than the commit before it.
+
+    It is -1 for runs without one.
+
+    Args:
+        of: the commits.
+        order: indices of the commits, sorted by run (int64[n]).
+        run: the run of each sorted commit (int64[n]).
+        count: number of runs.
+    """
+    rows = np.flatnonzero(of.real[order])
+    run_of, offset = run[rows], of.offset[order][rows]
+    rises = (run_of[1:] == run_of[:-1]) & (offset[1:] > offset[:-1])
+    last = np.full(count, -1, np.int64)
+    np.maximum.at(last, run_of[1:][rises], rows[1:][rises])
+    if not len(order):
+        return last
+    return np.where(last >= 0, order[np.maximum(last, 0)], -1)
+
+
 # --- runs to minutes and stretches ------------------------------------------------------------
 
 
@@ -307,6 +335,8 @@ class Stretch(NamedTuple):
         forgotten, forgets: whether a tombstone precedes the first commit, or follows the last.
         latest_ms: the highest time of the last commit of a run.
         progress: sum of the steps by which offsets advanced; a step back counts as 0.
+        advanced_ms: time of the last commit with a higher offset than the commit before; None if no
+            commit but the first one can have advanced.
     """
 
     topic: str
@@ -322,6 +352,7 @@ class Stretch(NamedTuple):
     forgets: bool = False
     latest_ms: int = 0
     progress: int = 0
+    advanced_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -380,7 +411,7 @@ class CommitFolder:
 
     The state is one column of numbers per partition, however long the history is.
 
-    >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1)
+    >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1, NEVER)
     >>> runs = RunColumns(["t"], zero, zero, np.zeros((2, 1), np.int64), np.array([run]).T)
     >>> folder = CommitFolder()
     >>> stretches, minutes = folder.feed(runs)
@@ -455,7 +486,9 @@ class CommitFolder:
         made = fold_stretches(near, newest, out, work=len(runs) * _STEPS)
         names, (first, last) = list(self._series), out[2:4, :made]
         ends = table[3][first], table[4][last], table[5][first], table[6][last]
-        columns = (*out[:3, :made], out[10, :made], *ends, *out[4:10, :made])
+        columns = (*out[:3, :made], out[10, :made], *ends, *out[4:10, :made], out[11, :made])
         for series, stretch, first_run, *cells in zip(*(c.tolist() for c in columns), strict=True):
+            if cells[-1] == NEVER:
+                cells[-1] = None
             # A stretch of tombstones only has no first run.
             yield stretch, Stretch(*names[series], *(cells if first_run >= 0 else ()))

@@ -72,6 +72,8 @@ class PartitionCommits:
     Attributes:
         last_ms, last_offset: time and offset of its newest commit; ``last_offset`` is None after a
             tombstone.
+        advanced_ms: time of the newest commit with a higher offset than the commit before it. A
+            client that commits in the background repeats its offset while it does not poll.
         waited_ms, waits: sum and number of the intervals between commits without a rebalance
             in between.
         waiting: pauses without a commit after them, oldest first.
@@ -84,6 +86,7 @@ class PartitionCommits:
     waits: int = 0
     waiting: list[Pause] = field(default_factory=list)
     fresh: bool = False
+    advanced_ms: int | None = None
 
     @property
     def usual_ms(self) -> int | None:
@@ -148,6 +151,10 @@ class PauseTracker:
         if state.fresh and state.last_ms is not None and found.first_ms >= state.last_ms:
             state.waited_ms += found.first_ms - state.last_ms
             state.waits += 1
+        if found.advanced_ms is not None:
+            state.advanced_ms = found.advanced_ms
+        elif state.last_offset is None or found.first_offset > state.last_offset:
+            state.advanced_ms = found.first_ms
         state.last_ms = found.last_ms
         state.last_offset = None if found.forgets else found.last_offset
         state.fresh = True
@@ -165,6 +172,11 @@ class PauseTracker:
         """Return the time of a partition's newest commit so far; None if there was none."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.last_ms
+
+    def advanced_ms(self, topic: str, partition: int) -> int | None:
+        """Return when a commit last advanced the offset of a partition (ms); None if none did."""
+        state = self.partitions.get((topic, partition))
+        return None if state is None else state.advanced_ms
 
     def usual_ms(self, topic: str, partition: int) -> int | None:
         """Return a partition's usual commit interval; None if unknown."""

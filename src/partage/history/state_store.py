@@ -41,8 +41,8 @@ from partage.history.unread import OpenStop, UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-#: Version 8: the unread intervals that the newest rebalance ended are part of the state.
-VERSION = 8
+#: Version 9: when a commit last advanced an offset is part of the state of a partition.
+VERSION = 9
 _MAGIC = b"PGH"
 #: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30

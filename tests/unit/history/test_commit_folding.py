@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from tests.support.commit_runs import CommitRun, joined, run_columns, stretch_of, with_wait
@@ -100,6 +101,15 @@ def test_minutes_are_those_of_the_model(form, step):
         assert len(got) > 20
 
 
+def known(tracker: PauseTracker) -> dict:
+    """The state of partitions with commits; damaged offsets compare otherwise once they are cut."""
+    return {
+        pair: replace(state, advanced_ms=None)
+        for pair, state in tracker.partitions.items()
+        if state.last_ms is not None
+    }
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_stretch_has_the_figures_of_its_runs(form):
     """Pauses, usual waits and rates are those of one run after the other."""
@@ -127,10 +137,30 @@ def test_a_stretch_has_the_figures_of_its_runs(form):
                 got += other.stretch(stretch)
                 folded.setdefault((stretch.topic, stretch.partition), CommitRate()).stretch(stretch)
             assert sorted(map(repr, got)) == sorted(map(repr, wanted))
-            assert {k: v for k, v in other.partitions.items() if v.last_ms is not None} == {
-                k: v for k, v in one.partitions.items() if v.last_ms is not None
-            }
+            assert known(other) == known(one)
         sane = [k for k in rates if abs(rates[k].records) < 1 << 60]
         assert all(folded[k].first_ms == rates[k].first_ms for k in rates)
         assert all(folded[k].last_ms == rates[k].last_ms for k in rates)
         assert all(folded[k].records == rates[k].records for k in sane)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stretch_has_the_last_commit_that_advanced(form):
+    """A client that repeats its offset in the background does not advance, in any run."""
+    first = CommitRun.of("g", "t", 0, 1_000, 5)
+    later = [
+        first._replace(commits=3, last_offset=9, last_ms=9_000, advanced_ms=7_000),
+        CommitRun.of("g", "t", 0, 60_000, 9),
+        CommitRun.of("g", "t", 0, 120_000, 9),
+    ]
+    more = [*later, CommitRun.of("g", "t", 0, 180_000, 10)]
+    with kernels.form(form):
+        for runs, wanted in ((later, 7_000), (more, 180_000), (later[1:], None)):
+            ((_, stretch),) = CommitFolder().feed(run_columns(runs))[0]
+            assert stretch.advanced_ms == wanted
+    tracker = PauseTracker()
+    for run in more[:3]:
+        tracker.stretch(stretch_of(run))
+    assert tracker.advanced_ms("t", 0) == 7_000
+    tracker.stretch(stretch_of(more[3]))
+    assert tracker.advanced_ms("t", 0) == 180_000

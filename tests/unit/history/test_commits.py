@@ -9,7 +9,7 @@ import pytest
 from tests.support.commit_runs import CommitRun, merged
 
 from partage import kernels
-from partage.history.commit_kernels import reduce_commits, reduce_stretches
+from partage.history.commit_kernels import NEVER, reduce_commits, reduce_stretches
 from partage.history.commits import (
     MINUTE_MS,
     Commits,
@@ -54,6 +54,7 @@ def reduced(rows: list[Row]) -> list[CommitRun]:
             r["last_offset"] if r["commits"] else None,
             r["commits"], r["transactional"], r["tombstones"],
             r["largest_gap_ms"] if r["commits"] > 1 else None,
+            None if r["advanced_ms"] == NEVER else r["advanced_ms"],
         )
         for r in (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
     ]  # fmt: skip
@@ -73,17 +74,18 @@ def counted(rows: list[Row]) -> list[CommitRun]:
             ends[0][1], ends[-1][1], ends[0][2], ends[-1][2], len(real),
             sum(r[0] % 3 == 0 for r in real), len(mine) - len(real),
             max((max(0, b[1] - a[1]) for a, b in pairwise(real)), default=None),
+            next((b[1] for a, b in reversed([*pairwise(real)]) if b[2] > a[2]), None),
         ))  # fmt: skip
     return out
 
 
 def a_log(seed: int) -> list[Row]:
-    """400 commits of three partitions; clocks go back at times, some offsets are forgotten."""
+    """400 commits of three partitions; clocks go back at times, offsets repeat, some are forgotten."""
     rng = random.Random(seed)
     now, log = 0, []
     for offset in range(400):
         now += rng.choice([1, 500, 20_000, -700])
-        log.append((offset, now, None if rng.random() < 0.2 else offset, rng.randrange(3)))
+        log.append((offset, now, None if rng.random() < 0.2 else offset // 9, rng.randrange(3)))
     return log
 
 

@@ -187,7 +187,7 @@ def _numbers(made: Runs, topic: NDArray[np.int64]) -> NDArray[np.int64]:
         topic, made.partition, made.log_partition, made.log_offset, made.minute_ms,
         made.first_ms, made.last_ms, np.where(there, made.first_offset, 0),
         np.where(there, made.last_offset, 0), made.commits, made.transactional, made.tombstones,
-        np.where(made.commits < 2, -1, made.largest_gap_ms),
+        np.where(made.commits < 2, -1, made.largest_gap_ms), made.advanced_ms,
     )  # fmt: skip
     out = np.empty((len(topic), _WIDTH), _NUMBER)
     for i, column in enumerate(columns):

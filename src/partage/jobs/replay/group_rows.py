@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from partage.history.causes import is_follow_up
 from partage.history.clients import identify_client, leader_client
 from partage.history.clusters import ClusterHistory
-from partage.history.commit_kernels import RUN
+from partage.history.commit_kernels import NEVER, RUN
 from partage.history.commits import MINUTE_MS, CommitFolder, MinuteColumns, RunColumns
 from partage.history.events import (
     INFERRED,
@@ -131,12 +131,12 @@ def _correct_runs(runs: RunColumns, clocks: Clocks) -> None:
 
     All commits of such a run get one time.
     """
-    first, last, minute, gap = (
-        runs.table[RUN.index(name)] for name in ("first_ms", "last_ms", "minute_ms", "gap")
-    )
+    names = ("first_ms", "last_ms", "minute_ms", "gap", "advanced_ms")
+    first, last, minute, gap, advanced = (runs.table[RUN.index(name)] for name in names)
     changed = clocks.correct(*runs.positions, first, last, minute)
     minute[changed] = minute[changed] // MINUTE_MS * MINUTE_MS
     gap[changed] = np.minimum(gap[changed], 0)
+    advanced[changed] = np.where(advanced[changed] == NEVER, NEVER, last[changed])
 
 
 def _split_batch(
