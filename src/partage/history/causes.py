@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from partage.history.clients import JAVA, identify_client
 from partage.history.clusters import ClusterHistory
 from partage.history.coordinator_moves import BrokerFaults, CoordinatorMove
 from partage.history.departures import DepartedMembers
@@ -51,6 +52,8 @@ _LEAST_SILENCE_MS = 5_000
 _SYNC_DELAY_MS = 1_000
 #: Longest time after its last poll in which a client with background commits may commit.
 _LATE_COMMIT_MS = 500
+#: Commit intervals by which the poll timeout of a client with background commits may be late.
+_REPEATS = 2
 #: A dead broker is missed, and its partitions get a new leader, within this time
 #: (``broker.session.timeout.ms`` and the load of the group's partition).
 _FAILOVER_MS = 10_000
@@ -142,7 +145,8 @@ class CauseFinder:
         change = compare_states(before.last, found.first)
         at = found.timestamp_ms
         for m in change.left:
-            self.state.departures.add(m, at, self._session_timeout(m))
+            stopped = self._stopped_ms(m, before, at)
+            self.state.departures.add(m, stopped, self._session_timeout(m))
         left = {m.id: self._departure(m, found) for m in change.left}
         for m in change.joined:
             cause = self._join(m, at)
@@ -315,14 +319,38 @@ class CauseFinder:
         seen, usual = self._last_commit(m), self._usual_interval(m)
         if seen is None or poll <= timeout:
             return False
+        limit = poll + (timeout if m.instance is not None else 0)
+        if found.protocol == "classic" and self._is_stalled(m, seen, usual, began):
+            return True
         if joined_ms is not None and found.timestamp_ms - joined_ms < timeout:
             return False
-        silence = began - seen
-        limit = poll + (timeout if m.instance is not None else 0)
+        # Commits before it joined are those of former owners of its partitions.
+        silence = began - max(seen, joined_ms if joined_ms is not None else seen)
         longest = limit + timeout + max(m.rebalance_timeout_ms, 0) + _SILENT_INTERVALS * usual
         if found.protocol == "classic" and self._has_no_witness(found):
             longest = limit + 2 * usual
         return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
+
+    def _is_stalled(self, m: MemberState, seen: int, usual: int, began: int) -> bool:
+        """Return whether a member's commits repeated their offsets until its poll timeout.
+
+        aiokafka commits in the background, also while its poll loop is stalled. The last commit
+        that advanced an offset follows the last ``poll`` within a commit interval, and the member
+        goes on committing until it leaves.
+
+        Args:
+            m: the member.
+            seen: time of its last commit (ms).
+            usual: its usual commit interval (ms).
+            began: when the rebalance without it began (ms).
+        """
+        advanced, poll = self._last_advance(m), m.rebalance_timeout_ms
+        if advanced is None or m.instance is not None or identify_client(m).name == JAVA:
+            return False
+        earliest = poll - usual - _LATE_COMMIT_MS
+        longest = poll + self._least_silence(m) + _REPEATS * usual
+        repeats = seen - advanced >= max(earliest - usual, usual + 1)
+        return repeats and earliest <= began - advanced <= longest
 
     def _has_no_witness(self, found: Generation) -> bool:
         """Return whether several members departed and none stayed.
@@ -389,6 +417,21 @@ class CauseFinder:
     def _last_commit(self, m: MemberState) -> int | None:
         """Return the time of the newest commit of a member's partitions; None without one."""
         times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(m)]
+        return max((t for t in times if t is not None), default=None)
+
+    def _stopped_ms(self, m: MemberState, before: Generation, at: int) -> int:
+        """Return when the next commit of a departed member was due, at most a given time (ms).
+
+        A classic group's record without it may follow much later, at the end of the rebalance.
+        """
+        seen = self._last_commit(m)
+        if seen is None or seen < before.timestamp_ms:
+            return at
+        return min(at, seen + self._usual_interval(m))
+
+    def _last_advance(self, m: MemberState) -> int | None:
+        """Return when a commit last advanced an offset of a member's partitions; None if none."""
+        times = [self._commits.advanced_ms(topic, p) for topic, p in assigned_partitions(m)]
         return max((t for t in times if t is not None), default=None)
 
     def _usual_interval(self, m: MemberState) -> int:

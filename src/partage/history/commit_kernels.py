@@ -75,17 +75,18 @@ def _begin(row, run, before, found):
 
 
 @kernel(
-    "int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], uint8[::1], "
-    "int64[::1], int64[:, ::1])"
+    "int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], uint8[::1], int64[::1], "
+    "int64[:, ::1])"
 )
-def reduce_commits(series, minute, stretch, time_ms, offset, real, transactional, newest, found):
+def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found):
     """Reduce offset commits to one run per partition and minute; return the number of runs.
 
     Return -1 if clocks jump too much.
 
-    A run is the commits of one partition in one minute. The first seven arguments have one element
-    per commit. ``newest`` holds the newest run of each series and begins with -1. ``found``
-    receives `NUMBERS`, one run per column.
+    A run is the commits of one partition in one minute. The first six arguments have one element
+    per commit; ``kind`` is 0 for a tombstone, 1 for a commit and 3 for one of a transaction.
+    ``newest`` holds the newest run of each series and begins with -1. ``found`` receives `NUMBERS`,
+    one run per column.
     """
     count = 0
     for row in range(len(series)):
@@ -98,7 +99,7 @@ def reduce_commits(series, minute, stretch, time_ms, offset, real, transactional
             newest[own] = run
             count += 1
         found[1, run] = row
-        if real[row] == 0:
+        if kind[row] == 0:
             found[7, run] += 1
             if found[5, run] == 0:  # only tombstones so far: the last one is the latest
                 found[3, run] = row
@@ -112,7 +113,7 @@ def reduce_commits(series, minute, stretch, time_ms, offset, real, transactional
                 found[9, run] = row
         found[3, run] = row
         found[5, run] += 1
-        found[6, run] += transactional[row]
+        found[6, run] += kind[row] >> 1
     return count
 
 

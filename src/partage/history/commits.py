@@ -226,17 +226,13 @@ def _run_numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
     made = reduce_commits(
         np.ascontiguousarray(of.series), minute,
         np.zeros(count, np.int64) if of.stretch is None else of.stretch,
-        np.ascontiguousarray(of.time_ms), np.ascontiguousarray(of.offset), _flags(of.real),
-        _flags(of.transactional), newest, table,
+        np.ascontiguousarray(of.time_ms), np.ascontiguousarray(of.offset),
+        np.where(of.real, 1 + 2 * of.transactional, 0).astype(np.uint8), newest, table,
         work=count * _STEPS_SAVED,
     )  # fmt: skip
     if made < 0:  # clocks that jump too often for the kernel
         return _numbers_by_sorting(of, minute)
     return {name: table[i, :made] for i, name in enumerate(NUMBERS)}
-
-
-def _flags(values: BoolArray) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(values).view(np.uint8)
 
 
 def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:

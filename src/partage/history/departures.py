@@ -29,7 +29,8 @@ class DepartedMember:
     """A member that left its group, and until when its rejoining counts as a bounce.
 
     Attributes:
-        time_ms: time of the first record without it.
+        time_ms: when it stopped, as far as the log shows: its next commit was due, or the first
+            record without it.
         until_ms: a rejoin up to this time is a bounce (a client that leaves and soon rejoins).
         evicted: whether its session timeout expired; no rejoin is a bounce then.
         lost: whether a broker was at fault.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.support.captured import clusters, group_records, lines
@@ -275,6 +276,29 @@ def test_a_poll_timeout_needs_a_silence_that_a_session_would_not_survive(last_of
     found = history((500, [member("a", (0,)), member("b", (1,))]), (91_000, [member("b", (0, 1))]))
     (cause,) = causes_of(found, committed((0, 0, last_of_a), (1, 0, 90_000)))
     assert cause.kind == kind
+
+
+@pytest.mark.parametrize(("sends", "kind"), [(b"", "poll"), (None, "leave")])
+def test_a_member_that_repeats_its_offsets_until_it_leaves_does_not_poll(sends, kind) -> None:
+    """A Python client commits in the background while its loop is stalled; the Java consumer cannot."""
+    commits = committed((0, 0, 29_000), (1, 0, 91_000))
+    for ms in range(30_000, 90_000, 1_000):
+        commits.stretch(stretch_of(CommitRun.of("g", "t", 0, ms, 29_000)))
+    stalled = member("a", (0,))
+    stalled = replace(stalled, subscription=replace(stalled.subscription, user_data=sends))
+    found = history((500, [stalled, member("b", (1,))]), (91_000, [member("b", (0, 1))]))
+    (cause,) = causes_of(found, commits)
+    assert cause.kind == kind
+
+
+def test_a_rejoin_counts_from_the_members_last_commit() -> None:
+    """The record without it may follow late: the rebalance waited for another member."""
+    before = [member("a", (0,)), member("b", (1,))]
+    after = [member("a-2", (0,), client="a"), member("b", (1,))]
+    for last, kinds in ((38_000, ["bounce"]), (20_000, ["leave", "join"])):
+        commits = committed((0, 0, last), (1, 0, last))
+        found = history((500, before), (40_000, after))
+        assert [cause.kind for cause in causes_of(found, commits)] == kinds
 
 
 def test_all_members_lost_with_their_coordinator_are_a_brokers_fault() -> None:
