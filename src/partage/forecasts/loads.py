@@ -171,7 +171,7 @@ class LearntCapacity(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the recording has a catch-up phase, so that the rate is near the capacity."""
+        """True if the recording has a catch-up phase, so that the rate is near the capacity."""
         return self.minutes > 0
 
 

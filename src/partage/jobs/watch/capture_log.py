@@ -227,7 +227,7 @@ class CaptureLog:
 
     @property
     def is_listed(self) -> bool:
-        """Whether `refresh` has found files."""
+        """True if `refresh` has found files."""
         return bool(self._listed)
 
     def refresh(self) -> None:
