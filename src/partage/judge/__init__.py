@@ -7,7 +7,6 @@ spread or its moves.
 * `measures`: the figures of an assignment, including avoidable moves;
 * `certificates`: verification of claims about the best loads and the fewest moves;
 * `optimality`: verification of a plan's certificate;
-* `load_bounds`: verification of the bounds of plans with weighted partitions;
 * `facts`, `ownership`: problem, entries and previous owners as arrays;
 * `replicas`, `replica_bounds`: plans of replicas on brokers.
 """
