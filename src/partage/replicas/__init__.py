@@ -2,9 +2,9 @@
 
 Placement of new topics:
 
-* `placing`: `place`, `extend` and `StripedPlacer`;
-* `adminutils`: the placement of ``AdminUtils`` (up to Kafka 3.9);
-* `striped` and `striped_rows`: the KRaft controller's ``StripedReplicaPlacer``;
+* `placing`: `place`, `extend` and `StripedPlacer`, and the placement of ``AdminUtils`` (up to Kafka
+  3.9);
+* `striped`: the KRaft controller's ``StripedReplicaPlacer``;
 * `draws`: the numbers of ``java.util.Random``.
 
 Reassignment, planned by `partage.api.reassignments`:

@@ -1,13 +1,21 @@
+# ruff: noqa: PLR0917 - kernels take arrays by place, and have many
 """Placement by the KRaft controller's ``StripedReplicaPlacer`` (4.3.1), with its random numbers.
 
 Each rack has a ring of unfenced brokers and one of fenced ones. Partitions begin one rack and,
 within the racks, one broker later each time; when as many partitions are placed as there are
 unfenced brokers, racks and rings are shuffled, so that pairs of brokers do not repeat.
+
+Rows are computed with array operations if that is exact, else one by one. Between two shuffles, as
+many partitions are placed as there are unfenced brokers (an epoch each). A shuffle depends on its
+draws alone. So all shuffles are computed at once and applied one after another. A ring advances by
+one broker in each epoch that uses it. Counting these epochs gives the broker of each row by
+arithmetic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +23,9 @@ from numpy.typing import NDArray
 from partage.errors import InvalidPlacementError
 from partage.java.hash_order import hash_set_order
 from partage.java.strings import string_hash, string_order_key
+from partage.kernels import kernel, piece
 from partage.model import Broker
 from partage.replicas.draws import LookaheadDraws, next_int
-from partage.replicas.striped_rows import steps, stripes
 
 __all__ = ["place_in_stripes"]
 
@@ -122,3 +130,272 @@ def _draws_of_a_shuffle(start: NDArray[np.int64], racks: int) -> int:
 def _rack_key(rack: str | None) -> tuple[bool, bytes]:
     # A missing rack comes first, then Java's string order.
     return rack is not None, string_order_key(rack or "")
+
+
+Ints = NDArray[np.int64]
+
+
+def stripes(
+    start: Ints,
+    broker: NDArray[np.int32],
+    names: Ints,
+    offset: Ints,
+    rack_offset: int,
+    raw: Ints,
+    shape: tuple[int, int],
+) -> NDArray[np.int32] | None:
+    """Return the replicas of all partitions with array operations; None where only the slower
+    `steps` is exact.
+
+    Args:
+        start: int64[2 racks + 1], where each ring begins in ``broker``: for each rack the ring of
+            unfenced brokers, then the ring of fenced ones.
+        broker: int32, ids of all brokers, ring by ring.
+        names: int64[racks], racks in order of their names.
+        offset: int64[2 racks], position within each ring of its first broker to use.
+        rack_offset: position in ``names`` of the first partition's first rack.
+        raw: int64, the next random draws, at least as many as all shuffles need.
+        shape: number of partitions, and replicas of each.
+
+    Returns:
+        int32[shape]; None where an unfenced ring can run dry in a row, where a ring may stay unused
+        until its epoch number recurs, or where Java rejects a draw.
+    """
+    rows, factor = shape
+    racks, sizes = len(names), np.diff(start)
+    unfenced = sizes[0::2]
+    block = int(unfenced.sum())  # partitions between two shuffles
+    if -(-factor // racks) > int(unfenced.min()):
+        return None
+    if factor < racks and block <= 2 * (racks - factor) + 1:
+        return None
+    blocks = max(-(-rows // block), 1) if block > 1 else 1
+    length = block if block > 1 else max(rows, 1)
+    shuffles = _shuffles([racks, *_rings_in_turn(sizes)], raw, blocks - 1)
+    if shuffles is None:
+        return None
+    # All lists in one: names, then each rack's fenced ring and unfenced one, as they are shuffled.
+    rings = [broker[start[r ^ 1] : start[(r ^ 1) + 1]] for r in range(2 * racks)]
+    whole = np.empty((blocks, shuffles.shape[1]), np.int64)
+    whole[0, :racks], whole[0, racks:] = names, np.concatenate(rings)
+    for i, one in enumerate(shuffles):
+        whole[i + 1] = whole[i][one]
+    return _rows(whole, sizes, offset[0::2], (rack_offset, length), shape)
+
+
+def _rings_in_turn(sizes: Ints) -> list[int]:
+    # A shuffle visits the fenced ring of a rack before the unfenced one.
+    return [int(sizes[ring ^ 1]) for ring in range(len(sizes))]
+
+
+def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
+    """Return for every shuffle the old position of the item at each new position; None if Java
+    rejects a draw.
+
+    The result is int64[count, sum of list lengths]. It is None if Java rejects a draw (one in
+    millions), which would shift all later draws.
+    """
+    bounds = np.concatenate([np.arange(size, 1, -1) for size in lists]).astype(np.int64)
+    drawn = raw[: count * len(bounds)].reshape(count, len(bounds))
+    rest = drawn % bounds
+    powers = (bounds & (bounds - 1)) == 0
+    if ((drawn - rest + (bounds - 1) >= 1 << 31) & ~powers).any():
+        return None
+    places = np.where(powers, (bounds * drawn) >> 31, rest)
+    begin = np.cumsum([0, *lists])
+    drawn_at = np.cumsum([0, *(max(size - 1, 0) for size in lists)])
+    out = np.empty((count, int(begin[-1])), np.int64)
+    for size in sorted(set(lists) - {0}):
+        alike = [i for i, one in enumerate(lists) if one == size]
+        mine = np.stack([places[:, drawn_at[i] : drawn_at[i] + size - 1] for i in alike])
+        done = _permutations(mine.reshape(len(alike) * count, size - 1), size)
+        for i, one in zip(alike, done.reshape(len(alike), count, size), strict=True):
+            out[:, begin[i] : begin[i + 1]] = one + begin[i]
+    return out
+
+
+def _permutations(places: Ints, size: int) -> Ints:
+    """Return the permutations that Java's ``Collections.shuffle`` makes with these swap positions
+    (int64[n, size]).
+    """
+    out = np.repeat(np.arange(size)[:, None], len(places), axis=1)
+    each = np.arange(len(places))
+    for i, last in enumerate(range(size - 1, 0, -1)):
+        other = places[:, i]
+        kept = out[last].copy()
+        out[last] = out[other, each]
+        out[other, each] = kept
+    turned: Ints = out.T
+    return turned
+
+
+def _rows(
+    whole: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
+) -> NDArray[np.int32]:
+    """Return the brokers of all partitions (int32[partitions, replicas]) from the shuffled lists of
+    each block of partitions.
+
+    A block is the run of partitions (epochs) between two shuffles.
+    """
+    (rows, factor), (rack_offset, length) = shape, turn
+    blocks, racks = len(whole), len(offset)
+    order = whole[:, :racks]
+    epoch, block = np.arange(length), np.arange(blocks)
+    begin = (rack_offset + block * length) % racks
+    # Of each block and place in its order: the ring's beginning in ``whole``, size and turns.
+    in_turn = np.cumsum([racks, *_rings_in_turn(sizes)])
+    ring_at = (in_turn[1:-1:2] + (block * whole.shape[1])[:, None])[block[:, None], order]
+    size = sizes[0::2][order]
+    turned = (offset + _asked_before(order, begin, length, factor))[block[:, None], order]
+    out = np.empty((blocks, length, factor), np.int32)
+    flat = whole.ravel()
+    for j in range(factor):
+        place = (begin[:, None] + (epoch + j)) % racks + (block * racks)[:, None]
+        at = turned.ravel()[place] + _asked_within(epoch, j, factor, racks) + j // racks
+        at %= size.ravel()[place] if (size != size[0, 0]).any() else size[0, 0]
+        out[:, :, j] = flat[ring_at.ravel()[place] + at]
+    return out.reshape(blocks * length, factor)[:rows]
+
+
+def _asked_within(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
+    """Return how often the partitions of a block have used the rack of replica j, up to each epoch
+    (int64[epochs]).
+
+    Each partition begins one rack later. So earlier partitions used this rack for replica j + 1, j
+    + 2, and so on, once in each round over the racks.
+    """
+    if factor >= racks:
+        return epoch + 1
+    rounds = (epoch + j) // racks
+    earlier = (rounds - 1) * factor + np.minimum((epoch + j) % racks + 1, factor)
+    out: Ints = np.minimum(factor - 1 - j, epoch) + np.where(rounds > 0, earlier, 0) + 1
+    return out
+
+
+def _asked_before(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
+    """Return how many partitions of earlier blocks used each rack (int64[blocks, racks]).
+
+    The count is one less for the racks of the first partition, because their rings do not advance
+    for it.
+    """
+    blocks, racks = order.shape
+    replicas = np.minimum(factor, racks)
+    # The last row of a block that uses a rack is the block's last row, or some rows before.
+    last = (np.arange(racks) - (begin[:, None] + length - 1)) % racks
+    there = last < replicas
+    epochs = length - 1 - np.where(there, 0, racks - last)
+    asked = _asked_within(epochs, np.where(there, last, 0), factor, racks)
+    each = np.where(epochs >= 0, asked, 0)
+    out = np.zeros((blocks, racks), np.int64)
+    of_rack = np.empty((blocks, racks), np.int64)
+    np.put_along_axis(of_rack, order, each, axis=1)
+    np.cumsum(of_rack[:-1], axis=0, out=out[1:])
+    out[:, order[0, (begin[0] + np.arange(replicas)) % racks]] -= 1
+    return out
+
+
+@piece
+def _bounded(raw: Any, used: int, bound: int) -> int:
+    """Return the index of the first draw from ``used`` on that Java's ``nextInt(bound)`` accepts,
+    -1 for none.
+
+    The search starts at ``used``.
+    """
+    if bound & (bound - 1) == 0:
+        return used if used < len(raw) else -1
+    while used < len(raw) and raw[used] - raw[used] % bound + bound - 1 >= 2147483648:
+        used += 1
+    return used if used < len(raw) else -1
+
+
+@piece
+def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
+    """Shuffle ``items[begin:end]`` in place like Java's ``Collections.shuffle``; return the number
+    of draws used so far, -1 if there are too few.
+
+    Returns the number of draws used so far, -1 if there are too few.
+    """
+    for size in range(end - begin, 1, -1):
+        used = _bounded(raw, used, size)
+        if used < 0:
+            return -1
+        bits = raw[used]
+        used += 1
+        other = begin + (size * bits >> 31 if size & (size - 1) == 0 else bits % size)
+        last = begin + size - 1
+        kept = items[last]
+        items[last] = items[other]
+        items[other] = kept
+    return used
+
+
+@piece
+def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
+    """Return the position of the ring's next broker in this epoch, -1 if all were used."""
+    size = start[ring + 1] - start[ring]
+    if size == 0:
+        return -1
+    if state[0, ring] != epoch:
+        state[0, ring] = epoch
+        state[1, ring] = 0
+        state[2, ring] += 1
+        if state[2, ring] >= size:
+            state[2, ring] = 0
+    if state[1, ring] >= size:
+        return -1
+    at = state[1, ring] + state[2, ring]
+    state[1, ring] += 1
+    return start[ring] + (at - size if at >= size else at)  # type: ignore[no-any-return]  # an item
+
+
+@kernel(
+    "int64(int64[::1], int32[::1], int64[::1], int64[:, ::1], int64, int64, int64[::1],"
+    " int32[:, ::1])"
+)
+def steps(
+    start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
+) -> int:
+    """Place one partition after another into ``out``, exactly as KRaft does; return the number of
+    draws used, -1 if there are too few.
+
+    Returns the number of draws used, -1 if there are too few.
+
+    ``state`` has the epoch, index and offset of each ring, ``names`` the racks in order. `stripes`
+    describes the other arguments.
+    """
+    racks = len(names)
+    used = 0
+    epoch = 0
+    for row in range(len(out)):
+        if epoch == unfenced and unfenced > 1:
+            used = _shuffle(names, 0, racks, raw, used)
+            for ring in range(2 * racks):
+                fenced_first = ring ^ 1
+                if used >= 0:
+                    used = _shuffle(broker, start[fenced_first], start[fenced_first + 1], raw, used)
+            if used < 0:
+                return -1
+            epoch = 0
+        if offset == racks:
+            offset = 0
+        first = offset
+        at = _next(2 * names[first], epoch, start, state)
+        while at < 0:
+            first = first + 1 if first + 1 < racks else 0
+            at = _next(2 * names[first], epoch, start, state)
+        out[row, 0] = broker[at]
+        i = offset
+        for j in range(1, out.shape[1]):
+            at = -1
+            while at < 0:
+                if i == first:
+                    first = -1
+                else:
+                    at = _next(2 * names[i], epoch, start, state)
+                    if at < 0:
+                        at = _next(2 * names[i] + 1, epoch, start, state)
+                i = i + 1 if i + 1 < racks else 0
+            out[row, j] = broker[at]
+        epoch += 1
+        offset += 1
+    return used

@@ -15,8 +15,8 @@ import partage as pg
 from partage.cli.place import place as place_command
 from partage.kernels import form
 from partage.replicas import StripedPlacer, default_directory, extend
-from partage.replicas.adminutils import alternating
 from partage.replicas.draws import JavaDraws, next_int
+from partage.replicas.placing import alternating
 
 
 @pytest.mark.parametrize("how", ["compiled", "interpreted"])
