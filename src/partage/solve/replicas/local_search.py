@@ -1,7 +1,7 @@
 """Place replicas by penalty-based local search.
 
 The search minimises the bytes copied plus penalties for brokers and racks outside their bands
-(`penalties`). It begins with the placement of `start`. In each round of penalties it moves single
+(`penalties`). It begins with a greedy placement. In each round of penalties it moves single
 replicas (`sweeps`); in the last round it also exchanges pairs (`swaps`).
 """
 
@@ -14,9 +14,8 @@ from partage.model import ReplicaTask
 from partage.model.replicas import STAY, among
 from partage.solve.replicas.penalties import MANY_REPLICAS, Penalties, penalty_schedule
 from partage.solve.replicas.problem import SearchState, held_by_places, is_moved, outside_bands
-from partage.solve.replicas.start import place_initially
 from partage.solve.replicas.swaps import Swaps
-from partage.solve.replicas.sweeps import MoveCandidates, SweepArrays, sweep
+from partage.solve.replicas.sweeps import MoveCandidates, SweepArrays, place_initially, sweep
 
 __all__ = ["LocalSearch", "improve_placement", "place_replicas"]
 
