@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 __all__ = [
+    "amount",
     "err",
     "first_of",
     "fits",
@@ -42,6 +43,7 @@ _UNSAFE_IN_JSON = re.compile(
 )
 #: Columns; tables take no more than they need.
 _AS_WIDE_AS_IT_GETS = 1_000_000
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def prepare() -> None:
@@ -122,6 +124,18 @@ def short_name(value: str) -> str:
     if len(value) <= _LONGEST_NAME:
         return value
     return f"{value[:_LONGEST_NAME]}… ({len(value):,} characters)"
+
+
+def amount(count: float) -> str:
+    """Format a number of bytes with a unit, such as ``1.5 GB``.
+
+    >>> amount(12_300_000)
+    '12.3 MB'
+    """
+    unit = 0
+    while count >= 999.95 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} B"
 
 
 def first_of(lines: Sequence[str], *, of: int | None = None) -> list[str]:

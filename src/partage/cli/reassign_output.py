@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from partage.cli.console import name, show, tell, write_json
-from partage.cli.streams import amount
+from partage.cli.console import amount, name, show, tell, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import first_of, fits, name, show, tell, write_json
+from partage.cli.console import amount, first_of, fits, name, show, tell, write_json
 from partage.cli.options import (
     OutputOptions,
     SparkMaster,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["streams"]
 
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 #: A page with more timelines than that is no page any more.
 _MOST_ON_PAGE = 24
 #: Fewer combinations than that are through before one has read about them.
@@ -243,18 +242,6 @@ def _cells(its: StreamsMetrics, prefix: str = "") -> list[str]:
         f"{its.moved:,}",
         f"{its.spread:.2f}",
     ]
-
-
-def amount(count: float) -> str:
-    """Format a number of bytes with a unit, such as ``1.5 GB``.
-
-    >>> amount(12_300_000)
-    '12.3 MB'
-    """
-    unit = 0
-    while count >= 999.95 and unit < len(_UNITS) - 1:
-        count, unit = count / 1000, unit + 1
-    return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} B"
 
 
 def _tell_worst(app: SimulatedApplication, its: StreamsMetrics) -> None:
