@@ -17,6 +17,11 @@ from tests.support.captured import SAMPLE
 
 pa = pytest.importorskip("pyarrow")
 
+from pyarrow import compute as pc  # noqa: E402
+from pyarrow import parquet  # noqa: E402
+
+from partage.capture.manifest import Manifest, Part  # noqa: E402
+from partage.errors import InvalidCaptureError  # noqa: E402
 from partage.history.clusters import ClusterHistory  # noqa: E402
 from partage.jobs.replay.capture import open_capture, read_context  # noqa: E402
 from partage.jobs.replay.decode import decode_job  # noqa: E402
@@ -37,6 +42,7 @@ from partage.jobs.watch.group_tables import (  # noqa: E402
     STREAM_TABLES,
     GroupUpdate,
     StoredGroup,
+    close_group,
     moves_of,
     stream_schema,
     update_group,
@@ -45,7 +51,7 @@ from partage.jobs.watch.group_tables import (  # noqa: E402
 Rows = list[dict[str, Any]]
 #: Log partitions with classic, consumer, share and streams groups, a migration and transactions.
 _PART = (3, 6, 7)
-_PART_MS = 80_000
+_PART_MS = 60_000
 #: Columns of `rebalances` that the simulation job fills in.
 _SIMULATED = ("agrees", "judged_by", "disagreement", "assumed")
 
@@ -151,8 +157,6 @@ def _batch_run(folder: Path) -> dict[str, Rows]:
 
 def _positions(folder: Path, cuts: int, seed: int) -> list[Position]:
     """Return random positions of a capture in time order, the last one at its end."""
-    from pyarrow import parquet
-
     table = parquet.read_table(
         folder / "consumer_offsets.parquet", columns=["partition", "offset", "timestamp_ms"]
     )
@@ -178,9 +182,6 @@ def _comparable(rows: Rows) -> list[str]:
 @pytest.fixture(scope="module")
 def part(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The beginning of the sample, of log partitions with all protocols and with transactions."""
-    from pyarrow import compute as pc
-    from pyarrow import parquet
-
     folder = tmp_path_factory.mktemp("part")
     for name, offset, at in (
         ("consumer_offsets.parquet", "offset", "timestamp_ms"),
@@ -217,7 +218,7 @@ def test_micro_batches_give_the_tables_of_a_replay(
     """Random cuts, through generations, transactions and metadata changes, change no row."""
     stream = _Stream(part)
     positions = _positions(part, cuts=5, seed=2)
-    assert len({at.metadata_bytes for at in positions}) > 3
+    assert len({at.metadata_bytes for at in positions}) >= 3
     for end in positions:
         stream.advance(end)
     found = stream.tables()
@@ -225,3 +226,92 @@ def test_micro_batches_give_the_tables_of_a_replay(
     for table in set(STREAM_TABLES) - {OPENED, "bad_records"}:
         assert len(found[table]) > 5, table
         assert _comparable(found[table]) == _comparable(batch_tables[table]), table
+
+
+def _log(folder: Path, *tables: Any, positions: dict[int, int]) -> CaptureLog:
+    """Write a capture with these files of records and return its log."""
+    (folder / "consumer_offsets.parquet").mkdir(parents=True)
+    (folder / "cluster.jsonl").write_text('{"ts_ms": 0, "brokers": [], "topics": {}}\n')
+    parts = [Part(number) for number in range(len(tables))]
+    for part, table in zip(parts, tables, strict=True):
+        path = folder / "consumer_offsets.parquet" / part.name
+        parquet.write_table(table, path)
+        os.utime(path, (1, 1))
+    Manifest(parts=parts, positions=positions).put(folder)
+    log = CaptureLog(folder)
+    log.refresh()
+    return log
+
+
+@pytest.fixture(scope="module")
+def small() -> Any:
+    """The records of one log partition."""
+    table = parquet.read_table(SAMPLE / "consumer_offsets.parquet")
+    return table.filter(pc.equal(table["partition"], 0))
+
+
+def _decoded(log: CaptureLog, start: Position, end: Position) -> list[str]:
+    rows = (row for piece in log.pieces(start, end) for row in _rows_of(piece))
+    return sorted(rows)
+
+
+def _rows_of(piece: Any) -> list[str]:
+    names = ("kind", "group", "log_offset", "topic", "minute_ms")
+    return [repr([row[n] for n in names]) for b in read_piece(piece) for row in b.to_pylist()]
+
+
+def test_positions_do_not_depend_on_files(small: Any, tmp_path: Path) -> None:
+    """After files were merged, a micro-batch between the same positions has the same rows."""
+    ends = {0: small["offset"][-1].as_py() + 1}
+    two = _log(tmp_path / "two", small.slice(0, 400), small.slice(400), positions=ends)
+    one = _log(tmp_path / "one", small, positions=ends)
+    start = Position({}, 0)
+    middle = two.latest(start, most_rows=400)
+    end = two.latest(middle)
+    assert middle.offsets[0] == small["offset"][399].as_py() + 1
+    assert end.offsets == ends
+    assert two.latest(end) == end
+    assert _decoded(one, start, middle) == _decoded(two, start, middle) != []
+    assert _decoded(one, middle, end) == _decoded(two, middle, end) != []
+
+
+def test_a_log_that_lost_records_ends_the_stream(small: Any, tmp_path: Path) -> None:
+    """Offsets that were read and are gone are an error, because they will have other records."""
+    log = _log(tmp_path / "cut", small, positions={0: 500})
+    with pytest.raises(InvalidCaptureError, match="lost records"):
+        log.latest(Position({0: 600}, 0))
+
+
+def test_the_state_of_a_deleted_group_can_be_dropped(part: Path) -> None:
+    """Dropping the state turns the open rows of the group into final ones."""
+    stream = _Stream(part)
+    stream.advance(_positions(part, cuts=1, seed=3)[0])
+    name = max(stream.stored, key=lambda one: len(stream.stored[one].history or b""))
+    before = stream.tables()
+    clusters = stream.clusters(stream.at.metadata_bytes)
+    known = stream.stored[name]
+    stream.take(name, GroupUpdate(known, close_group(name, known, clusters, stream.timeout)))
+    assert not any(rows for (group, _), rows in stream.open.items() if group == name)
+    after = stream.tables()
+    assert all(_comparable(after[table]) == _comparable(before[table]) for table in STREAM_TABLES)
+
+
+def test_an_error_in_one_group_ends_its_history_only(
+    part: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group is failed in table `groups`, stays so, and other groups go on."""
+    stream = _Stream(part)
+    first, last = _positions(part, cuts=1, seed=3)
+    feed = GroupRows.feed
+
+    def broken(rows: GroupRows, found: Any) -> None:
+        if rows.name == "mailer.alerts":
+            raise ArithmeticError("a test")
+        feed(rows, found)
+
+    monkeypatch.setattr(GroupRows, "feed", broken)
+    stream.advance(first)
+    monkeypatch.undo()
+    stream.advance(last)
+    groups = {row["group"]: row["status"] for row in stream.tables()["groups"]}
+    assert [name for name, status in groups.items() if status == "failed"] == ["mailer.alerts"]

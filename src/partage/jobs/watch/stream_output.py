@@ -3,12 +3,14 @@
 ```
 OUT/stream/tables/<table>/batch-00000012-*.parquet   rows of one micro-batch
 OUT/stream/batches/00000012.json                     its files; written last, replaced atomically
+OUT/stream/batches/00000000-00000063.json            files of merged micro-batches
 OUT/stream/checkpoint/                               Spark's: positions in the log, states of groups
 OUT/stream/cluster.jsonl                             metadata, if the source is a running cluster
 ```
 
 A micro-batch that is repeated after a crash replaces its files. Files that no manifest lists do not
-count.
+count. Every 64 micro-batches are merged, so that there are few files. Open rows that were replaced
+within them are left out.
 
 Tables have two more columns: ``batch``, the number of the micro-batch, and ``final``. An **open**
 row (``final`` is false) counts until a later micro-batch has replaced the open rows of its group.
@@ -18,9 +20,10 @@ Table ``open_rows`` says which micro-batch has the open rows of each group and t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["StreamFolder", "expect_stream_folder", "write_changes"]
 
 _OPEN_ROWS = "open_rows"
+#: Numbers of micro-batches that are merged: 64, then 64 merged ones, and so on.
+_SPANS = (64, 64**2, 64**3)
 #: Rows of table ``opened`` that a micro-batch reports; a first run reads the whole history.
 _MOST_REPORTED = 1_000
 
@@ -67,6 +72,23 @@ class StreamFolder:
             what = f"cannot be made ({e.strerror or e})"
             raise InvalidConfigError("--out", what, str(self.path)) from None
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder's lock during the ``with`` block; a killed process loses it.
+
+        Raises:
+            InvalidConfigError: another process writes into the folder.
+        """
+        import fcntl
+
+        with (self.path / "lock").open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                what = "another stream writes into it at this moment"
+                raise InvalidConfigError("--out", what, str(self.path.parent)) from None
+            yield
+
     def publish(self, batch: int, files: Iterable[tuple[str, str]]) -> None:
         """Make the files of a micro-batch count, and remove those of an earlier attempt.
 
@@ -84,9 +106,50 @@ class StreamFolder:
                 if path.name not in listed:
                     path.unlink(missing_ok=True)
 
-    def batches(self) -> list[int]:
-        """Return the numbers of the published micro-batches, ascending."""
-        return sorted(int(path.stem) for path in self._manifests.glob("[0-9]*.json"))
+    def merge(self, batch: int) -> None:
+        """Merge the files of the micro-batches before one, if it begins a new span of them.
+
+        Spark has committed those micro-batches, so that none of them is repeated.
+        """
+        for span in _SPANS:
+            if batch > 0 and batch % span == 0:
+                self._merge(batch - span, batch - 1)
+
+    def _merge(self, first: int, last: int) -> None:
+        some = [one for one in self._current() if first <= one.first and one.last <= last]
+        if len(some) < 2:
+            return
+        opened = self._read(_OPEN_ROWS, _open_schema(), some)
+        newest = _newest(opened)
+        files: dict[str, list[str]] = {}
+        for table in STREAM_TABLES:
+            rows = self._read(table, _stored_schema(table), some)
+            rows = rows.filter(_counts(rows, table, newest))
+            if rows.num_rows:
+                files[table] = [_write(str(self.path), last, table, rows, merged=True)]
+        if newest:
+            columns = [{"group": g, "table": t, "batch": n} for (g, t), n in sorted(newest.items())]
+            rows = _open_rows(columns)
+            files[_OPEN_ROWS] = [_write(str(self.path), last, _OPEN_ROWS, rows, merged=True)]
+        put_json(self._manifests / f"{first:08d}-{last:08d}.json", {"batch": last, "files": files})
+        for one in some:
+            if (one.first, one.last) != (first, last):
+                one.path.unlink(missing_ok=True)
+            for table, names in one.files.items():
+                for name in names:
+                    (self.path / "tables" / table / name).unlink(missing_ok=True)
+
+    def _current(self) -> list[_Manifest]:
+        """Return the manifests that count: where some overlap, the one with most micro-batches.
+
+        A crash while micro-batches are merged leaves both.
+        """
+        found = [_Manifest.of(path) for path in self._manifests.glob("[0-9]*.json")]
+        out: list[_Manifest] = []
+        for one in sorted(found, key=lambda one: (one.first, -one.last)):
+            if not out or one.first > out[-1].last:
+                out.append(one)
+        return out
 
     def table(self, name: str) -> pa.Table:
         """Return the rows of a table that count now.
@@ -94,38 +157,61 @@ class StreamFolder:
         Raises:
             InvalidCaptureError: a file cannot be read.
         """
-        import pyarrow as pa
+        some = self._current()
+        rows = self._read(name, _stored_schema(name), some)
+        newest = _newest(self._read(_OPEN_ROWS, _open_schema(), some))
+        return rows.filter(_counts(rows, name, newest)).select(stream_schema(name).names)
 
-        rows = self._read(name, _stored_schema(name))
-        opened = self._read(_OPEN_ROWS, _open_schema())
-        names = [*stream_schema(name).names]
-        if not rows.num_rows or "group" not in names:
-            return rows.select(names)
-        newest: dict[str, int] = {}
-        for row in opened.to_pylist():
-            if row["table"] == name:
-                newest[row["group"]] = max(newest.get(row["group"], -1), row["batch"])
-        groups = rows["group"].combine_chunks().dictionary_encode()
-        by_code = np.array([newest.get(g, -1) for g in groups.dictionary.to_pylist()] or [-1])
-        code = groups.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        is_newest = rows["batch"].to_numpy() == by_code[code]
-        final = rows["final"].combine_chunks().to_numpy(zero_copy_only=False)
-        return rows.filter(pa.array(final | is_newest)).select(names)
-
-    def _read(self, table: str, wanted: pa.Schema) -> pa.Table:
+    def _read(self, table: str, wanted: pa.Schema, some: Sequence[_Manifest]) -> pa.Table:
         import pyarrow as pa
         from pyarrow import parquet
 
         found = []
-        for path in sorted(self._manifests.glob("[0-9]*.json")):
-            manifest = json.loads(path.read_bytes())
-            for name in manifest["files"].get(table, ()):
-                try:
-                    found.append(parquet.read_table(self.path / "tables" / table / name))
-                except (pa.ArrowException, OSError) as e:
-                    what = f"{self.path / 'tables' / table / name}: cannot be read ({e})"
-                    raise InvalidCaptureError(f"{what}; watch into a new folder") from None
+        for name in (name for one in some for name in one.files.get(table, ())):
+            path = self.path / "tables" / table / name
+            try:
+                found.append(parquet.read_table(path))
+            except (pa.ArrowException, OSError) as e:
+                what = f"{path}: cannot be read ({e})"
+                raise InvalidCaptureError(f"{what}; watch into a new folder") from None
         return pa.concat_tables(found) if found else wanted.empty_table()
+
+
+class _Manifest(NamedTuple):
+    """The files of some consecutive micro-batches, by table."""
+
+    path: Path
+    first: int
+    last: int
+    files: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, path: Path) -> _Manifest:
+        """Read a manifest."""
+        first, _, last = path.stem.partition("-")
+        return cls(path, int(first), int(last or first), json.loads(path.read_bytes())["files"])
+
+
+def _newest(opened: pa.Table) -> dict[tuple[str, str], int]:
+    """Return a dict from (group, table) to the micro-batch whose open rows count."""
+    newest: dict[tuple[str, str], int] = {}
+    for row in opened.to_pylist():
+        key = row["group"], row["table"]
+        newest[key] = max(newest.get(key, -1), row["batch"])
+    return newest
+
+
+def _counts(rows: pa.Table, table: str, newest: Mapping[tuple[str, str], int]) -> Any:
+    """Return a mask of the rows that are final, or the newest open rows of their group."""
+    import pyarrow as pa
+
+    if not rows.num_rows:
+        return pa.array([], pa.bool_())
+    groups = rows["group"].combine_chunks().dictionary_encode()
+    by_code = np.array([newest.get((g, table), -1) for g in groups.dictionary.to_pylist()] or [-1])
+    code = groups.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    final = rows["final"].combine_chunks().to_numpy(zero_copy_only=False)
+    return pa.array(final | (rows["batch"].to_numpy() == by_code[code]))
 
 
 def expect_stream_folder(out: Path, source: str) -> None:
@@ -170,23 +256,26 @@ def write_changes(
                 made = made.append_column("batch", pa.repeat(pa.scalar(batch, pa.int64()), count))
                 made = made.append_column("final", pa.repeat(pa.scalar(one["final"]), count))
                 rows.setdefault(one["table"], []).append(made.cast(_stored_schema(one["table"])))
-    found = [_written(folder, batch, table, pa.concat_tables(made)) for table, made in rows.items()]
+    tables = {table: pa.concat_tables(made) for table, made in rows.items()}
     if replaced:
-        made = pa.Table.from_pylist(replaced, schema=_open_schema())
-        found.append(_written(folder, batch, _OPEN_ROWS, made))
+        tables[_OPEN_ROWS] = _open_rows(replaced)
+    found = [
+        ("file", json.dumps([table, _write(folder, batch, table, made)]))
+        for table, made in tables.items()
+    ]
     opened = [row for table in rows.get(OPENED, ()) for row in table.to_pylist()]
     opened.sort(key=lambda row: (row["time_ms"], row["group"]))
     found += [("opened", json.dumps(row)) for row in opened[:_MOST_REPORTED]]
     yield receipts_batch(found)
 
 
-def _written(folder: str, batch: int, table: str, rows: pa.Table) -> tuple[str, str]:
-    """Write a file of a table; return ("file", JSON of table and file name)."""
+def _write(folder: str, batch: int, table: str, rows: pa.Table, *, merged: bool = False) -> str:
+    """Write a file of a table and return its name; merged files begin with another word."""
     from pyarrow import parquet
 
-    name = f"{_prefix(batch)}{uuid4().hex[:8]}.parquet"
+    name = f"{'merged-' if merged else ''}{_prefix(batch)}{uuid4().hex[:8]}.parquet"
     parquet.write_table(rows, Path(folder) / "tables" / table / name, compression="zstd")
-    return "file", json.dumps([table, name])
+    return name
 
 
 def _prefix(batch: int) -> str:
@@ -199,6 +288,12 @@ def _stored_schema(table: str) -> pa.Schema:
 
     nullable = [field.with_nullable(True) for field in stream_schema(table)]
     return pa.schema([*nullable, pa.field("batch", pa.int64()), pa.field("final", pa.bool_())])
+
+
+def _open_rows(rows: list[dict[str, Any]]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(rows, schema=_open_schema())
 
 
 def _open_schema() -> pa.Schema:

@@ -176,6 +176,7 @@ def watch(
     expect_stream_folder(folder.path.parent, name)
     folder.prepare()
     with ExitStack() as opened:
+        opened.enter_context(folder.lock())
         if topic is not None:
             recorder = opened.enter_context(_MetadataRecorder(topic, folder.metadata))
             timeout_ms = recorder.session_timeout_ms
@@ -573,6 +574,7 @@ class _Publisher:
     def publish(self, changes: DataFrame, batch: int) -> None:
         """Write one micro-batch; Spark calls this with its data frame."""
         began = time.monotonic()
+        self.folder.merge(batch)
         job = partial(write_changes, str(self.folder.path), batch)
         rows = changes.repartition("table").mapInArrow(job, _RECEIPTS_DDL).collect()
         files = [tuple(json.loads(row.text)) for row in rows if row.what == "file"]
