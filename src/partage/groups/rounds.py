@@ -399,7 +399,6 @@ class _Life:
         self.rounds[-1] = replace(last, plan=last.plan.with_warnings((warning,)))
 
     def _round(self, change: Change | None, before: dict[tuple[str, int], str]) -> bool:
-        """Simulate one rebalance; return whether a member must revoke a partition afterwards."""
         generation = len(self.rounds) + 1
         group = Group(self._sent(one) for one in self.consumers.values())
         leader = next(iter(self.consumers.values()))

@@ -489,7 +489,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
 
     def _move(self, slot: int, topic: int, target: int) -> None:
         """Move a partition to a member, or another one that librdkafka moves in its place by
-        mistake (see `LibrdkafkaMovements`).
+        mistake.
 
         `LibrdkafkaMovements` selects it. If its recorded owner does not have it, that owner loses
         nothing.

@@ -242,11 +242,11 @@ class GeneralAssignment(ABC):
         self._queue.change_load(member, 1)
 
     def _listed_owners(self) -> Sequence[int] | Mapping[int, int]:
-        """Return the owner of each partition, as the client's balance test looks it up."""
+        # As the client's balance test looks them up.
         return self.owner
 
     def _own_slots(self, member: int) -> Collection[int]:
-        """Return a member's own partitions, which the client's balance test skips; here none."""
+        # The client's balance test skips a member's own partitions; here it skips none.
         return ()
 
     @abstractmethod

@@ -122,9 +122,7 @@ class _Penalties(NamedTuple):
 
     @classmethod
     def of(cls, partitions: int, members: int) -> _Penalties:
-        """Return penalties in which one unit of an aim outweighs everything that later aims can
-        cost on a path.
-        """
+        # One unit of an aim outweighs everything that later aims can cost on a path.
         cold_start = members + 1
         load = (members + 1) * cold_start
         disturbed = (partitions + 1) * load
@@ -449,8 +447,6 @@ class _Placement:
     def balance_totals(self) -> None:
         """Move standbys from members with more copies to members with fewer, as long as each
         owner's standbys stay spread evenly.
-
-        The counts by owner (`balance_by_owner`) stay even.
         """
         while (exchange := self._find_exchange()) is not None:
             self._move(*exchange)

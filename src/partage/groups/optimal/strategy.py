@@ -241,8 +241,7 @@ def _unfinished_warning(proof: Certificate) -> str:
 
 
 def _cooperative_plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
-    """Return the plan of the first of two cooperative rebalances (KIP-429), in which partitions
-    that move have no owner.
+    """Return the plan of the first of two cooperative rebalances (KIP-429).
 
     Partitions that move have no owner in it, because their previous owners must revoke them first.
     """
@@ -272,8 +271,8 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
     """Return a dict from each unclaimed partition to the member that the previous plan promised it.
 
-    The result is a dict from row (partition) to place (member) of the canonical problem. Members
-    that have left are not in it.
+    Partitions are rows and members are places of the canonical problem. Members that have left are
+    not in it.
     """
     if not isinstance(memory, Promises):
         return {}

@@ -233,7 +233,6 @@ def _topics_by_id(spec: GroupSpec) -> Int32Array:
 
 
 def _by_member(spec: GroupSpec, partition: Int32Array, member: Int32Array) -> GroupAssignment:
-    """Group partitions by their owners, members in join order."""
     start = np.zeros(spec.members + 1, np.int32)
     np.cumsum(np.bincount(member, minlength=spec.members), out=start[1:])
     return GroupAssignment(start, partition[np.argsort(member, kind="stable")])

@@ -292,10 +292,7 @@ class _Shares:
         self.by_member.setdefault(member, {})[partition] = None
 
     def members_of(self, partition: int) -> set[int]:
-        """Return the members that share a partition, as a set that the caller may change.
-
-        The partition becomes a key of Java's map.
-        """
+        # The partition becomes a key of Java's map, and the caller may change the set.
         self._looked_up_after = partition in self.by_partition
         return self.by_partition.setdefault(partition, set())
 

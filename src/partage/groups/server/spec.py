@@ -253,12 +253,9 @@ class _Sent:
     def read(
         self, begin: Int32Array, limit: Int32Array, partitions: int
     ) -> tuple[NDArray[Any], Int32Array, NDArray[np.bool_]] | None:
-        """Convert the claimed partitions to dense numbers with a compiled kernel.
-
-        Return None if a claim is a special case, such as a partition that does not exist. Return
-        the number of partitions under each topic name, the partitions, and whether each partition
-        of the cluster is claimed.
-        """
+        # None: a claim is a special case, such as a partition that does not exist. Else the number
+        # of partitions under each topic name, the partitions, and whether each partition of the
+        # cluster is claimed.
         size, out = np.zeros(len(self.topic), np.int32), np.empty(len(self.number), np.int32)
         given = np.zeros(partitions, bool)
         done = read_claims(

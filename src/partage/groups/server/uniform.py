@@ -227,7 +227,6 @@ def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> In
 
     This needs sets that Java iterates in order: partition numbers ascend and are smaller than the
     set's table length (and than 65,536, where hash mixing begins), so each is alone in its bucket.
-    Otherwise the result is None, and the caller iterates the buckets.
     """
     before, index = spec.previous, spec.problem.index
     entries, rank = _rows_of(before.start, sets)
@@ -353,10 +352,7 @@ class _SubscribedTopics:
         return np.diff(self.start)
 
     def subscribers(self, topic: int) -> Int32Array:
-        """Return the subscribers of a topic, as positions in the coordinator's map of members.
-
-        ``topic`` is an index of ``topics``.
-        """
+        # Positions in the coordinator's map of members; ``topic`` is an index of ``topics``.
         of_topic = self.subscriber_set[topic]
         return self.members[self.start[of_topic] : self.start[of_topic + 1]]
 
@@ -431,8 +427,7 @@ class _Builder:
             fill(line, self.sizes, of_topic, self.owner, work=self._work)
 
     def balance(self) -> None:
-        """Move partitions between each topic's subscribers, topic by topic, until loads are even or
-        16 rounds have passed.
+        """Move partitions between each topic's subscribers, topic by topic, until loads are even.
 
         This ends when a round returns to the topic that moved a partition last, or after 16 rounds.
         """

@@ -221,8 +221,7 @@ def _decide(
 
 
 def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
-    """Return the partitions that must move between members, and their new owners (Kafka's
-    ``partitionsTransferringOwnership``).
+    """Return the partitions that must move between members, and their new owners.
 
     The source is Kafka's map ``partitionsTransferringOwnership`` if the decision has one.
     """

@@ -118,9 +118,7 @@ def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota) -> Int32Array:
 
 
 def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
-    """Return how many of its ``size`` partitions a member keeps; queue the member if it may get
-    more.
-    """
+    # A member that may get more is queued.
     if size < quota.low:
         quota.under.append(member)
         return size

@@ -264,8 +264,7 @@ class ArrayBalancer:
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded one (Kafka's
-        ``isBalanced``).
+        """Return whether no member could take a partition from a more loaded one.
 
         This is Kafka's ``isBalanced``; it is only called where its result can matter.
 

@@ -118,9 +118,8 @@ def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
     """Return the previous owner of each partition as Kafka's general algorithm sees it, -1 for
     none.
 
-    It is the newest claimant older than ``max_generation``. It is the member of the newest claim
-    that is older than ``max_generation``, the first of equal ones. Claims without generation count
-    as older ones.
+    It is the member of the newest claim that is older than ``max_generation``, the first of equal
+    ones. Claims without generation count as older ones.
     """
     out = np.full(claimed.slots.count, -1, np.int32)
     undated = ~claimed.dated & (max_generation > NO_GENERATION)

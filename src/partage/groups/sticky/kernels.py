@@ -124,7 +124,6 @@ class MovementArrays(NamedTuple):
 
 @piece
 def _update_key(queue, m, key):
-    """Change member m's queue key (load and id rank), and update its tournament tree."""
     tree = queue.tree
     start, i = queue.base[queue.cell_of[m]], queue.leaf[m]
     tree[start + i] = key
@@ -352,7 +351,6 @@ def _next_row(after, row):
 
 @piece
 def _not_before(under_place, begin, end, place):
-    """Return the first index in [begin, end) whose value is at least ``place`` (binary search)."""
     while begin < end:
         middle = (begin + end) >> 1
         if under_place[middle] < place:
@@ -565,9 +563,6 @@ def _int(data, at, size):
 
 @piece
 def _same(data, at, names, begin, size):
-    """Return whether ``size`` bytes of ``data`` from ``at`` and ``names`` from ``begin``
-    are equal.
-    """
     for i in range(size):  # noqa: SIM110 - Numba has no generators in all()
         if data[at + i] != names[begin + i]:
             return False
