@@ -68,7 +68,7 @@ class KeyTable(NamedTuple):
 
 @piece
 def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
-    """Return the last one to seven bytes of a key as an unsigned word padded with zeros."""
+    # The last one to seven bytes of a key, padded with zeros.
     top = 0x7FFFFFFFFFFFFFFF
     if at < len(wide):
         unused = 64 - 8 * (end - at)
@@ -101,7 +101,6 @@ def _hash(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 @piece
 def _is_stored_at(data: _Bytes, wide: _Words, at: int, end: int, words: _Words, word: int) -> bool:
-    """Return whether a key equals the stored key of the same length at an offset of the store."""
     top = 0x7FFFFFFFFFFFFFFF
     while at + 8 <= end:
         if wide[at & top] != words[word & top]:
@@ -150,11 +149,10 @@ def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
-    """Look up a block of keys: compute all hashes, then read all slots, then all entries, so that
-    cache misses overlap.
+    """Look up a block of keys: compute all hashes, then read all slots, then all entries.
 
-    Each step loads independent addresses, so that cache misses overlap. Only keys whose first
-    slot has another key, or none, are collected and probed one by one.
+    Each step loads independent addresses, so that cache misses overlap. Only keys whose first slot
+    has another key, or none, are collected and probed one by one.
     """
     top = 0x7FFFFFFFFFFFFFFF
     shift = used[2]
@@ -184,7 +182,7 @@ def _look_up(
 
 @piece
 def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
-    """Return the content of the next slot that has this hash, 0 if an empty slot comes first."""
+    # 0 if an empty slot comes first.
     top = 0x7FFFFFFFFFFFFFFF
     mask = len(slots) - 1
     found: int = slots[slot & top]

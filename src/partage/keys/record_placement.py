@@ -75,7 +75,6 @@ def place_keys(
 
 
 def _longest(longest: object) -> int:
-    """Check that ``longest_key`` is a number of bytes and return it as an int."""
     if isinstance(longest, bool) or not isinstance(longest, int | np.integer) or longest < 0:
         raise InvalidConfigError("longest_key", "must be a number of bytes, 0 or more", longest)
     return int(longest)

@@ -159,10 +159,7 @@ def _guesses(
 
 
 def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, float]]:
-    """Choose writers greedily (set cover), each with the logarithm of its probability by chance.
-
-    Return them in order, each with the log of its chance.
-    """
+    """Choose writers greedily (set cover), each with the logarithm of its probability by chance."""
     left = np.ones(len(seen), np.bool_)
     chosen: list[tuple[_Guess, float]] = []
     enough = log(FALSE_ALARM / _MOST_WRITERS) - log(len(guesses))

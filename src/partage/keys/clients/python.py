@@ -37,7 +37,6 @@ class Pinned(State):
 
 
 def _pin(state: Pinned, partitions: int, avoid: int | None) -> tuple[int, Pinned]:
-    """Draw a new sticky partition other than ``avoid``; return it and the state after it."""
     pool = list(state.pool(partitions))
     if len(pool) > 1 and state.available != () and avoid is not None:
         pool = [one for one in pool if one != avoid] or pool

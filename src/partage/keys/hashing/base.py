@@ -161,9 +161,7 @@ def _hash_chunk(
 
 
 def _by_lanes(hash_: Hash, rows: UInt8Array, out: UInt32Array, *, work: int) -> bool:
-    """Hash keys of one length in parallel lanes; return False if hashing one after the other is
-    faster.
-    """
+    # False: hashing one key after the other is faster.
     length = rows.shape[1]
     chosen = hash_.lane_kernel(length) if hash_.lane_kernel is not None else None
     if chosen is None or hash_.lanes is None:

@@ -144,10 +144,8 @@ class PayloadTables(NamedTuple):
 
 @piece
 def _varint(data, at, end):
-    """Decode a varint of up to four bytes.
-
-    Return its value times 8 plus its size; -1 if it is invalid.
-    """
+    # Varints of up to four bytes. The result is the value times 8 plus its size; -1 if it is
+    # invalid.
     value = 0
     for width in range(4):
         if at + width >= end:
@@ -161,11 +159,8 @@ def _varint(data, at, end):
 
 @piece
 def _size(data, at, end, width, compact):
-    """Decode a length.
-
-    Return (length + 1) times 8 plus the size of the length field, where null has length -1; -1 if
-    the bytes are invalid.
-    """
+    # The result is (length + 1) times 8 plus the size of the length field, where null has length
+    # -1; -1 if the bytes are invalid.
     if compact:
         return _varint(data, at, end)
     if at + width > end:
@@ -176,9 +171,7 @@ def _size(data, at, end, width, compact):
 
 @piece
 def _stop(data, at, end, width, compact, nullable):
-    """Return the end of a string (2-byte length) or bytes field (4-byte length), -1 if it is
-    invalid.
-    """
+    # A string has a 2-byte length, a bytes field a 4-byte length; -1 if it is invalid.
     size = _size(data, at, end, width, compact)
     if size < 0:
         return -1
@@ -193,10 +186,7 @@ def _stop(data, at, end, width, compact, nullable):
 
 @inline_piece
 def _code(data, at, stop, width, compact, names, like):
-    """Return the code of a distinct string that ends at ``stop``, -1 for null.
-
-    The likely code ``like`` is tried first.
-    """
+    # -1 for null. The likely code ``like`` is tried first.
     size = _size(data, at, stop, width, compact)
     if size < 8:
         return -1
@@ -205,7 +195,7 @@ def _code(data, at, stop, width, compact, names, like):
 
 @piece
 def _end_without_tags(data, at, end, compact):
-    """Return the end of a struct without tagged fields, -1 if it may have tagged fields."""
+    # -1 if it may have tagged fields.
     if not compact:
         return at
     return at + 1 if at < end and data[at] == 0 else -1
@@ -213,7 +203,7 @@ def _end_without_tags(data, at, end, compact):
 
 @piece
 def _end_of_member(data, at, end, layout):
-    """Return the end of a group member's bytes, -1 if they are invalid or unusual."""
+    # -1 if the bytes are invalid or unusual.
     compact = layout == 3
     at = _stop(data, at, end, 2, compact, False)
     if at >= 0 and layout >= 2:
@@ -234,16 +224,13 @@ def _end_of_member(data, at, end, layout):
 
 @inline_piece
 def _column_of(members, like, column):
-    """Return one field of the member with code ``like``, -1 if there is no such member."""
+    # -1 if there is no member with code ``like``.
     return -1 if like < 0 else members[like, column]
 
 
 @inline_piece
 def _read_member(data, at, end, layout, code, like, tables):
-    """Decode a member into its row of the table.
-
-    Most of its fields equal those of member ``like``.
-    """
+    # Most fields equal those of member ``like``.
     compact, members, texts = layout == 3, tables.members, tables.texts
     members[code, 0] = layout
     stop = _stop(data, at, end, 2, compact, False)
@@ -273,7 +260,7 @@ def _read_member(data, at, end, layout, code, like, tables):
 
 @inline_piece
 def _is_full(tables):
-    """Return whether a table of strings is half full, or would be after one more member."""
+    # Half full, or would be after one more member.
     return (
         is_half_full(tables.texts, 8) or is_half_full(tables.subscriptions, 1)
         or is_half_full(tables.assignments, 1) or is_half_full(tables.whole, 1)
@@ -282,9 +269,7 @@ def _is_full(tables):
 
 @inline_piece
 def _read_head(data, at, end, version, record, tables):
-    """Decode a group record up to its members; return the position of their count, -1 if it is
-    invalid.
-    """
+    # The result is the position of the members' count, -1 if the head is invalid.
     compact, records, texts = version == 4, tables.records, tables.texts
     stop = _stop(data, at, end, 2, compact, False)
     if stop < 0 or stop + 4 > end:
@@ -311,11 +296,8 @@ def _read_head(data, at, end, version, record, tables):
 
 @inline_piece
 def _read_members(data, at, end, version, count, likely, tables):
-    """Decode ``count`` group members and return their end; -1 if one is invalid, -2 if a table is
-    full.
-
-    They probably equal the members of the previous record, which are listed from ``likely`` on.
-    """
+    # -1 if a member is invalid, -2 if a table is full. They probably equal the members of the
+    # previous record, which are listed from ``likely`` on.
     listed, counts = tables.listed, tables.counts
     layout = version - 1 if version >= 2 else version
     begin = counts[2]
@@ -342,7 +324,7 @@ def _read_members(data, at, end, version, count, likely, tables):
 
 @inline_piece
 def _read_record(data, at, end, tables):
-    """Decode one group record and return its end; -1 if it is invalid, -2 if a table is full."""
+    # -1 if it is invalid, -2 if a table is full.
     if at + 2 > end:
         return -1
     version = int16_at(data, at)
@@ -406,9 +388,7 @@ def _end_of_text(data, at, end):
 
 @piece
 def _count(data, at, end, least):
-    """Decode the element count of an array; -1 if that many elements of at least ``least`` bytes
-    cannot fit.
-    """
+    # -1 if that many elements of at least ``least`` bytes cannot fit.
     if at + 4 > end:
         return -1
     count = int32_at(data, at)
@@ -417,9 +397,7 @@ def _count(data, at, end, least):
 
 @inline_piece
 def _read_topics(data, at, end, tables):
-    """Decode a subscription's topics and return their end; -1 if they are invalid, -2 if a table is
-    full.
-    """
+    # -1 if they are invalid, -2 if a table is full.
     count = _count(data, at, end, 2)
     if count < 0:
         return -1
@@ -438,9 +416,7 @@ def _read_topics(data, at, end, tables):
 
 @inline_piece
 def _read_pairs(data, at, end, tables):
-    """Decode topics with their partitions and return the end; -1 if they are invalid, -2 if a table
-    is full.
-    """
+    # -1 if they are invalid, -2 if a table is full.
     counts, pairs = tables.counts, tables.pairs
     count = _count(data, at, end, 6)
     if count < 0:
@@ -470,7 +446,7 @@ def _read_pairs(data, at, end, tables):
 
 @inline_piece
 def _read_user_data(data, at, end, payload, heads):
-    """Store the position of a payload's user data and return its end; -1 if it is invalid."""
+    # -1 if it is invalid.
     if at + 4 > end:
         return -1
     size = int32_at(data, at)
@@ -482,9 +458,7 @@ def _read_user_data(data, at, end, payload, heads):
 
 @inline_piece
 def _read_later_fields(data, at, end, version, payload, tables):
-    """Decode the fields that versions 1 to 3 added to a subscription and return their end; -1 if
-    they are invalid, -2 if a table is full.
-    """
+    # Versions 1 to 3 added these fields. -1 if they are invalid, -2 if a table is full.
     heads = tables.heads
     if version >= 1:
         at = _read_pairs(data, at, end, tables)
@@ -505,11 +479,7 @@ def _read_later_fields(data, at, end, version, payload, tables):
 
 @inline_piece
 def _read_payload(data, at, end, is_subscription, payload, tables):
-    """Decode one subscription or assignment and return its end; -1 if it is invalid, -2 if a table
-    is full.
-
-    Versions above 3 are read as 3, as Kafka does.
-    """
+    # -1 if it is invalid, -2 if a table is full. Versions above 3 are read as 3, as Kafka does.
     heads, counts = tables.heads, tables.counts
     if at + 2 > end:
         return -1

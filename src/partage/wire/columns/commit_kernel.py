@@ -89,7 +89,7 @@ class CommitTable(NamedTuple):
 
 @piece
 def _end_of_names(data, at, end):
-    """Return the end of the group and topic names in a commit key, -1 if they are invalid."""
+    # -1 if the group and topic names are invalid.
     for _ in range(2):
         if at + 2 > end:
             return -1
@@ -116,9 +116,7 @@ def _read_key(data, at, end, code, keys, pairs):
 
 @piece
 def _read_value(data, at, end, highest, table, commit):
-    """Decode the value of an offset commit and return the position of its topic id; 0 without one,
-    -1 if the value is invalid.
-    """
+    # The result is the position of the topic id; 0 without one, -1 if the value is invalid.
     if at + 20 > end:  # the shortest value: version 0 without metadata
         return -1
     version = int16_at(data, at)
@@ -146,9 +144,8 @@ def _read_value(data, at, end, highest, table, commit):
 
 @piece
 def _read_end_of_value(data, at, end, version, table, commit):
-    """Decode a commit value from behind its metadata and return the position of its topic id; 0
-    without one, -1 if the value is invalid.
-    """
+    # The part behind the metadata. The result is the position of the topic id; 0 without one, -1 if
+    # the value is invalid.
     if at + 8 + (8 if version == 1 else 1 if version == 4 else 0) > end:
         return -1
     table.long[2, commit] = int64_at(data, at)
@@ -174,7 +171,7 @@ def _write_tombstone(table, commit):
 
 @piece
 def _key_code(source, row, keys):
-    """Return the code of a row's key among the distinct keys, -1 if the key is null."""
+    # -1 if the key is null.
     if len(source.code) > 0:
         return source.code[row]
     if len(source.key_valid) > 0 and source.key_valid[row] == 0:

@@ -253,7 +253,6 @@ class _Merger:
     def _series(
         self, columns: dict[str, NDArray[Any]], renamed: NDArray[np.int32], *, odd: bool
     ) -> NDArray[np.int32]:
-        """Return for each commit the number of its distinct (group, topic, partition)."""
         if odd:
             return _paired(columns["pair"], columns["partition"])
         pair, partition = self.plain.key_columns
@@ -310,7 +309,7 @@ class _Merger:
 
 
 def _numbers(names: Sequence[bytes], number_of: Callable[[bytes], int]) -> NDArray[np.int32]:
-    """Return the number of each byte string, followed by -1 for a missing one."""
+    # Followed by -1 for a missing one.
     return np.array([*map(number_of, names), -1], np.int32)
 
 

@@ -242,7 +242,6 @@ def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
 
 
 def _runs(values: Ints) -> tuple[Ints, Ints]:
-    """Return the begin and the length of each series of equal consecutive values."""
     first = np.flatnonzero(np.diff(values, prepend=-1))
     return first, np.diff(first, append=len(values))
 
