@@ -97,9 +97,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _reach(folder: Path) -> tuple[int, int]:
-    """Return a key that sorts copies of a log: the offset of the last batch, and the negated first
-    offset.
-    """
+    # Copies of a log sort by the offset of the last batch, then by the first offset, descending.
     segments = _segments(folder)
     last = -1
     for path in segments[-1:]:

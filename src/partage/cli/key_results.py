@@ -384,7 +384,6 @@ def _limit(found: KeySpread) -> str:
 
 
 def _shared(found: KeySpread) -> list[str]:
-    """Return, for each partition count, a sentence on the hot keys in the hottest partition."""
     lines = []
     for n, load in found.loads.items():
         mine = [h for h in found.hottest if found.hot_at.get(h.key, {}).get(n) == load.hottest]

@@ -154,7 +154,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:
-        """Check that no other consumer uses the class, and return the call."""
+        # No other consumer may use the class.
         if call is not None:
             owner = getattr(call.owner, "_coordinator", call.owner)
             try:

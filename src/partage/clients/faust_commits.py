@@ -80,7 +80,6 @@ class CommitGuard:
         await self._original_revoked(revoked)
 
     async def _getmany(self, *positional: Any, **named: Any) -> Any:
-        """Return the client's fetched records by partition, and remember their offsets."""
         records = await self._original_getmany(*positional, **named)
         for tp, batch in (records or {}).items():
             if not self.consumer._is_changelog_tp(tp):
@@ -90,8 +89,6 @@ class CommitGuard:
     async def _perform_seek(self) -> None:
         """Seek to the committed offset of each partition, or to its first fetched record if it has
         none.
-
-        A partition without one goes back to its first fetched record.
         """
         assignment = self._assignments
         await self._original_perform_seek()

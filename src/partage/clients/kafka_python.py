@@ -192,7 +192,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:
-        """Check that no other consumer uses the class, and return the call."""
+        # No other consumer may use the class.
         if call is not None:
             cls._state.belongs_to(call.owner)
             if cls._state.consumer.rack is None:

@@ -251,9 +251,6 @@ def _may_have_long_chain(spread: list[int], table: int) -> bool:
 
 
 def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
-    """Return how many of the first ``count`` keys are in the bucket of ``key``, in a table of ``n``
-    buckets.
-    """
     if count < _MAX_CHAIN_COMPUTE:
         return 0
     mask = n - 1

@@ -62,10 +62,9 @@ def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
 
 
 def _insert(a: list[T], begin: int, end: int, sorted_to: int, compare: Compare[T]) -> None:
-    """Insert the items from ``sorted_to`` on into the sorted beginning of the list, each behind
-    items that are not greater (binary insertion sort).
+    """Insert the items from ``sorted_to`` on into the sorted beginning of the list.
 
-    Each item goes behind those that are not greater.
+    This is a binary insertion sort. Each item goes behind those that are not greater.
     """
     for at in range(sorted_to, end):
         one = a[at]

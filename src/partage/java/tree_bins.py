@@ -278,8 +278,7 @@ class Bucket(Generic[Key]):
         return above
 
     def _fix_insertion(self, key: Key) -> None:
-        """Restore the rule that no red key has a red parent, after an insertion, by recolouring or
-        rotation.
+        """Restore the rule that no red key has a red parent, after an insertion.
 
         Recolour if the uncle is red, else rotate.
         """

@@ -167,7 +167,7 @@ def _cheapest(
 ) -> NDArray[np.int64]:
     """Return the least cost plus dual price that each partition can have with a subscriber.
 
-    Partitions without one are left out. Only existing partitions with subscribers are included.
+    Only existing partitions with subscribers are included.
     """
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.subscriptions

@@ -89,9 +89,7 @@ class Facts:
 
     @cached_property
     def _pairs(self) -> NDArray[np.int64]:
-        """Sorted pairs of topic and distinct subscription, as topic * S + subscription, where S is
-        the number of distinct subscriptions.
-        """
+        # Values are topic * S + subscription, where S is the number of distinct subscriptions.
         start, subscription = self.subscribers
         topic = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
         pairs: NDArray[np.int64] = topic * len(self.problem.group.subscriptions) + subscription

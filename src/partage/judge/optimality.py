@@ -151,7 +151,6 @@ def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.in
 
 
 def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) -> dict[str, float]:
-    """Verify that a plan by partition counts is optimal; return its measured values."""
     if certificate.topic_level is None or certificate.price is None:
         raise CertificateError("a certificate of counts needs levels and prices")
     owner = np.asarray(certificate.owner, np.int64)
@@ -197,9 +196,6 @@ def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
 def _limited(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Verify a plan under a limit of moves; return its measured values and their proven lower
-    bounds.
-    """
     limit, move = certificate.details["max_moves"], certificate.details.get("move_weight")
     if not isinstance(limit, int) or not isinstance(move, int) or move < 0:
         raise CertificateError("a limit of moves and the weight of a move must be whole numbers")
@@ -233,8 +229,7 @@ def _prove_levels(
     loads: NDArray[np.int64],
     limit: int,
 ) -> None:
-    """Verify for each load level, from the highest down, that no plan within the limit of moves has
-    fewer members with so high a load.
+    """Verify that no plan within the limit of moves has fewer members with so high a load.
 
     That is proven for one load level after the other, from the highest down.
     """

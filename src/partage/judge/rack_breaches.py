@@ -90,7 +90,6 @@ class _OccupiedRacks:
         self.most = self.kept + takes[self.rack] - count(task.receives[cluster.replica])
 
     def of(self, table: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Look up each pair's value in a table by replication factor and rack."""
         out: NDArray[np.int64] = table[self.task.factor[self.partition], self.rack]
         return out
 

@@ -270,8 +270,8 @@ class _Choices:
         return out
 
     def _of_racks(self, price: Floats) -> Floats:
-        """Return the cost of the cheapest broker of each rack with brokers, for each partition
-        (float64[n, racks]).
+        """Return the cost of the cheapest broker of each rack, for each partition (float64[n,
+        racks]).
 
         Racks without brokers are left out.
         """
@@ -306,10 +306,6 @@ def _cheapest_of(
 
 
 def _smallest(price: Floats, many: int) -> Floats:
-    """Return the ``many`` smallest numbers of each row, ascending.
-
-    There are fewer if a row is shorter.
-    """
     if 0 < many < price.shape[1]:
         price = np.partition(price, many - 1, axis=1)
     out: Floats = np.sort(price[:, : max(many, 0)], axis=1)

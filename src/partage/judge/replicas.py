@@ -196,9 +196,6 @@ class _MeasuredPlan:
         return out
 
     def _leaders_outside(self) -> NDArray[np.int64]:
-        """Return how far each broker's, then each rack's number of leaders is outside its balance
-        limits (int64[B + Z]).
-        """
         task = self.task
         counted = (task.factor > 0) & task.counted
         led = np.zeros(len(task.lead_low), np.int64)
@@ -213,9 +210,6 @@ class _MeasuredPlan:
         return out
 
     def _disks_outside(self) -> dict[str, int]:
-        """Return how far disks are outside their balance limits, by name of the measure; empty
-        without known disks.
-        """
         disks = self.task.disks
         if disks is None or self.disk is None:
             return {}

@@ -89,10 +89,7 @@ class RackCosts:
 
 
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
-    """Return for each partition the number of its set of replica racks, and the distinct sets.
-
-    The numbers come first in the result.
-    """
+    """Return for each partition the number of its set of replica racks, and the distinct sets."""
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1
     of = np.repeat(np.arange(count, dtype=np.int64), np.diff(start))

@@ -365,7 +365,7 @@ def _level(
 ) -> NDArray[np.float64]:
     """Divide ``total`` among racks so that brokers are most even, by bisection.
 
-    Each part stays between ``low`` and ``high``. Parts stay within ``low`` and ``high``.
+    Each part stays between ``low`` and ``high``.
     """
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0
     for _ in range(100):

@@ -189,8 +189,7 @@ def _rings_in_turn(sizes: Ints) -> list[int]:
 
 
 def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
-    """Return for every shuffle the old position of the item at each new position; None if Java
-    rejects a draw.
+    """Return for every shuffle the old position of the item at each new position.
 
     The result is int64[count, sum of list lengths]. It is None if Java rejects a draw (one in
     millions), which would shift all later draws.
@@ -296,11 +295,7 @@ def _asked_before(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
 
 @piece
 def _bounded(raw: Any, used: int, bound: int) -> int:
-    """Return the index of the first draw from ``used`` on that Java's ``nextInt(bound)`` accepts,
-    -1 for none.
-
-    The search starts at ``used``.
-    """
+    # The first draw from ``used`` on that Java's nextInt(bound) accepts, -1 for none.
     if bound & (bound - 1) == 0:
         return used if used < len(raw) else -1
     while used < len(raw) and raw[used] - raw[used] % bound + bound - 1 >= 2147483648:
@@ -310,8 +305,7 @@ def _bounded(raw: Any, used: int, bound: int) -> int:
 
 @piece
 def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
-    """Shuffle ``items[begin:end]`` in place like Java's ``Collections.shuffle``; return the number
-    of draws used so far, -1 if there are too few.
+    """Shuffle ``items[begin:end]`` in place like Java's ``Collections.shuffle``.
 
     Returns the number of draws used so far, -1 if there are too few.
     """
@@ -331,7 +325,7 @@ def _shuffle(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
 
 @piece
 def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
-    """Return the position of the ring's next broker in this epoch, -1 if all were used."""
+    # -1: all brokers of the ring were used in this epoch.
     size = start[ring + 1] - start[ring]
     if size == 0:
         return -1

@@ -159,10 +159,7 @@ class _Quota:
         self.each = -(-tasks // members) if members else 0
 
     def reached(self, count: int) -> None:
-        """Recompute the quota after a member with ``count`` tasks.
-
-        A member that has reached it, and its tasks, no longer count.
-        """
+        # The member with ``count`` tasks has reached the quota. It and its tasks no longer count.
         if count != self.each:
             return
         self._members -= 1
@@ -188,7 +185,6 @@ class _Process:
         return self.given / len(self.members)
 
     def add(self, task: ServerTask, member: str) -> int:
-        """Assign a task to a member of the process; return the member's new number of tasks."""
         self.tasks.add(task)
         self.given += 1
         self.count[member] += 1

@@ -161,10 +161,7 @@ class FlowGraph:
 
 @piece
 def _push(edge: Any, amount: Any, network: Any) -> None:
-    """Push flow along an edge and update residual capacities.
-
-    As in Kafka, a given edge loses flow if its reverse edge gets some.
-    """
+    # As in Kafka, a given edge loses flow if its reverse edge gets some.
     reverse = network.reverse[edge]
     network.residual[edge] -= amount
     if network.forward[edge]:
@@ -176,9 +173,7 @@ def _push(edge: Any, amount: Any, network: Any) -> None:
 
 @kernel("int64(Network, int64[::1], int64[::1])", Network)
 def _maximize(network: Any, parent: Any, queue: Any) -> int:
-    """Augment the flow along shortest paths until no path reaches the sink; return the
-    added flow.
-    """
+    # The result is the added flow.
     start, end, residual = network.start, network.end, network.residual
     nodes = len(start) - 1
     sink = nodes - 1
@@ -285,7 +280,7 @@ def _find_cycle(search: Any, least_run: Any) -> int:
 
 @kernel("int64(Network, Search, int64)", Network, Search)
 def _cancel_cycles(network: Any, search: Any, least_run: int) -> int:
-    """Find and cancel negative cycles until none is left; return their number."""
+    # The result is the number of cycles.
     parent, stale = search.parent, search.stale
     nodes = len(network.start) - 1
     cancelled = 0

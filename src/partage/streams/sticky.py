@@ -246,9 +246,7 @@ class StickyCore:
         return self.draft.capacity[client] > self.draft.capacity[other]
 
     def _least_loaded(self, task: int, among: Sequence[int]) -> int | None:
-        """Return the least loaded client, preferably one on which the task makes a new pair (see
-        `TaskPairs`).
-        """
+        # A client on which the task makes a new pair is preferred (see `TaskPairs`).
         draft = self.draft
         best: int | None = None
         for client in among:

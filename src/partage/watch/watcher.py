@@ -196,8 +196,7 @@ class Watcher:
     def _rebuilt(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
         """Rebuild the group histories from a capture's content.
 
-        Events in it are not fresh. Events in it are not fresh, that is, they are from before the
-        watch began.
+        Events in it are not fresh, that is, they are from before the watch began.
         """
         now_ms = _now_ms()
         live = LiveGroups(started_ms=now_ms)

@@ -108,7 +108,7 @@ def believable(
 
 
 def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
-    """Return the member without its claims, as if it had just joined."""
+    # As if it had just joined.
     member = one.member
     if strategy.name == Sticky.name:
         left = member.replaced(user_data=None, generation=NO_GENERATION)
@@ -185,7 +185,6 @@ def _claimed_in(strategy: Strategy, one: JoinedMember) -> int:
 
 
 def _claiming(strategy: Strategy, one: JoinedMember, claims: Iterable[Partition]) -> JoinedMember:
-    """Return the member with other claims (owned partitions) of the same generation."""
     if strategy.name == Sticky.name:
         data = encode_sticky_user_data(claims, _claimed_in(strategy, one))
         left, of = decode_sticky_user_data(data)
@@ -212,12 +211,10 @@ def _says_nothing(member: Member) -> str:
 
 
 def _empty(data: bytes) -> bool:
-    """Return whether this user data is that of a sticky member that owned nothing."""
     return data == b"\0\0\0\0\xff\xff\xff\xff"
 
 
 def _wrong(of: int, missing: Partition | None, generation: int) -> str | None:
-    """Return why claims of generation ``of`` cannot be true, None if they may be true."""
     # JoinGroup's response has the generation of the rebalance in progress.
     if generation >= 0 and of > generation:
         return f"claims partitions of generation {of}, a future one"

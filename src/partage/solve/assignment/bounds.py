@@ -189,7 +189,7 @@ def _of_cut(
 
 def _heaviest(problem: WeightedProblem) -> Bound:
     """Return the bound from one heavy partition: its weight divided by the largest share of a
-    subscriber, one of which must own it.
+    subscriber.
 
     Some member must own it, and has at least this relative load (load divided by share).
     """

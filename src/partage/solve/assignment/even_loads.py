@@ -241,7 +241,6 @@ def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
 def _cut(
     classes: SubscriptionClasses, part: _Subproblem, stuck: NDArray[np.bool_]
 ) -> tuple[_Subproblem, _Subproblem]:
-    """Split a subproblem in two: the topics without room and their subscribers, and the rest."""
     topics, members = len(part.topics), len(part.members)
     topic_side = np.zeros(len(classes.supply), bool)
     topic_side[part.topics] = stuck[:topics]

@@ -230,7 +230,6 @@ _Kind = tuple["IntArray | int", IntArray, "IntArray | int", int]
 def _arcs(
     classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps, nodes: _Nodes
 ) -> dict[str, _Kind]:
-    """Return the tails, heads, capacities and costs of the network's arcs, by type of arc."""
     everyone = np.flatnonzero(classes.member >= 0)
     member = nodes.first_member + everyone
     claimant = np.repeat(nodes.contested, np.diff(claims.class_start))
@@ -260,10 +259,8 @@ def _push_kept(
 ) -> None:
     """Push a first flow: members keep the partitions that only they claim, within the load limits.
 
-    The search would find it with one path for each claim. A claim is the right to keep a partition
-    without a move.
-
-    The search would find the same flow with one path per claim; nearly all paths are of this kind.
+    A claim is the right to keep a partition without a move. The search would find the same flow
+    with one path per claim; nearly all paths are of this kind.
     """
     members = moves_network.member_nodes.stop - moves_network.member_nodes.start
     left = sum_by_position(claims.arc_member, claims.arc_supply, members)[everyone]

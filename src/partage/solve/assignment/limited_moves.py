@@ -172,11 +172,7 @@ class _Draining:
                 size = len(block) // 2
 
     def _room(self, at: int) -> int:
-        """Return the capacity of the arc from a load level to the sink: how many members reach that
-        level.
-
-        ``at`` is the level's index in the staircase.
-        """
+        # How many members reach the load level whose index in the staircase is ``at``.
         arc = 2 * int(self.step[at])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
@@ -204,8 +200,7 @@ class _Draining:
         return not short.any()
 
     def _push(self, drain: IntArray) -> None:
-        """Send flow from the drain node to lower load levels along shortest paths, while moves are
-        left.
+        """Send flow from the drain node to lower load levels while moves are left.
 
         Each unit takes a shortest path.
         """

@@ -238,9 +238,6 @@ def improve_plan(
 
 
 def _near(plan: WeightedPlan, share: FloatArray | None) -> bool:
-    """Return whether the largest load is within 0.5 % of the fractional relaxation's lower
-    bound.
-    """
     if share is None:
         return False
     return _largest(plan) <= float((share / plan.members.speed).max(initial=0.0)) * _NEAR

@@ -279,9 +279,6 @@ class _Dual:
         return out
 
     def value(self, prices: Floats) -> tuple[float, Floats]:
-        """Return the lower bound at these dual prices, and the use of each broker and rack if each
-        partition takes its cheapest brokers (float64[4, B + Z]).
-        """
         whole = prices_of_brokers(self.task, prices)
         total, held, _ = self.choices.solve(whole, per_byte=1.0 if self.moves else 0.0)
         value = total - float(np.where(prices > 0, prices * self.high, prices * self.low).sum())
@@ -291,7 +288,7 @@ class _Dual:
         return value, self._with_racks(held)
 
     def _with_racks(self, held: Floats) -> Floats:
-        """Append rack totals to broker totals: float64[4, B] becomes float64[4, B + Z]."""
+        # float64[4, B] becomes float64[4, B + Z].
         rack = self.task.cluster.rack
         sums = [np.bincount(rack, weights=row)[: self.task.zones] for row in held]
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
@@ -300,9 +297,8 @@ class _Dual:
         """Return a direction in which to change dual prices so that the bound rises (float64[4, B +
         Z]).
 
-        Each entry is the distance of the use from one limit of the band (float64[4, B + Z]): the
-        upper limit for a positive price, the lower one for a negative price, the missed one
-        otherwise.
+        Each entry is the distance of the use from one limit of the band: the upper limit for a
+        positive price, the lower one for a negative price, the missed one otherwise.
         """
         over, under = held - self.high, held - self.low
         over[self.unbounded] = 0.0
@@ -431,8 +427,7 @@ class CheapestChoices:
     def _price_block(
         self, part: slice, weight: Floats, prices: Floats, per_byte: float
     ) -> tuple[Floats, Floats, Bools]:
-        """Return the cost of each broker for several partitions, without and with bytes copied, and
-        a mask of the partitions with a replica that must stay.
+        """Return the cost of each broker for several partitions, without and with bytes copied.
 
         The third result marks partitions with a replica that must stay. Such a replica costs minus
         infinity, so that it is chosen first; the rack rule does not apply to its partition.
@@ -453,11 +448,8 @@ class CheapestChoices:
 
 @kernel("float64(ChoiceArrays, float64, float64[:, ::1], int32[::1])", ChoiceArrays)
 def _choose(arrays, per_byte, held, chosen):
-    """Choose each partition's cheapest valid brokers in compiled code; return the total cost.
-
-    ``held`` gets the amounts that these choices put on brokers, ``chosen`` the brokers by
-    ``start``.
-    """
+    # ``held`` gets the amounts that these choices put on brokers, ``chosen`` the brokers by
+    # ``start``. The result is the total cost.
     start, old_start, old, weight = arrays.start, arrays.old_start, arrays.old, arrays.weight
     prices, rack, least = arrays.prices, arrays.rack, arrays.least
     best, best_at, total = arrays.best, arrays.best_at, 0.0
@@ -492,11 +484,7 @@ def _choose(arrays, per_byte, held, chosen):
 
 @piece
 def _price_brokers(arrays, per_byte, p):
-    """Write the cost of each broker for partition p to ``arrays.least``; return whether a replica
-    of p must stay.
-
-    The costs are written to ``arrays.least``.
-    """
+    # The costs are written to ``arrays.least``. The result is whether a replica of p must stay.
     prices, weight, least, fate = arrays.prices, arrays.weight, arrays.least, arrays.fate
     w0, w1, w2, w3 = weight[0, p], weight[1, p], weight[2, p], weight[3, p]
     moving = per_byte * arrays.cost[p]

@@ -94,7 +94,6 @@ class _BrokerDisks:
 
     @property
     def width(self) -> int:
-        """Return the number of the broker's disks."""
         return int(self.low.shape[1])
 
     @cached_property
@@ -169,11 +168,7 @@ class _BrokerDisks:
 
 
 def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
-    """Return for each planned replica the index of the current replica on the same broker; -1 for a
-    new replica.
-
-    The result is int64[S], indices of the cluster's current replicas.
-    """
+    # -1 for a new replica.
     brokers = len(task.alive)
     old_key = task.old_owner * brokers + task.cluster.replica
     key = task.owner * brokers + replica
@@ -226,8 +221,7 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
 
 
 def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> tuple[Ints, Ints]:
-    """Return by how much each disk exceeds, and by how much it misses, its balance limits for one
-    kind of amount (two int64[D]).
+    """Return by how much each disk exceeds, and by how much it misses, its balance limits.
 
     Both results are int64[D]. ``k`` is the kind of amount: capacity, replicas, bytes or load.
 

@@ -125,10 +125,9 @@ def solve_dual(
 def choose_cheapest(
     task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
 ) -> tuple[float, NDArray[np.int32]]:
-    """Return the total cost of each partition's cheapest brokers at given dual prices, and these
-    brokers (int32[S]).
+    """Choose each partition's cheapest brokers at given dual prices.
 
-    The brokers are int32[S]; the cost comes first in the result.
+    Return their total cost, and the brokers (int32[S]).
 
     Closed partitions (move only what must move) keep to the plan, since the choice does not know
     how few of their replicas may move. So do partitions for which the rack rule leaves too few

@@ -200,11 +200,8 @@ def _balance(arrays, sign):
 
 @piece
 def _search(arrays, r, sign):
-    """Find a shortest path on which rack r can pass leadership on, and return its last broker.
-
-    Without a path the result is -1 - n, where n is the number of brokers reached, which are at the
-    front of ``queue``.
-    """
+    # Without a path the result is -1 - n, where n is the number of brokers reached, which are at
+    # the front of ``queue``.
     owner, free, lead, broker = arrays.owner, arrays.free, arrays.lead, arrays.broker
     rack, sums, first, slots = arrays.rack, arrays.sums, arrays.first, arrays.slots
     parent, queue = arrays.parent, arrays.queue
@@ -240,9 +237,6 @@ def _search(arrays, r, sign):
 
 @piece
 def _begin_paths(arrays, r, sign):
-    """Start the search at the brokers of rack r that may pass leadership on; return how many there
-    are.
-    """
     tail = 0
     for b in range(len(arrays.led)):
         arrays.parent[b] = -2
@@ -255,7 +249,7 @@ def _begin_paths(arrays, r, sign):
 
 @piece
 def _may_give(arrays, b, sign):
-    """Return whether broker b may lead one partition fewer, or one more if ``sign`` is -1."""
+    # With ``sign`` -1: whether it may lead one more.
     if sign > 0:
         return arrays.led[b] > arrays.low[b]
     return arrays.led[b] < arrays.high[b]
@@ -279,7 +273,6 @@ def _pass_through_rack(arrays, tail, c, sign):
 
 @piece
 def _pass_leadership(arrays, b, sign):
-    """Change the preferred leaders along the path found, which ends in broker b."""
     broker, lead, led, rack = arrays.broker, arrays.lead, arrays.led, arrays.rack
     sums, parent = arrays.sums, arrays.parent
     while parent[b] != -1:

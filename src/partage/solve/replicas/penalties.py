@@ -128,7 +128,6 @@ def _move_costs(task: ReplicaTask) -> tuple[float, float]:
 
 
 def _mean_weight(task: ReplicaTask) -> Floats:
-    """Return a replica's mean capacity, count, bytes and load (float64[4]), each at least 1e-12."""
     out: Floats = np.maximum(task.weight.mean(axis=1), 1e-12)
     return out
 

@@ -42,8 +42,7 @@ def select_free(
     choice: NDArray[np.int32],
     turn: int,
 ) -> Ints:
-    """Choose the partitions that the next repair step (fix-and-optimise) may change (int64[n],
-    ascending).
+    """Choose the partitions that the next repair step may change (int64[n], ascending).
 
     The step is fix-and-optimise: all others keep their brokers.
 
@@ -148,7 +147,6 @@ def neighbours(
 
 
 def _single_moves(task: ReplicaTask, plan: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Yield (replica, broker) for each other broker to which each replica may go."""
     cluster = task.cluster
     for s, p in enumerate(task.owner.tolist()):
         old = slice(int(cluster.start[p]), int(cluster.start[p + 1]))

@@ -88,11 +88,8 @@ class Swaps:
     def _best_pair_of_rack(
         self, index: _ReplicaIndex, k: int, place: int, brokers: list[int]
     ) -> tuple[int, int] | None:
-        """Return the two replicas whose swap balances a rack best, None if no swap gains.
-
-        The rack's ``brokers`` are sorted in place. ``brokers`` are the rack's; the list is sorted
-        in place, those with the most to spare first.
-        """
+        # ``brokers`` are the rack's; the list is sorted in place, those with the most to spare
+        # first.
         held, task = self.state.held, self.task
         excess = self._excess(k, place)
         if not excess:
@@ -140,9 +137,6 @@ class Swaps:
         return done
 
     def _exchange_all(self, s: Ints, t: Ints) -> int:
-        """Exchange the given replica pairs that gain, the best first; return how many were
-        exchanged.
-        """
         task, done = self.task, 0
         while len(s):
             price = self.price(s, t)
@@ -264,8 +258,7 @@ class Swaps:
         return list(np.unique(chosen[np.isfinite(room[chosen])]).tolist())
 
     def _cheapest_roughly(self, s: Ints, t: Ints, *, to_other_racks: bool) -> Ints:
-        """Return the indices of the 4096 pairs with the lowest estimated cost, as if both replicas
-        were copied and no rule forbade it.
+        """Return the indices of the 4096 pairs with the lowest estimated cost.
 
         The estimate assumes that both replicas are copied and that no rule forbids the swap.
         """
@@ -313,11 +306,7 @@ class Swaps:
                 state.held[:, n + rack[at]] += sign * more
 
     def _outside(self, k: int, place: NDArray[np.integer], more: Ints | int) -> Ints:
-        """Return how far brokers or racks are outside their balance limits for one kind of amount,
-        with ``more`` added.
-
-        ``k`` is the kind of amount: capacity, replicas, bytes or load.
-        """
+        # ``k`` is the kind of amount: capacity, replicas, bytes or load.
         held, task = self.state.held[k][place] + more, self.task
         out: Ints = np.maximum(np.maximum(held - task.high[k][place], task.low[k][place] - held), 0)
         return out

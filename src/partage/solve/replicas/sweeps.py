@@ -122,11 +122,8 @@ def _update_excess(held, low, high, excess, place):
 
 @piece
 def _penalty_change(excess, weight, penalty, p, place, sign, first):
-    """Return by how much the penalty rises if a broker or rack gets a replica of p (``sign`` 1) or
-    loses one (-1).
-
-    ``first`` is where its penalties begin in the vector: 0 for brokers, K + 1 for racks.
-    """
+    # ``sign`` 1: it gets a replica of p; -1: it loses one. ``first`` is where its penalties begin
+    # in the vector: 0 for brokers, K + 1 for racks.
     total = 0.0
     for k in range(len(weight)):
         w = sign * weight[k, p]
@@ -139,10 +136,6 @@ def _penalty_change(excess, weight, penalty, p, place, sign, first):
 
 @piece
 def _compute_added(excess, weight, penalty, p, n, added):
-    """Write to ``added`` the penalty that one more replica of p adds to each broker and rack.
-
-    It is written to ``added``.
-    """
     for b in range(len(added)):
         added[b] = 0.0
     for k in range(len(weight)):
@@ -157,11 +150,7 @@ def _compute_added(excess, weight, penalty, p, n, added):
 
 @piece
 def _mark_replicas(arrays, now, p, sign):
-    """Note in ``move_cost`` and ``rack_count`` where partition p has current and planned replicas;
-    undo it with ``sign`` -1.
-
-    ``sign`` -1 undoes it.
-    """
+    # ``sign`` -1 undoes it.
     old_start, old, fate, receives = arrays.old_start, arrays.old, arrays.fate, arrays.receives
     move_cost = now.move_cost
     for o in range(old_start[p], old_start[p + 1]):
@@ -180,7 +169,6 @@ def _mark_replicas(arrays, now, p, sign):
 
 @piece
 def _rack_cost(arrays, now, factor, r):
-    """Return the penalty for one more replica in rack r, for the rack rule and for balance."""
     n, count = len(arrays.rack), now.rack_count[r]
     price = arrays.penalty[len(arrays.held)] * (
         (count >= arrays.rack_high[factor, r]) - 1.0 * (count < arrays.rack_low[factor, r])
@@ -220,7 +208,7 @@ def _cheapest_broker(arrays, now, factor, own, restricted, limit):
 
 @piece
 def _add_replica(arrays, now, p, b, sign):
-    """Add a replica of p to broker b, or remove it with ``sign`` -1, and update the work arrays."""
+    # ``sign`` -1 removes it.
     n, kinds, added = len(arrays.rack), len(arrays.held), now.added
     weight, penalty = arrays.weight, arrays.penalty
     add_replica(arrays.held, weight, arrays.rack, p, b, sign)
@@ -388,8 +376,7 @@ class MoveCandidates:
         """Return a mask of the partitions that break the rack rule on a rack with a replica
         (bool[P]).
 
-        The arguments are the partition and the broker of each replica. ``_rack_demand`` accounts
-        for the racks without a replica.
+        ``_rack_demand`` accounts for the racks without a replica.
         """
         task = self.state.task
         racks, partitions = task.rack_low.shape[1], len(task.factor)
@@ -417,11 +404,11 @@ class _BandPenalties:
     def reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
-        """Return by how much the penalty falls if each broker or rack loses one replica, or gets
-        one with ``sign`` 1 (float64[n]).
+        """Return by how much the penalty falls if each broker or rack loses one replica
+        (float64[n]).
 
-        With ``sign`` 1 each place gets one instead. ``first`` is where the places'
-        penalties begin in the vector: 0 for brokers, K + 1 for racks.
+        With ``sign`` 1 each place gets one instead. ``first`` is where the places' penalties begin
+        in the vector: 0 for brokers, K + 1 for racks.
         """
         total = np.zeros(len(partition))
         for k in self.kinds:
@@ -432,11 +419,10 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return for each partition the most by which the penalty falls if some broker or rack gets
-        a replica of it (float64[P]).
+        """Return for each partition the most by which the penalty falls if a broker or rack gets a
+        replica.
 
-        There is one result for each partition. The brokers or racks are those from ``begin`` to
-        ``end``.
+        The brokers or racks are those from ``begin`` to ``end``.
         """
         total = np.zeros(self.weight.shape[1])
         for k in self.kinds:
