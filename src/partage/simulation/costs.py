@@ -87,7 +87,7 @@ def usual_length(lengths: Iterable[Bounds | None]) -> Bounds | None:
 
 
 def _median(values: Sequence[float]) -> float:
-    """Return the lower median, which is always one of the given values."""
+    # The lower median is always one of the given values.
     return sorted(values)[(len(values) - 1) // 2]
 
 

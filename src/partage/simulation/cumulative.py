@@ -110,7 +110,6 @@ class _Absences(NamedTuple):
     away_s: float = 0.0
 
     def plus(self, other: _Absences) -> _Absences:
-        """Return the sum."""
         return _Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
 
@@ -296,7 +295,6 @@ class _Simulation:
         self._resume_pending()
 
     def _has_other_cause(self, rebalance: RecordedRebalance) -> bool:
-        """Return whether a rebalance has a cause other than members that join or leave."""
         kinds = rebalance.cause_kinds
         if "topics" in kinds:
             return True
@@ -420,7 +418,6 @@ class _Simulation:
         self.state.released, self.pending = [], None
 
     def _timeout(self, member: MemberState) -> int:
-        """Return a member's session timeout under this policy (ms)."""
         return self.policy.timeout_ms or session_timeout_ms(member)
 
     # -- rebalances ----------------------------------------------------------------------------
@@ -573,7 +570,6 @@ class _Simulation:
             member.memory = resolved.restored_memory(member, self.cluster.index)
 
     def _protocol(self, rebalance: RecordedRebalance) -> str:
-        """Return the protocol of a rebalance; for policy `own` it is the recorded one."""
         is_own = self.policy.protocol == OWN
         return recorded_protocol(rebalance.generation) if is_own else self.policy.protocol
 
@@ -621,5 +617,4 @@ class _Simulation:
 
 
 def _topics(state: MemberState) -> frozenset[str]:
-    """Return the topics of a member's subscription."""
     return frozenset(state.subscription.topics if state.subscription else ())

@@ -219,7 +219,6 @@ class CachedJudge:
     def _measured(
         self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights
     ) -> PlanMetrics:
-        """Compute the metrics of an assignment that is not cached."""
         found = self._shared.measure(plan, group, cluster, partition_weight=weights)
         return PlanMetrics(
             spread=found.spread,
@@ -236,7 +235,6 @@ class CachedJudge:
 
 
 def _group_digest(group: Group) -> bytes:
-    """Return a hash of all properties of a group that metrics depend on."""
     words = [(m.id, m.rack, m.generation, m.owned.topics) for m in group]
     arrays = [group.subscription_of]
     for member in group:
@@ -245,7 +243,6 @@ def _group_digest(group: Group) -> bytes:
 
 
 def _plan_digest(plan: Assignment) -> bytes:
-    """Return a hash of all properties of an assignment that metrics depend on."""
     withheld = getattr(plan, "withheld", _NO_PARTITIONS)
     return _digest(plan.members, [plan.start, plan.partition, plan.role, withheld])
 

@@ -179,7 +179,6 @@ def _without_options(name: str, text: str) -> Policy:
 
 
 def _strategy(wanted: str, given: str) -> Strategy:
-    """Look up a strategy by name; the error lists similar default policies."""
     try:
         return registry.find(wanted)
     except UnknownStrategyError as e:
@@ -223,7 +222,6 @@ def _checked(protocol: str, strategy: Strategy, text: str) -> Policy:
 
 
 def _with_option(policy: Policy, option: str, text: str) -> Policy:
-    """Return the policy with ``static`` or ``timeout=...`` applied."""
     if option == "static":
         return replace(policy, static=True)
     key, _, value = option.partition("=")
@@ -236,7 +234,6 @@ def _with_option(policy: Policy, option: str, text: str) -> Policy:
 
 
 def _duration(value: str, text: str) -> int:
-    """Parse a duration such as ``30s``, ``500ms`` or ``2m``; return milliseconds."""
     found = re.fullmatch(r"([0-9]{1,10})(ms|s|m)", value)
     length = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 0 < length <= _LONGEST_MS:

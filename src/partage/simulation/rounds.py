@@ -161,7 +161,6 @@ def _without_plan(members: Sequence[SimulatedMember], result: RoundResult) -> Ro
 
 
 def _loses_claim(group: Group, plan: Plan, cluster: Cluster) -> bool:
-    """Return whether a member loses a partition that it sent as owned."""
     start, claimed = Problem(group, cluster).claims
     claimant = np.repeat(np.arange(len(group)), np.diff(start))
     known = claimed >= 0
@@ -197,7 +196,6 @@ def _take_plan(
 
 
 def _error_text(error: Exception) -> str:
-    """Return type and message of a strategy's exception as one line of bounded length."""
     try:
         message = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - its own __str__ is foreign code too

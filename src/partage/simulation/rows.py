@@ -237,5 +237,4 @@ def _changed_owners(plan: Assignment, recorded: Assignment) -> int:
 
 
 def _to_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:
-    """Return an assignment as compact JSON, the form of column ``plan``."""
     return json.dumps(plan, ensure_ascii=False, separators=(",", ":"))

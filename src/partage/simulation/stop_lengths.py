@@ -87,7 +87,6 @@ class _Mean:
     count: int = 0
 
     def add(self, one: UnreadInterval) -> None:
-        """Add the length of a recorded interval."""
         self.best += one.unread_ms
         self.p10 += one.unread_p10_ms
         self.p90 += one.unread_p90_ms
@@ -95,7 +94,6 @@ class _Mean:
 
     @property
     def value(self) -> _Length:
-        """The mean; only defined with a length."""
         return _Length(self.best / self.count, self.p10 / self.count, self.p90 / self.count)
 
 
@@ -208,7 +206,6 @@ def _ids(rebalance: RecordedRebalance) -> frozenset[str]:
 
 
 def _session_ms(rebalance: RecordedRebalance) -> float:
-    """Return the longest session timeout of the members."""
     return max((session_timeout_ms(m) for m in rebalance.generation.first.members), default=0)
 
 

@@ -185,7 +185,6 @@ def _event(
 def _known(
     one: Mapping[str, Any], name: str, where: str, every: Mapping[str, SimulatedClient]
 ) -> str:
-    """Check that a field of an event names a client, and return the name."""
     if name not in one:
         raise InvalidProblemError("is missing", path=f"{where}.{name}")
     client = text(one[name], f"{where}.{name}")
@@ -351,7 +350,6 @@ def _subtopologies(given: Mapping[str, Any], name: str) -> _Found:
 
 
 def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -> None:
-    """Parse one sub-topology and add it to ``found``."""
     where = f"subtopologies.{place}"
     only(one, where, ("sources", "sinks", "stores", "recordBytes", "readBytesPerSecond"))
     sources = record(one.get("sources", {}), f"{where}.sources")
@@ -392,7 +390,6 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
 
 
 def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
-    """Parse the clients; return name -> client."""
     if "clients" not in given:
         raise InvalidProblemError("is missing", path="clients")
     named = record(given["clients"], "clients")
@@ -451,7 +448,6 @@ def _racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
 
 
 def _check_racks(application: SimulatedApplication) -> None:
-    """Check that racks are given for known topics and for each of their partitions."""
     for topic, rows in application.racks.items():
         count = application.all_counts.get(topic)
         if count is None:

@@ -125,7 +125,6 @@ class StreamsSimulation(ABC):
         self._settle()
 
     def _apply(self, event: TraceEvent) -> None:
-        """Apply one event of the input, such as the crash of a client."""
         now = self.clock.now_ms
         if event.kind == "brokerLag":
             self._lag_factors.append(event.factor)
@@ -149,7 +148,6 @@ class StreamsSimulation(ABC):
                 self._stop(name, event)
 
     def _end_broker_lag(self, factor: float) -> None:
-        """End one broker lag; several may overlap."""
         self._lag_factors.remove(factor)
         self.state.factor = min(self._lag_factors, default=1.0)
 

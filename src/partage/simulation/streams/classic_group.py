@@ -246,7 +246,6 @@ class _JoinPhase(StreamsSimulation):
 
     @property
     def _client_of(self) -> dict[str, RunningClient]:
-        """Dict from each consumer of the running clients to its client."""
         return {one: client for client in self.state.up.values() for one in client.consumers}
 
     def _complete_if_all_joined(self) -> bool:
@@ -397,7 +396,6 @@ class ClassicGroupSimulation(_JoinPhase):
     def _record(
         self, assignment: StreamsGroupAssignment, plan: TaskPlan, causes: tuple[str, ...]
     ) -> None:
-        """Record the rebalance with its assignment in the result."""
         name_of = {client.process: name for name, client in self.state.up.items()}
         names = [name_of[client.process] for client in plan.problem.clients]
         tasks = plan.problem.tasks

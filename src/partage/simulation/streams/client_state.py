@@ -242,7 +242,6 @@ class ApplicationState:
         self._result.spare_byte_ms += (before + self._spare_bytes()) / 2 * elapsed
 
     def _restore(self, task: TaskId, copy: StateCopy, client: RunningClient, elapsed: int) -> None:
-        """Let a copy of a task's state restore from its changelog for ``elapsed`` milliseconds."""
         end = self._ends[task]
         if self.running.get(task) is client:
             copy.position = end
@@ -264,7 +263,6 @@ class ApplicationState:
             copy.lag, copy.position = 0.0, self._ends[task]
 
     def _end_of(self, task: TaskId, now_ms: int) -> float:
-        """Return the end offset of a running task's changelogs at a time."""
         state = self._application.state_of(task)
         return state.records + state.writes_per_second * now_ms / 1000
 

@@ -191,7 +191,6 @@ def _tasks(
 
 
 def _task(application: SimulatedApplication, text: str, where: str) -> TaskId:
-    """Parse a task id and check that the application has this task."""
     known = application.layout.partitions_of
     try:
         task = TaskId.parse(text)
@@ -234,7 +233,6 @@ def _lags(
 
 
 def _lag(value: object, where: str) -> int:
-    """Parse a lag: a number of offsets, ``running`` or ``unknown``."""
     if isinstance(value, str):
         if value not in _LAG_WORDS:
             what = "must be a number of offsets, running or unknown"
@@ -244,7 +242,6 @@ def _lag(value: object, where: str) -> int:
 
 
 def _problem(state: GivenClientStates) -> TaskProblem:
-    """Convert the given client states to a task assignor's input."""
     application = state.application
     layout = application.layout
     tasks = layout.task_arrival

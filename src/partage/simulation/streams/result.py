@@ -127,7 +127,6 @@ class SimulationResult:
 
 
 def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
-    """Return a dict from client to the ids of its tasks, as text."""
     return {client: [str(task) for task in tasks] for client, tasks in rows.items()}
 
 

@@ -49,7 +49,6 @@ class _Member:
 
     @property
     def is_reconciled(self) -> bool:
-        """True if the member owns exactly its target assignment."""
         return (self.active, self.standby) == (self.target, self.target_standby)
 
 
@@ -134,7 +133,6 @@ class StreamsGroupSimulation(StreamsSimulation):
         return since + (self.clock.now_ms - since) // interval * interval
 
     def _add_member(self, client: RunningClient, consumer: str) -> None:
-        """Add one thread of a client to the group as a member."""
         process = str(client.process)
         self._members[consumer] = _Member(consumer, client, process, self.clock.now_ms)
 
@@ -203,7 +201,6 @@ class StreamsGroupSimulation(StreamsSimulation):
         return [*(known[place] for place in places), *([joining] if joining else [])]
 
     def _record(self, causes: tuple[str, ...]) -> None:
-        """Record a target assignment in the result, as a rebalance."""
         active: dict[str, tuple[TaskId, ...]] = {}
         standby: dict[str, tuple[TaskId, ...]] = {}
         withheld = []
@@ -311,7 +308,6 @@ class StreamsGroupSimulation(StreamsSimulation):
 
 
 def _by_subtopology(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
-    """Return a dict from sub-topology to the partition numbers of its tasks."""
     found: dict[str, list[int]] = {}
     for task in sorted(tasks):
         found.setdefault(str(task.subtopology), []).append(task.partition)

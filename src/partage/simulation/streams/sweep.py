@@ -133,7 +133,6 @@ def prepared(
 
 
 def _find_assignor(name: str) -> TaskAssignor | ServerSticky:
-    """Look up a leader's or a coordinator's task assignor by name."""
     server_side = ServerSticky()
     names = {server_side.name, server_side.name.removeprefix("streams:")}
     if name in names | {server_side.exact_to.split()[0]}:
