@@ -178,7 +178,6 @@ def analyse_keys(
 
 
 def _has_session() -> bool:
-    """Return whether this process has an active Spark session."""
     if "pyspark" not in sys.modules:
         return False
     from pyspark.sql import SparkSession

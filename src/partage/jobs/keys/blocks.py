@@ -162,7 +162,6 @@ def _block(
 
 
 def _narrow(values: _Longs) -> NDArray[np.unsignedinteger]:
-    """Return the numbers in the smallest unsigned integer type that holds the largest."""
     return values.astype(np.min_scalar_type(int(values.max())))
 
 

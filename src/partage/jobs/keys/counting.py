@@ -274,7 +274,6 @@ def _serialized(column: pa.Array, job: KeyJob) -> pa.Array:
 
 
 def _occurrences(values: _Longs, end: int) -> tuple[_Longs, _Longs]:
-    """Return the distinct values, ascending, and how often each occurs; all are below ``end``."""
     if end <= 4 * len(values) + 1_000:
         times = np.bincount(values, minlength=end)
         used = np.flatnonzero(times)

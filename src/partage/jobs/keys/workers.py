@@ -193,7 +193,6 @@ def _merge(
 
 
 def _cores() -> int:
-    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

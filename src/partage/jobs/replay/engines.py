@@ -297,7 +297,6 @@ class _LocalValue:
     value: Any
 
     def destroy(self) -> None:
-        """Free the value."""
         self.value = None
 
 

@@ -86,7 +86,6 @@ def java_message(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    """Return an error's text; "" if the JVM that holds it is gone."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - whatever it is, there is no text

@@ -91,7 +91,6 @@ class Stages:
 
 
 def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
-    """Return the number of finished tasks and of all tasks of a Spark job group."""
     tracker = spark.sparkContext.statusTracker()
     done = total = 0
     for job in tracker.getJobIdsForGroup(group):

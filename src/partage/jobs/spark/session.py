@@ -103,7 +103,6 @@ def session(
 
 
 def _expect_classic(spark: SparkSession) -> None:
-    """Check that the session is not Spark Connect: it needs progress, job groups and broadcasts."""
     try:
         spark.sparkContext  # noqa: B018 - Spark Connect raises here
     except Exception as e:
@@ -162,7 +161,6 @@ def _start(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[Spa
 
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables of this process during the ``with`` block, then restore them."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

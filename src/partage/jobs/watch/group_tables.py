@@ -226,7 +226,6 @@ class _CollectedRows:
         self._columns: dict[str, list[pa.Table]] = {}
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """Add one row of a table; columns that are not given are null."""
         self._rows.setdefault(table, []).append(row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
@@ -261,11 +260,9 @@ class _StreamedRows(GroupRows):
         self._announced: LogPosition | None = None
 
     def packed(self) -> bytes:
-        """Serialize the state, from which `restore` resumes."""
         return pack_state((self.stored(), self._announced), STORED_CLASSES, level=1)
 
     def restore(self, history: bytes) -> None:
-        """Restore the state that `packed` returned."""
         state, self._announced = unpack_state(history, STORED_CLASSES)
         self.resume(state)
 

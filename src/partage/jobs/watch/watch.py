@@ -418,7 +418,6 @@ def _now_ms() -> int:
 
 
 def _content(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a metadata state without its time, for comparison with the last one."""
     return {name: value for name, value in state.items() if name not in {"ts_ms", "assumed"}}
 
 
@@ -527,7 +526,6 @@ class GroupProcessor(StatefulProcessor):
 
 
 def _arrow_batch(rows: Iterable[Row]) -> pa.RecordBatch:
-    """Convert rows of Spark, which begin with the key, to a batch with `STREAM_COLUMNS`."""
     import pyarrow as pa
 
     types = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "binary": pa.binary()}
