@@ -230,7 +230,6 @@ def _idle_range(group: GroupFigures) -> Advice | None:
 
 
 def _roundrobin(group: GroupFigures) -> Advice | None:
-    """Advise against roundrobin if it moves partitions unnecessarily."""
     recorded = group.recorded
     if not recorded.avoidable or not _improves(group, "avoidable", "roundrobin"):
         return None
@@ -282,7 +281,6 @@ def _sessions(group: GroupFigures) -> Advice | None:
 
 
 def _late_polls(group: GroupFigures) -> Advice | None:
-    """Advise more frequent polls if clients exceeded max.poll.interval.ms and rejoined."""
     late = group.traits.late_polls
     if not late or group.traits.protocol not in {"classic", "consumer"}:
         return None
@@ -299,7 +297,6 @@ def _late_polls(group: GroupFigures) -> Advice | None:
 
 
 def _crowded(group: GroupFigures) -> Advice | None:
-    """Advise fewer members if a group has more members than partitions."""
     crowded, settled = group.traits.crowded, group.traits.settled
     # A replacement may briefly coexist with its dead predecessor.
     if 2 * crowded <= settled or "share" in group.kind:
@@ -336,7 +333,6 @@ def _storms(group: GroupFigures) -> Advice | None:
 
 
 def _keep_strategy(group: GroupFigures) -> Advice | None:
-    """Advise to keep the strategy if no change of settings is advised."""
     lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
     if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
         return None
@@ -429,7 +425,6 @@ def savable(run: RunFigures) -> tuple[Estimate | None, int]:
 
 
 def _weight(saved: Estimate | None) -> float:
-    """Return the best estimate of a saving as a sort key; 0 if unknown."""
     return saved.best if saved else 0.0
 
 

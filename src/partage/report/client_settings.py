@@ -153,7 +153,6 @@ def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:
 
 
 def _ms(duration: str) -> str:
-    """Convert a duration such as ``9s`` to milliseconds, as text."""
     for unit, factor in (("ms", 1), ("s", 1_000), ("m", 60_000)):
         number = duration.removesuffix(unit)
         if number != duration and number.isdigit():

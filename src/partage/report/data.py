@@ -234,7 +234,6 @@ def _group_rows(
 
 
 def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:
-    """Return a dict from group to the assignment strategy that it chose last."""
     from pyarrow import compute as pc
 
     table = rebalances.filter(pc.is_valid(rebalances["strategy"]))
@@ -304,7 +303,6 @@ def _all_causes(by_group: Mapping[str, Iterable[CauseShare]]) -> tuple[CauseShar
 
 
 def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return, by group, the largest numbers of members and of partitions in a rebalance."""
     found = rebalances.group_by("group").aggregate([("members", "max"), ("partitions", "max")])
     return {
         row["group"]: (row["members_max"] or 0, row["partitions_max"] or 0)
@@ -399,7 +397,6 @@ def _policy_order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) ->
 
 
 def _bad(run: PublishedRun) -> tuple[BadRecord, ...]:
-    """Return the first damaged records, in log order."""
     table = load_table(run, "bad_records")
     order = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
     return tuple(BadRecord(**row) for row in order.slice(0, MAX_BAD).to_pylist())

@@ -156,7 +156,6 @@ class _Slices:
                 begin = i + 1
 
     def of(self, group: str) -> pa.Table:
-        """Return the table rows of one group."""
         begin, end = self._slices.get(group, (0, 0))
         return self._table.slice(begin, end - begin)
 
@@ -316,7 +315,6 @@ def _range_of(low: float | None, high: float | None) -> FigureRange | None:
 
 
 def _downtime(row: Mapping[str, Any]) -> str:
-    """Return a rebalance's downtime as text: its estimate, else its bounds, else a mark."""
     best, bounds = row["best"], _range_of(row["low"], row["high"])
     if best is None:
         return "?" if bounds is None else downtime_text(bounds, None, short=True)
@@ -414,7 +412,6 @@ def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]
 
 
 def _storms(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rebalance storms among the listed rebalances, in order of time."""
     found: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["storm"] is not None:
@@ -433,7 +430,6 @@ def _storms(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _total_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Return the downtime of several rebalances together: estimate and bounds, None if unknown."""
     total: dict[str, float | None] = dict.fromkeys(_COST_NAMES)
     for name in ("low", "high"):
         values = [r[name] for r in rows if r[name] is not None]

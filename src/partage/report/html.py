@@ -256,7 +256,6 @@ def _as_markup(text: str) -> Markup:
 
 
 def _when(ms: int | None) -> str:
-    """Return a time (ms since 1970) as text with date and time in UTC."""
     if ms is None:
         return "-"
     # A damaged record may have any 64 bits as its time: such a time is shown as the limit.

@@ -280,7 +280,6 @@ def _unit(size: float) -> tuple[int, str, str]:
 
 
 def _number(value: float) -> str:
-    """Return a number with about three digits, which is the accuracy of the bounds."""
     if abs(value) >= 99.5:
         return f"{value:,.0f}"
     text = f"{value:.1f}".removesuffix(".0")
@@ -417,7 +416,6 @@ def _where_lost(run: RunFigures) -> str:
 
 
 def _main_cause(run: RunFigures) -> str:
-    """Return a sentence on the cause with most of the downtime; empty if none is known."""
     known = [c for c in run.causes if c.kind not in {"unknown", "first"}]
     if not known:
         return ""
@@ -546,7 +544,6 @@ _NAMED = 3
 
 
 def _failed(run: RunFigures) -> list[str]:
-    """Return a note on groups whose replay raised an exception; empty if there are none."""
     if not run.failed:
         return []
     some = [f"{short_name(g.name)} ({g.why})" for g in run.failed[:_NAMED]]

@@ -214,7 +214,6 @@ def _draw_unread(
 
 
 def _within(row: _Ints, start: _Ints, end: _Ints, span: int) -> tuple[_Ints, _Ints, _Ints]:
-    """Cut intervals at the ends of a timeline; drop those outside."""
     start, end = np.clip(start, 0, span), np.clip(end, 0, span)
     seen = end > start
     return row[seen], start[seen], end[seen]

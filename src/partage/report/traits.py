@@ -201,14 +201,12 @@ def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _newest(rebalances: pa.Table, column: str) -> dict[str, Any]:
-    """Return, by group, a column's value in the group's last rebalance in log order."""
     order = [("group", "ascending"), ("log_partition", "ascending"), ("log_offset", "ascending")]
     table = rebalances.select(["group", "log_partition", "log_offset", column]).sort_by(order)
     return dict(zip(table["group"].to_pylist(), table[column].to_pylist(), strict=True))
 
 
 def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Count, by group, the recorded assignments compared with Partage's, and the equal ones."""
     from pyarrow import compute as pc
 
     table = rebalances.select(["group"])

@@ -112,7 +112,6 @@ def policy_rows(
 
 
 def _note(f: Figures) -> str:
-    """Return why a policy has no assignment at all; empty if it has any."""
     if f.done:
         return ""
     status = FAILED if f.failed else REFUSED if f.exists else NOT_YET
