@@ -506,7 +506,6 @@ def _targets(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
 def _mask(
     index: Index, allowed: TopicPartitionNumbers
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return a mask over all dense partitions that is True for the allowed ones (bool[P])."""
     out = np.zeros(index.partitions, bool)
     number = {i: n for n, i in enumerate(index.ids) if i is not None}
     for topic_id, numbers in allowed:

@@ -415,7 +415,6 @@ class CauseFinder:
         return all(t is None or t >= fault[0] - _FAILOVER_MS for t in seen)
 
     def _last_commit(self, m: MemberState) -> int | None:
-        """Return the time of the newest commit of a member's partitions; None without one."""
         times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(m)]
         return max((t for t in times if t is not None), default=None)
 

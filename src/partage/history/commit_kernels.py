@@ -206,7 +206,6 @@ def _close(series, slot, state, out, made):
 
 @piece
 def _oldest(series, state):
-    """Return which of a partition's minutes in memory is the oldest; -1 if there is none."""
     best = -1
     for slot in range(3):
         there = state[9 * slot + 5, series] >= 0

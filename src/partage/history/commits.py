@@ -264,7 +264,6 @@ def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array
 
 
 def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
-    """Return the number of True flags in each commit run; runs begin at ``start``."""
     sums: Int64Array = np.add.reduceat(flags.astype(np.int64), start) if len(start) else start
     return sums
 

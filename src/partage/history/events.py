@@ -283,7 +283,6 @@ def compare_states(before: ClassicState | None, after: ClassicState) -> StateCha
 
 
 def _change(before: str | None, after: str | None) -> tuple[str, str] | None:
-    """Return the pair (before, after) if both values are set and differ, else None."""
     return (before, after) if before and after and before != after else None
 
 

@@ -372,7 +372,6 @@ class WatchedGroup:
         return RebalanceOpened(self.name, found, moved, storm, fresh)
 
     def _is_read(self, pair: _Pair) -> bool:
-        """Return whether records show that a stopped partition's new owner consumes it."""
         if self._open is None or pair not in self._open.waiting:
             return False
         reader = self.history.reader(*pair)

@@ -124,7 +124,6 @@ class _Packer:
         self._done: dict[int, int] = {}
 
     def pack(self, value: object) -> Any:
-        """Convert a value to plain JSON values, with type codes for objects."""
         kind = type(value)
         if value is None or kind in (str, int, bool, float):
             return value
@@ -178,7 +177,6 @@ class _Unpacker:
         }
 
     def unpack(self, plain: Any) -> Any:
-        """Restore a value from the plain JSON values that `_Packer.pack` returned."""
         if not isinstance(plain, dict):
             return plain
         ((what, inner),) = plain.items()

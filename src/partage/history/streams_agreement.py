@@ -144,7 +144,6 @@ def _unsupported_reason(now: StreamsRebalance, seen: ObservedTopology) -> str | 
 
 
 def _leader_error(now: StreamsRebalance) -> str | None:
-    """Return a description of the error code that the leader sent; None if it sent none."""
     for name, info in now.infos.items():
         if info.error_code:
             what = f"its leader sent {name} error {info.error_code} ({info.error})"
@@ -505,7 +504,6 @@ def _differences(
     recorded_partitions: tuple[TopicPartition, ...],
     recorded: AssignmentInfo,
 ) -> int:
-    """Return the number of tasks that differ, plus one if anything differs; 0 if equal."""
     is_same = sorted(partitions) == sorted(recorded_partitions)
     if is_same and _comparable(planned) == _comparable(recorded):
         return 0
