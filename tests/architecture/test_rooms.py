@@ -89,7 +89,7 @@ MAY_IMPORT = {
     # Plain data in: no Spark, no strategies.
     "report": {"errors", "runs", "tables"},
     # Replays in Python: a job's run, with the report's figures as typed rows.
-    "results": {"errors", "tables", "runs", "report", "jobs", "simulation", "groups", "forecasts"},
+    "results": {*BASE, "tables", "runs", "report", "jobs", "simulation", "groups", "forecasts"},
     # One function for each command, for programs: calls what the command calls.
     "commands": {*PURE, "capture", "jobs", "report", "results", "runs", "watch"},
     # The manifest of a run: jobs write it, readers start here.

@@ -6,6 +6,7 @@ its theme where there is one, otherwise ``prefers-color-scheme``; text has the p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -84,6 +85,8 @@ def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
     return "\n".join(printable(line.rstrip()) for line in lines)
 
 
+#: Text that is aligned as a number: a dash, or digits with separators and a percent sign.
+_FIGURE = re.compile(r"-|-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?%?")
 #: Class of a heading above numbers.
 _NUMBER = ' class="n"'
 
@@ -187,8 +190,7 @@ def _cell(value: str | int | Picture) -> tuple[str, str]:
         return "p", value.svg
     if isinstance(value, int):
         return "n", f"{value:,}"
-    is_figure = value == "-" or value.rstrip("%").isdecimal()
-    return "n" if is_figure else "t", _text(value)
+    return "n" if _FIGURE.fullmatch(value) else "t", _text(value)
 
 
 def _text(value: str) -> str:

@@ -11,7 +11,9 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.errors import InvalidConfigError
+from partage.model.display import Picture, bar, histogram, html_table, pretty_print
 from partage.results.tables import (
+    MOST_SHOWN,
     AdviceResult,
     EventResult,
     GroupResult,
@@ -20,6 +22,7 @@ from partage.results.tables import (
     RebalanceResult,
     ResultRow,
     TableView,
+    cell_text,
 )
 from partage.runs.published_run import PublishedRun
 
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["GroupRun", "Run", "open_run", "replay"]
 
 R = TypeVar("R", bound=ResultRow)
+#: Columns of the histogram of a group's rebalances over time.
+_COLUMNS = 40
 #: Order of rows that come from the log.
 _IN_LOG_ORDER = ("group", "log_partition", "log_offset")
 
@@ -247,6 +252,25 @@ class Run:
             text, repr(self.groups),
         ])  # fmt: skip
 
+    _repr_pretty_ = pretty_print
+
+    def _repr_html_(self) -> str:
+        """Return an HTML table of the groups, with a bar for the downtime of each."""
+        head, text = repr(self).splitlines()[:2]
+        first = self.groups[:MOST_SHOWN]
+        most = max([1.0, *(one.unread or 0 for one in first)])
+        rows = [
+            (one.group, one.strategy or "-", one.rebalances, cell_text(one.unread) or "-",
+             bar([(0, round(one.unread or 0))], round(most)), one.main_cause or "-",
+             one.action or "-")
+            for one in first
+        ]  # fmt: skip
+        columns = ("group", "strategy", "rebalances", "downtime (partition-seconds)", "",
+                   "main cause", "recommendation")  # fmt: skip
+        more = len(self.groups) - len(rows)
+        notes = [text, *([f"and {more:,} more groups"] if more > 0 else [])]
+        return html_table(head, columns, rows, notes)
+
 
 class GroupRun:
     """One group of a run.
@@ -293,6 +317,26 @@ class GroupRun:
         one = self.row
         head = f"Group {self.name}: {one.protocol}, {one.status}, {one.rebalances:,} rebalances"
         return "\n".join([head, repr(self.timeline), repr(self.advice)])
+
+    _repr_pretty_ = pretty_print
+
+    def _repr_html_(self) -> str:
+        """Return an HTML table of the recommendations, with a histogram of rebalances over time."""
+        one = self.row
+        times = [row.time.timestamp() for row in self.rebalances]
+        counts = [0] * _COLUMNS
+        start = min(times, default=0)
+        span = max(times, default=0) - start
+        for time in times:
+            counts[int((time - start) / max(span, 1e-9) * (_COLUMNS - 1))] += 1
+        unread = cell_text(one.unread) or "unknown"
+        title = f"Group {self.name}: {one.protocol}, {one.status}, strategy {one.strategy or '-'}"
+        rows: list[tuple[str | int | Picture, ...]] = [
+            ("rebalances", one.rebalances, histogram(counts)),
+            ("downtime (partition-seconds)", unread, ""),
+        ]
+        rows += [("recommendation", each.title, each.gain or "") for each in self.advice]
+        return html_table(title, ("", "", "over time, and gain"), rows)
 
 
 def _fields(row: type[ResultRow]) -> list[str]:

@@ -14,12 +14,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from partage.errors import InvalidConfigError
+from partage.model.display import html_table, pretty_print
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 __all__ = [
+    "MOST_SHOWN",
     "AdviceResult",
     "EventResult",
     "GroupResult",
@@ -28,6 +30,7 @@ __all__ = [
     "RebalanceResult",
     "ResultRow",
     "TableView",
+    "cell_text",
     "text_table",
 ]
 
@@ -238,7 +241,7 @@ class OwnershipResult(ResultRow):
 
 
 R = TypeVar("R", bound=ResultRow)
-_MOST_SHOWN = 10
+MOST_SHOWN = 10
 _WIDEST = 28
 
 
@@ -339,7 +342,7 @@ class TableView(Sequence[R], Generic[R]):
 
     def __repr__(self) -> str:
         shown = self._row.SHOWN or self.columns
-        first = self._table.slice(0, _MOST_SHOWN)
+        first = self._table.slice(0, MOST_SHOWN)
         rows = [[cells[name] for name in shown] for cells in first.to_pylist()]
         more = len(self) - len(rows)
         count = f"{len(self):,} row{'' if len(self) == 1 else 's'} of {self._row.__name__}"
@@ -347,6 +350,17 @@ class TableView(Sequence[R], Generic[R]):
         note = f", {hidden} more columns" if hidden else ""
         rest = [f"... {more:,} more rows"] if more else []
         return "\n".join([f"{count}{note}", *text_table(shown, rows), *rest])
+
+    _repr_pretty_ = pretty_print
+
+    def _repr_html_(self) -> str:
+        """Return an HTML table of the first rows."""
+        shown = self._row.SHOWN or self.columns
+        first = self._table.slice(0, MOST_SHOWN).to_pylist()
+        rows = [[cell_text(cells[name]) for name in shown] for cells in first]
+        more = len(self) - len(rows)
+        count = f"{len(self):,} row{'' if len(self) == 1 else 's'} of {self._row.__name__}"
+        return html_table(count, shown, rows, [f"and {more:,} more rows"] if more else [])
 
 
 def _schema(row: type[ResultRow]) -> pa.Schema:
@@ -371,7 +385,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]
     ['group    moved', 'billing     12', 'mailer']
     """
     found = list(rows)
-    cells = [[_cell(value) for value in row] for row in found]
+    cells = [[cell_text(value) for value in row] for row in found]
     numbers = [
         all(isinstance(v, int | float | None) for v in column)
         for column in zip(*found, strict=True)
@@ -387,8 +401,8 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]
     ]
 
 
-def _cell(value: Any) -> str:
-    """Return a cell's text."""
+def cell_text(value: Any) -> str:
+    """Return the text of a value in a table: rounded, in UTC, of limited length."""
     if value is None:
         return ""
     if isinstance(value, datetime):

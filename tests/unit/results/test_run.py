@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.support.captures import capture, records
+from tests.support.notebooks import parsed
 from tests.support.published import NASTY, published, tables
 
 import partage as pg
@@ -148,3 +149,19 @@ def test_a_replay_without_a_folder_removes_its_tables(tmp_path: Path) -> None:
     assert pg.open_run(tmp_path / "out").id == kept.id
     with pytest.raises(pg.InvalidConfigError, match="setting since"):
         pg.replay(folder, since="yesterday")
+
+
+def test_notebooks_show_tables_with_pictures(run: pg.Run) -> None:
+    """Names of groups and members stay text; a run and a group have a small picture."""
+    group = run.group(NASTY)
+    for value in (run, group, run.groups, run.rebalances, run.policies, run.advice):
+        html = value._repr_html_()
+        found = parsed(html)
+        assert "script" not in found.tags
+        assert {"table", "style"} <= set(found.tags)
+        assert "prefers-color-scheme" in html
+    assert {"svg", "rect"} <= set(parsed(run._repr_html_()).tags)
+    assert {"svg", "rect"} <= set(parsed(group._repr_html_()).tags)
+    text = "".join(parsed(run._repr_html_()).text)
+    assert NASTY in text
+    assert repr(run).splitlines()[0] in text
