@@ -60,7 +60,7 @@ same: test-env ## heavy: compare this checkout with another version on equal inp
 jvm: java ## fetch Kafka's jars and compile the parity programs into jvm/target
 	@tools/jvm.sh && echo "jvm/target/classes jvm/target/lib"
 
-jar: java ## build the assignors for Kafka brokers: jvm/partage-assignors/target
+jar: java ## build the assignors for Kafka brokers and Java consumers: jvm/partage-assignors/target
 	@tools/jar.sh
 
 wheel: test-env ## build the wheel into dist/

@@ -34,6 +34,7 @@ JAVA_CLASSES = {
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
     "failover": "io.partage.live.FailoverAssignor",
+    "optimal": "io.partage.assignors.client.OptimalAssignor",
 }
 
 

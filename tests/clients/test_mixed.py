@@ -99,6 +99,30 @@ def test_stickiness_and_its_bytes_cross_languages(topics, hosts, java_class) -> 
         one.close()
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("leader", ["java", KAFKA_PYTHON[-1]])
+def test_optimal_of_the_jar_and_of_python_share_a_group(topics, hosts, leader: str) -> None:
+    """A cooperative group under `optimal`: each generation in the log is what Python decides, whether
+    the jar's class leads or Python, through a join of each and the leader's departure.
+    """
+    group = f"mixed-optimal-{leader}"
+    follower = KAFKA_PYTHON[-1] if leader == "java" else "java"
+    mine = [_start(hosts(leader), topics, group, "optimal")]
+    settle(mine, every(TOPICS))
+    for client in (follower, leader):
+        mine.append(_start(hosts(client), topics, group, "optimal"))
+        settle(mine, every(TOPICS))
+    mine.pop(0).close()
+    settle(mine, every(TOPICS))
+    log = written(topics.bootstrap, group)
+    assert len({one.leader for one in log}) == 2
+    for one in log:
+        assert one.owners() == one.decided(TOPICS), f"generation {one.generation} of {group}"
+        assert all(sent.user_data.endswith(b"PTG1") for sent in one.assignments.values())
+    for one in mine:
+        one.close()
+
+
 @pytest.mark.parametrize(
     "leader", [OLDER[0], *(pytest.param(one, marks=pytest.mark.soak) for one in OLDER[1:])]
 )

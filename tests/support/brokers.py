@@ -230,9 +230,13 @@ def brokers(
     version: str = "4.3.1",
     racks: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
+    more_jars: Sequence[str] = (),
 ) -> Iterator[Brokers]:
-    """A cluster of ``count`` brokers, ids from 1, racks in turn; ended by pid when the block ends."""
-    jars = broker_jars(version)
+    """A cluster of ``count`` brokers, ids from 1, racks in turn; ended by pid when the block ends.
+
+    ``more_jars`` are behind Kafka's own on the class path of every broker.
+    """
+    jars = os.pathsep.join([broker_jars(version), *more_jars])
     ports = free_ports(count + 1)
     with tempfile.TemporaryDirectory(prefix="partage-brokers-") as folder:
         nodes = list(_nodes(count, racks, ports, dict(properties or {}), jars, Path(folder)))

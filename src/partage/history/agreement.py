@@ -25,6 +25,7 @@ from partage.groups import registry
 from partage.groups.api import Strategy
 from partage.groups.layout import string_hashes
 from partage.groups.server.group_assignment import GroupAssignment, assignment_to_json
+from partage.groups.server.partage import PartageFailover, PartageFair, PartageOptimal
 from partage.groups.server.range import ServerRange
 from partage.groups.server.simple import ServerSimple
 from partage.groups.server.spec import GroupSpec, Targets, TopicIds
@@ -62,9 +63,13 @@ UNEXPLAINED = "unexplained"
 _MOST_MEMBERS = 32
 _MOST_PAIRS = 64
 #: The coordinator's assignors of consumer and share groups by name.
-_ASSIGNORS: Mapping[str, ServerUniform | ServerRange | ServerSimple] = {
-    assignor.name: assignor for assignor in (ServerUniform(), ServerRange(), ServerSimple())
-}
+_Assignor = ServerUniform | ServerRange | ServerSimple | PartageOptimal | PartageFair
+_ASSIGNORS: Mapping[str, _Assignor] = {
+    assignor.name: assignor
+    for assignor in (
+        ServerUniform(), ServerRange(), ServerSimple(), PartageOptimal(), PartageFair(),
+    )
+}  # fmt: skip
 
 #: member -> topic -> partition numbers in the order assigned. The order of topics is not compared:
 #: clients write it in the order of their own hash maps.
@@ -328,6 +333,8 @@ def _check_target(found: Generation, clusters: ClusterHistory) -> Verdict:
     name = found.first.strategy or ""
     if all(m.subscription is None for m in found.first.members):
         return Verdict(why="all members joined before the log begins")
+    if name == PartageFailover.name:
+        return Verdict(why="its priorities are in the broker's configuration, not in the log")
     if found.target is None or not (name in _ASSIGNORS or name == ServerSticky.name):
         return Verdict(why=f"strategy {name or 'unknown'} is not in Partage")
     at = found.target.decided_ms or found.timestamp_ms
