@@ -15,7 +15,7 @@ OUT ?= demo-out
 # The version that `make same` compares with, a tag or a commit: the last one before the renames (tag before-house).
 BASE ?= f79072d13ec0e1c9661bf2b89ad649ff3132cc34
 
-.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak same jvm jar wheel release lock clean java demo-env test-env unit-env coverage-env docs-env release-env
+.PHONY: help demo test unit coverage lint types bench docs parity fuzz soak drift same jvm jar wheel release lock clean java demo-env test-env unit-env coverage-env docs-env release-env
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ fuzz: test-env ## heavy: 1,000,000 damaged inputs per reader
 
 soak: test-env ## heavy: large histories again and again, and living groups through 1,000 rebalances
 	@PARTAGE_SOAK=1 $(PYTEST) tests -m soak $(ARGS)
+
+drift: test-env ## compare another Kafka release with ours: records, layouts, classes, parity (VERSION=4.4.0)
+	@tools/jvm.sh && $(BIN)/python tools/drift.py $(or $(VERSION),$(error VERSION=4.4.0 is missing)) $(ARGS)
 
 same: test-env ## heavy: compare this checkout with another version on equal inputs (BASE=tag)
 	@$(BIN)/python tools/same $(BASE) $(ARGS)

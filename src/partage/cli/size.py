@@ -136,7 +136,7 @@ def _document(group: str, found: Sizing) -> dict[str, Any]:
             key: None for key, value in row.items()
             if isinstance(value, float) and not isfinite(value)
         })  # fmt: skip
-    lines = scaler_lines(found, group, [found.hottest.topic])
+    lines = scaler_lines(found, group)
     return {"format": "partage-size", "version": 1, **document, "scaler_lines": list(lines)}
 
 
@@ -161,7 +161,7 @@ def _print(group: str, found: Sizing, *, is_learnt: bool) -> None:
     )
     for line in _notes(found):
         show(name(line, "yellow"))
-    lines = scaler_lines(found, group, [hottest.topic])
+    lines = scaler_lines(found, group)
     if lines:
         show(name(""))
         for line in lines:

@@ -101,7 +101,8 @@ class Sizing:
         capacity: records per second that one consumer can process.
         max_lag_s: allowed lag in seconds.
         rate: records per second of the group.
-        partitions: its partitions.
+        topics: its topics.
+        partitions: number of its partitions.
         hottest: the partition with the highest load.
         rows: one row for each number of consumers, ascending.
         needed: the smallest number of consumers that fits; None if none does.
@@ -114,6 +115,7 @@ class Sizing:
     capacity: float
     max_lag_s: float
     rate: float
+    topics: tuple[str, ...]
     partitions: int
     hottest: Hottest
     rows: tuple[SizeRow, ...]
@@ -188,8 +190,8 @@ def size_group(
         limit = HOT_PARTITION if hottest.lag_s > max_lag_s else PARTITIONS
     ordered = tuple(rows[one] for one in sorted(rows))
     return Sizing(
-        strategy, capacity, max_lag_s, load.total, partitions, hottest, ordered, needed, useful,
-        limit, outage_s,
+        strategy, capacity, max_lag_s, load.total, tuple(load.topics), partitions, hottest,
+        ordered, needed, useful, limit, outage_s,
     )  # fmt: skip
 
 
@@ -277,33 +279,23 @@ def _hottest(load: GroupLoad, capacity: float) -> Hottest:
 # -- scaler settings ---------------------------------------------------------------------------
 
 
-def scaler_lines(found: Sizing, group: str, topics: Sequence[str]) -> tuple[str, ...]:
+def scaler_lines(found: Sizing, group: str) -> tuple[str, ...]:
     """Return KEDA and HorizontalPodAutoscaler settings for a sizing; empty if no number fits.
 
     The scaler adds a pod when the lag per pod exceeds what one consumer reads in half of the
-    allowed lag. Both scalers count lag in records.
+    allowed lag. Both scalers count lag in records. Without a topic, KEDA adds up all topics.
 
     >>> from partage.forecasts.loads import constant_load
     >>> found = size_group(constant_load({"orders": 12}, 600.0), strategy="range",
     ...                    capacity=200.0, max_lag_s=30)
-    >>> scaler_lines(found, "billing", ["orders"])[:3]
+    >>> scaler_lines(found, "billing")[:3]
     ('# KEDA ScaledObject', 'minReplicaCount: 5', 'maxReplicaCount: 12')
     """
     if found.needed is None:
         return ()
     threshold = max(1, int(found.capacity * found.max_lag_s * _SCALER_SHARE))
     most = max(found.needed, found.useful)
-    triggers = [
-        line
-        for topic in topics
-        for line in (
-            "  - type: kafka",
-            "    metadata:",
-            f"      consumerGroup: {_quoted(group)}",
-            f"      topic: {_quoted(topic)}",
-            f'      lagThreshold: "{threshold}"',
-        )
-    ]
+    topic = [f"      topic: {_quoted(found.topics[0])}"] if len(found.topics) == 1 else []
     # Each step of a scaler is a rebalance: scale down slowly.
     wait = max(300, 10 * ceil(0 if isinf(found.outage_s) else found.outage_s))
     behavior = ["behavior:", "  scaleDown:", f"    stabilizationWindowSeconds: {wait}"]
@@ -312,7 +304,11 @@ def scaler_lines(found: Sizing, group: str, topics: Sequence[str]) -> tuple[str,
         f"minReplicaCount: {found.needed}",
         f"maxReplicaCount: {most}",
         "triggers:",
-        *triggers,
+        "  - type: kafka",
+        "    metadata:",
+        f"      consumerGroup: {_quoted(group)}",
+        *topic,
+        f'      lagThreshold: "{threshold}"',
         "advanced:",
         "  horizontalPodAutoscalerConfig:",
         *(f"    {line}" for line in behavior),

@@ -90,7 +90,7 @@ def test_one_hot_partition_is_named_as_the_limit() -> None:
     assert (found.hottest.topic, found.hottest.partition) == ("t", 1)
     assert isinf(found.hottest.lag_s)
     assert found.hottest.share == pytest.approx(90 / 105)
-    assert scaler_lines(found, "g", ["t"]) == ()
+    assert scaler_lines(found, "g") == ()
 
 
 def test_too_few_partitions_are_named_as_the_limit() -> None:
@@ -127,9 +127,14 @@ def test_scaler_lines_quote_names() -> None:
     found = size_group(
         constant_load({"t": 12}, 600.0), strategy="range", capacity=200.0, max_lag_s=30
     )
-    lines = scaler_lines(found, "it's: #1", ["t"])
+    lines = scaler_lines(found, "it's: #1")
     assert "      consumerGroup: 'it''s: #1'" in lines
     assert '      lagThreshold: "3000"' in lines
+    assert "      topic: 't'" in lines
+    two = size_group(
+        constant_load({"t": 6, "u": 6}, 600.0), strategy="range", capacity=200.0, max_lag_s=30
+    )
+    assert not [line for line in scaler_lines(two, "g") if "topic" in line]
 
 
 @pytest.mark.parametrize(

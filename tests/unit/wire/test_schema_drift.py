@@ -2,68 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import re
-import zipfile
-
 import pytest
 from tests.support import jvm
+from tests.support.kafka_definitions import definitions_of, layout
 from tests.support.wire_samples import layout_documents
 
-FOLDERS = {
-    "kafka-group-coordinator-4.3.1.jar": "common/message/",
-    "kafka-clients-4.3.1.jar": "common/message/",
-    "kafka-streams-4.3.1.jar": "common/message/",
-    "kafka-metadata-4.3.1.jar": "common/metadata/",
-}
+JARS = ("group-coordinator", "clients", "streams", "metadata")
 # Kafka builds these layouts in code, or they are Partage's own. Vectors and parity test them.
 WITHOUT_JSON = {"AssignmentInfo", "FailoverUserData", "PartageExtras", "StickyAssignorUserData"}
-# Texts for readers, and hints for Kafka's own generators: no part of the bytes.
-NO_LAYOUT = {"about", "entityType", "mapKey"}
 
 
 @pytest.fixture(scope="module")
 def definitions():
     """Kafka's definitions by name; builds the class path if it does not exist yet."""
     jvm.jvm_classpath()
-    found = {}
-    for jar, folder in FOLDERS.items():
-        with zipfile.ZipFile(jvm.TARGET / "lib" / jar) as packed:
-            for name in packed.namelist():
-                if name.startswith(folder) and name.endswith(".json"):
-                    definition = _parsed(packed.read(name).decode("utf-8"))
-                    found[definition["name"]] = definition
-    return found
-
-
-def _parsed(text):
-    """Kafka's JSON has lines of comment, and comments at the ends of lines."""
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith(("//", "/*"))]
-    return json.loads("\n".join(re.sub(r"\s// .*", "", line) for line in lines))
-
-
-def _layout(document):
-    """What makes the layout, in one spelling: -1 and "-1" are equal, and so are false and none."""
-    if isinstance(document, list):
-        return [_layout(one) for one in document]
-    if not isinstance(document, dict):
-        return document
-    kept = {name: _layout(value) for name, value in document.items() if name not in NO_LAYOUT}
-    if kept.get("ignorable") in (False, "false"):
-        del kept["ignorable"]
-    if isinstance(kept.get("default"), int | str):
-        kept["default"] = str(kept["default"])
-    if "type" in kept and "validVersions" not in kept:
-        # LastAssignmentConfigs has no versions: all versions of the message have the field.
-        kept.setdefault("versions", "0+")
-    return kept
+    lib = jvm.TARGET / "lib"
+    return definitions_of([lib / f"kafka-{name}-4.3.1.jar" for name in JARS])
 
 
 @pytest.mark.jvm
 @pytest.mark.parametrize("name", sorted(layout_documents().keys() - WITHOUT_JSON))
 def test_a_layout_is_that_of_kafkas_definition(definitions, name):
     """Each document has the types, versions, tags and defaults of Kafka's, field by field."""
-    assert _layout(layout_documents()[name]) == _layout(definitions[name])
+    assert layout(layout_documents()[name]) == layout(definitions[name])
 
 
 @pytest.mark.jvm
