@@ -32,6 +32,7 @@ from partage.history.stop_model import (
     commits_at_revocation,
     departure_time,
     heartbeat_interval,
+    mixture,
     revocation_time,
     sum_stops,
 )
@@ -45,7 +46,7 @@ _READS = (OWNER, ACTIVE)
 _MIGRATION_MS = 2_000
 #: A member whose stop was noticed so much later was evicted. It is the same process if a member
 #: of its client id rejoins within this time.
-_EVICTED_MS, _REJOIN_MS = 2_000, 15_000
+_EVICTED_MS, _REJOIN_MS = 2_000, 60_000
 #: A topic is deleted and recreated no faster than this.
 _RECREATION_MS = 5_000
 #: The recorder may observe a recreated topic this much later.
@@ -54,6 +55,9 @@ _METADATA_DELAY_MS = 1_500
 _PROMPT_MS = 150
 #: The same after a record that makes a member revoke partitions.
 _LONGEST_PROMPT_MS = 400
+#: Probability that members that rejoin without a change or a commit never received their last
+#: assignment; a client may have requested the rebalance instead (``enforceRebalance``).
+_MISSED = 0.8
 #: Epoch of a `CurrentAssignment` that is a tombstone.
 _LEFT = -1
 #: Damaged timestamps may be any int64; columns of intervals must not overflow.
@@ -74,6 +78,7 @@ class OpenStop:
         apart_ms: earlier time without a subscriber during this stop (ms).
         by_record: whether a record made the owner revoke it.
         client: client id, host and instance id of the last owner.
+        stalled: whether the last owner exceeded its max.poll.interval.ms, so that it is alive.
     """
 
     start: Instant
@@ -85,6 +90,7 @@ class OpenStop:
     apart_ms: float = 0.0
     by_record: bool = False
     client: _Client | None = None
+    stalled: bool = False
 
 
 @dataclass(slots=True)
@@ -150,6 +156,7 @@ class UnreadTracker:
         self.state = state or UnreadState()
         self._commits, self._clusters = commits, clusters
         self._timeout_ms = session_timeout_ms
+        self._stalled: frozenset[str | None] = frozenset()
 
     def estimate(self) -> UnreadEstimate:
         """Return the time without a consumer that the completed rebalance ended.
@@ -174,6 +181,7 @@ class UnreadTracker:
     def rebalance(self, found: Generation, before: Generation | None) -> None:
         """Process a rebalance when its record is read, after its causes are known."""
         state, at = self.state, found.timestamp_ms
+        self._stalled = frozenset(c.member for c in found.causes if c.kind == "poll")
         if before is None:
             state.owner, state.reads, state.stopped = {}, {}, {}
         state.rewrites = found.records
@@ -234,7 +242,12 @@ class UnreadTracker:
                 at,
                 by_record=True,
             )
-        begun = self._stop_revoked({k: v for k, v in revoked.items() if v}, len(present), at)
+        missed = self._missed(found, revoked)
+        revoked = {k: v for k, v in revoked.items() if v and k not in missed}
+        begun = self._stop_revoked(revoked, len(present), at)
+        for owner, pairs in missed.items():
+            since = min(self.state.reads[owner][pair] for pair in pairs)
+            self._stop(pairs, mixture(_MISSED, between(since, since), begun), at)
         has_survivor = not present.keys().isdisjoint(self.state.sessions)
         if present and departed and not has_survivor:
             # Nothing tells when the rebalance began, except that its members committed before.
@@ -253,6 +266,23 @@ class UnreadTracker:
             if len(departed) == 1 and len(present) == 1 and not has_survivor:
                 start = between(start.mean, at)  # the joining member came between
             self._stop(pairs, start, at)
+
+    def _missed(
+        self, found: Generation, revoked: Mapping[str, list[_Pair]]
+    ) -> dict[str, list[_Pair]]:
+        """Return the revoked partitions of members that never received their last assignment.
+
+        A slow member or leader misses the end of a rebalance: all rejoin at once, with no change of
+        members or topics, and without a commit in between.
+        """
+        if not found.causes or found.causes[0].kind != "request":
+            return {}
+        missed = {}
+        for owner, pairs in revoked.items():
+            commits = self._evidence(owner, pairs)
+            if commits.usual_ms is not None and commits.last_ms is None:
+                missed[owner] = pairs
+        return missed
 
     def _stop_revoked(self, revoked: Mapping[str, list[_Pair]], members: int, at: int) -> Instant:
         """Begin the times without a consumer of partitions that members revoked to rejoin.
@@ -338,6 +368,7 @@ class UnreadTracker:
                     int(since),
                     by_record=by_record,
                     client=state.clients.get(owner),
+                    stalled=owner in self._stalled,
                 )
 
     def _assign(self, pairs: Iterable[_Pair], member: str, at: int, end: Instant) -> None:
@@ -400,7 +431,10 @@ class UnreadTracker:
             at - stop.seen_ms <= _REJOIN_MS
             and (
                 stop.member in ids  # a process keeps its member id in the consumer protocol
-                or (stop.client in clients and stop.start.mean < stop.seen_ms - _EVICTED_MS)
+                or (
+                    stop.client in clients
+                    and (stop.stalled or stop.start.mean < stop.seen_ms - _EVICTED_MS)
+                )
             )
             for stop in state.stopped.values()
         )

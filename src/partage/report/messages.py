@@ -344,7 +344,7 @@ def trust(run: RunFigures) -> str:
     if run.unread is not None:
         parts.append(
             f"Ranges aim at 80{_HARD}% of cases; in recordings with known downtime, "
-            f"58 to 88{_HARD}% of the true values were inside."
+            f"57 to 88{_HARD}% of the true values were inside."
         )
     return " ".join(parts)
 

@@ -8,7 +8,7 @@ import pytest
 
 from partage.history.clusters import ClusterHistory
 from partage.history.commits import Stretch
-from partage.history.events import CurrentAssignment, Generation
+from partage.history.events import Cause, CurrentAssignment, Generation
 from partage.history.pauses import PauseTracker
 from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
 from partage.history.state_store import pack_state, unpack_state
@@ -41,13 +41,14 @@ class Group:
         for p in numbers:
             self.commits.stretch(Stretch("t", p, 1, at_ms, at_ms, 5, 5, latest_ms=at_ms))
 
-    def generation(self, at_ms: int, *members: MemberState) -> UnreadEstimate:
+    def generation(self, at_ms: int, *members: MemberState, cause: str = "") -> UnreadEstimate:
         """Feed a generation; return the unread time that it ended at its record."""
         number = 1 if self.before is None else self.before.number + 1
         state = ClassicState("consumer", number, self.strategy, None, None, members)
         found = Generation(
-            0, LogPosition(0, number), at_ms, state, state, 1, 0, None, protocol="classic"
-        )
+            0, LogPosition(0, number), at_ms, state, state, 1, 0, None, protocol="classic",
+            causes=(Cause(cause, "inferred", "a"),) if cause else (),
+        )  # fmt: skip
         self.tracker.rebalance(found, self.before)
         self.before = found
         return self.tracker.estimate()
@@ -103,6 +104,32 @@ def test_time_without_members_is_apart() -> None:
     found = group.generation(60_000, member("b", 0))
     assert found.best < 3.1
     assert found.no_consumer == pytest.approx(53.5, abs=0.5)
+
+
+def test_an_assignment_that_no_member_received_does_not_end_the_unread_time() -> None:
+    """The same members rejoin after 3 s, and none has committed: both partitions stayed unread."""
+    for commits, least, most in (((), 4.0, 6.1), ((7_900,), 0.0, 1.0)):
+        group = Group()
+        group.generation(1_000, member("a", 0, 1))
+        for at in (2_000, 3_000, 4_000):
+            group.commit(at, 0, 1)
+        group.generation(5_000, member("a", 0, 1), member("b"))
+        for at in commits:
+            group.commit(at, 0, 1)
+        found = group.generation(8_000, member("a", 0, 1), member("b"), cause="request")
+        assert least <= found.best <= most
+
+
+def test_a_member_that_exceeded_its_poll_interval_was_alive() -> None:
+    """Its group has no member for 40 s, until the same client polls and joins again."""
+    for cause, unread in (("poll", 40.0), ("leave", 1.5)):
+        group = Group()
+        group.generation(1_000, member("a", 0))
+        group.commit(4_000, 0)
+        group.commit(5_000, 0)
+        group.generation(20_000, cause=cause)
+        again = replace(member("a-2", 0), client_id="a")
+        assert group.generation(60_000, again).best == pytest.approx(unread, abs=2.5)
 
 
 def test_time_without_a_subscriber_is_apart() -> None:
