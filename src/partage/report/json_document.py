@@ -156,4 +156,5 @@ def _verdict(group: GroupFigures) -> dict[str, str]:
         "rebalances_per_hour": row.per_hour.text, "main_cause": row.cause,
         "main_cause_share": row.cause_share, "change": row.action, "now": row.now,
         "expected_gain": row.gain.text, "confidence": row.first.confidence if row.first else "",
+        "expected_gain_of_all_changes": row.together,
     }  # fmt: skip

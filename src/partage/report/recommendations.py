@@ -17,7 +17,8 @@ from partage.report.messages import CAUSES, count, format_estimate, percent, plu
 from partage.report.run import GroupFigures
 
 __all__ = [
-    "NOT_IN_LOG", "Recommendation", "Setting", "present_settings", "recommendations_for",
+    "NOT_IN_LOG", "Recommendation", "Setting", "combined_gain", "present_settings",
+    "recommendations_for",
 ]  # fmt: skip
 
 #: Evidence (rebalances or members) from which advice without a simulation has medium confidence.
@@ -92,6 +93,23 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
     return tuple(sorted(found, key=_order))
 
 
+def combined_gain(group: GroupFigures) -> float | None:
+    """Return the partition-seconds that all recommended changes save together, None if unknown.
+
+    Each change avoids its share of the downtime that the others leave. So no change promises more
+    than all of them, and all of them save no more than the downtime.
+    """
+    whole, left = _downtime(group), 1.0
+    for one in recommendations_for(group):
+        left *= 1 - max(one.gain_ps, 0.0) / whole if whole else 1
+    return whole * (1 - left) if left < 1 else None
+
+
+def _downtime(group: GroupFigures) -> float:
+    """Return a group's estimated downtime in partition-seconds, else its upper bound, else 0."""
+    return group.unread.best if group.unread else group.lost.high if group.lost else 0.0
+
+
 def _order(one: Recommendation) -> tuple[int, float]:
     kind = 0 if one.advice.saves else 2 if one.advice.rule == "as-it-is" else 1
     return kind, -one.gain_ps
@@ -116,7 +134,7 @@ def _gain(group: GroupFigures, advice: Advice) -> tuple[str, float]:
     one = next((c for c in group.causes if c.kind == advice.affects), None)
     if one is not None and one.best and one.rebalances:
         avoids = min(advice.avoids, one.rebalances)
-        mean = one.best * avoids / one.rebalances
+        mean = min(one.best * avoids / one.rebalances, _downtime(group))
         text = format_estimate(None, short=True, single=mean)
         whole = plural(one.rebalances, f"{CAUSES[one.kind].label} rebalance")
         return f"about {text}: {count(avoids)} of {whole}", mean

@@ -229,6 +229,8 @@ def _change(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
     yield Text(clean(f"→ {messages.short_name(row.group.name)}: {first.advice.title}"), "bold")
     confidence = f" ({first.confidence} confidence)" if first.confidence else ""
     yield Text(clean(f"  expected gain: {first.gain}{confidence}"), "green")
+    if row.together:
+        yield Text(clean(f"  all changes together: {row.together}"), "green")
     if row.now:
         yield Text(clean(f"  now: {row.now}"))
     if not in_full:

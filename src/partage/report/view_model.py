@@ -5,7 +5,7 @@ The page and the terminal show the same cells. Columns of policies come from the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from partage.report.messages import (
 )
 from partage.report.recommendations import (
     Recommendation,
+    combined_gain,
     present_settings,
     recommendations_for,
 )
@@ -254,6 +255,7 @@ class GroupRow:
         first: its first recommendation; None if there is none.
         gain: expected gain of the first recommendation.
         now: present settings that the first recommendation changes, or the group's main ones.
+        together: expected gain of all its recommendations; empty if fewer than two are known.
     """
 
     group: GroupFigures
@@ -270,6 +272,7 @@ class GroupRow:
     first: Recommendation | None
     gain: Cell
     now: str
+    together: str
 
     @property
     def action(self) -> str:
@@ -294,7 +297,8 @@ def group_row(group: GroupFigures) -> GroupRow:
     searched = [group.name, group.kind, *group.claimed, *group.clients]
     searched += [cause.kind, label] if cause is not None else []
     size = unread.best if unread else lost.high if lost else None
-    first = next(iter(recommendations_for(group)), None)
+    found = recommendations_for(group)
+    first = found[0] if found else None
     per_hour = group.rebalances_per_hour
     return GroupRow(
         group, " ".join(searched),
@@ -307,7 +311,14 @@ def group_row(group: GroupFigures) -> GroupRow:
         Cell(percent(group.rebalances, known), group.coverage),
         Cell(f"{agreed} of {counted}", agreed / counted) if counted else Cell("", None),
         first, Cell(first.gain, first.gain_ps) if first else Cell("", None), _now(group, first),
+        _together(group, found),
     )  # fmt: skip
+
+
+def _together(group: GroupFigures, found: Sequence[Recommendation]) -> str:
+    """Return the expected gain of all recommendations of a group as text."""
+    gain = combined_gain(group) if sum(one.gain_ps > 0 for one in found) > 1 else None
+    return "" if gain is None else f"about {format_estimate(None, short=True, single=gain)}"
 
 
 def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
@@ -338,12 +349,14 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
         details: the group's timeline and rebalances, from `partage.report.group_details`.
     """
     bad = [b for b in run.bad if b.group == group.name]
+    found = recommendations_for(group)
     return {
         **details,
         "name": group.name,
         "downtime": downtime_text(group.lost, group.unread),
         "share": percent(group.unread_share, 1) if group.unread_share is not None else None,
-        "advice": [_recommendation_data(one) for one in recommendations_for(group)],
+        "advice": [_recommendation_data(one) for one in found],
+        "together": _together(group, found),
         "policies": _policy_columns(run, group.figures, gains_by_policy([group])),
         "per_rebalance": _policy_columns(
             run, group.per_rebalance, gains_by_policy([group], per_rebalance=True)

@@ -12,7 +12,11 @@ from partage.report.advice import best_policy, savable
 from partage.report.client_settings import lines_of
 from partage.report.gains import error_of, gain_of, gains_by_policy
 from partage.report.json_document import json_document
-from partage.report.recommendations import present_settings, recommendations_for
+from partage.report.recommendations import (
+    combined_gain,
+    present_settings,
+    recommendations_for,
+)
 from partage.report.run import CauseShare, Figures, Traits
 from partage.report.view_model import cause_list, group_row, policy_rows
 from partage.tables.metrics import SHOWN, Shown
@@ -83,6 +87,24 @@ def test_no_change_promises_more_than_the_downtime_or_the_best_settings() -> Non
     assert gain_of(all_of_it, COOPERATIVE).high == 120
     saved, helped = savable(made_run(all_of_it))
     assert (saved.best, helped) == (100, 1)
+
+
+@pytest.mark.parametrize("saves", [(0, 0), (0, 400), (0, 800), (900, 5_000)])
+@pytest.mark.parametrize("expiry", [0.0, 60.0, 100.0, 400.0])
+def test_no_change_promises_more_than_all_of_them(saves, expiry) -> None:
+    """Simulated or not, one change saves at most what all save together, and that the downtime."""
+    causes = (CauseShare("expiry", 1, timed=1, high=700.0, best=expiry),)
+    group = paged(saves=saves, causes=causes)
+    found, together = recommendations_for(group), combined_gain(group)
+    gains = [one.gain_ps for one in found]
+    assert len(found) >= 1
+    if together is None:
+        assert not any(gains)
+    else:
+        assert max(gains) <= together + 1e-9
+        assert together <= group.unread.best + 1e-9
+    saved, _ = savable(made_run(group))
+    assert saved is None or saved.best <= (together or 0) + 1e-9
 
 
 def test_the_first_recommendation_has_the_largest_simulated_gain() -> None:

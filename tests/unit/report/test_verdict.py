@@ -127,5 +127,7 @@ def test_a_group_has_one_verdict(run: RunFigures, page: _Verdicts, terminal: str
         if found["change"] and number < 5:
             text = f"→ {row['Group']}: {found['change']} expected gain: {gain}"
             assert plain(text) in terminal
+            together = found["expected_gain_of_all_changes"]
+            assert not together or f"all changes together: {plain(together)}" in terminal
             compared += 1
     assert compared >= 3

@@ -155,7 +155,7 @@
     ];
   };
 
-  const part = (title, ...content) => [h("h3", {}, title), ...content.flat()];
+  const part = (title, ...content) => [h("h3", {}, title), ...content.flat().filter((one) => one !== null)];
   const show = (anchor, focus) => {
     const source = document.getElementById(`d-${anchor}`);
     if (!source) return false;
@@ -173,7 +173,7 @@
       h("p", { class: "soft" }, term("stopped"), `: ${data.downtime}${data.share ? `, ${data.share} of its partition-time` : ""}.`),
       drawn ? part("Owners over time", h("p", { class: "soft" }, `${boxes}${line} Letters on top are rebalances; select one for its cause, and its members before and after. Drag the slider to zoom.`),
         each && rows.length > 1 ? sorter(chart) : null, chart, legend(data), picked ? picked.box : null) : null,
-      data.advice.length ? part("What to change here", h("div", { class: "cards" }, advice(data))) : null,
+      data.advice.length ? part("What to change here", data.together ? h("p", {}, "Expected gain of all changes together: ", h("b", {}, data.together), ".") : null, h("div", { class: "cards" }, advice(data))) : null,
       part("Policies compared", policies(data.policies, "Policies of this group"),
         records(data.per_rebalance).length ? h("details", { class: "more" }, h("summary", {}, "The same, each rebalance simulated by itself"), policies(data.per_rebalance, "Each rebalance simulated by itself")) : null),
       data.worst.length ? part("Worst rebalances, before and after", h("div", { class: "cards" }, worst(data))) : null,
