@@ -168,7 +168,7 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
         staying = {
             p
             for p, m in target.items()
-            if p in claimant and _is_one_member(problem.group, m, claimant[p])
+            if p in claimant and _is_same_member(problem.group, m, claimant[p])
         }
         lists = _lists_of_phase(len(problem.group), target, claimant, staying)
         withheld = [(p, m) for p, m in target.items() if p in claimant and p not in staying]
@@ -317,7 +317,7 @@ def _lists_of_phase(
     return lists
 
 
-def _is_one_member(group: Group, member: int, other: int) -> bool:
+def _is_same_member(group: Group, member: int, other: int) -> bool:
     # The library takes members with equal instance ids for one member.
     instance = group[member].instance_id
     return member == other or (instance is not None and instance == group[other].instance_id)
@@ -456,8 +456,8 @@ class LibrdkafkaAssignment(GeneralAssignment):
         )
         self._movements = LibrdkafkaMovements()
 
-    def _kept(self, member: int, slots: Sequence[int]) -> list[int]:
-        kept = super()._kept(member, slots)
+    def _keepable(self, member: int, slots: Sequence[int]) -> list[int]:
+        kept = super()._keepable(member, slots)
         return [slot for slot in kept if self._rack_fits(member, slot)]
 
     def _rack_fits(self, member: int, slot: int) -> bool:

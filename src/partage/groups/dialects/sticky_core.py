@@ -68,7 +68,7 @@ class GeneralAssignment(ABC):
         self._previous = claims.previous
         counts = [len(peer.slots_of(k)) for k in range(len(peer.topics))]
         self._most = [sum(counts[k] for k in topics) for topics in peer.subscriptions]
-        self.lists = [self._kept(member, slots) for member, slots in enumerate(claims.owned)]
+        self.lists = [self._keepable(member, slots) for member, slots in enumerate(claims.owned)]
         self._is_revoking = sum(map(len, self.lists)) < sum(map(len, claims.owned))
         self.owner = [-1] * len(peer.topic_of_slot)
         for member, slots in enumerate(self.lists):
@@ -120,7 +120,7 @@ class GeneralAssignment(ABC):
 
         If Kafka's balance score has not improved, undo all moves.
         """
-        start, score = self._copied_lists(), self._score()
+        start, score = self._copied_lists(), self._balance_score()
         self._best, self._best_score, moved = start, score, False
         if not self._is_revoking:
             self._repeat_passes(self._unassigned)
@@ -128,7 +128,7 @@ class GeneralAssignment(ABC):
             moved = self._repeat_passes(self._order)
         if self.loop is not None:
             self.lists = self._best
-        elif not self._starts_empty and moved and self._score() >= score:
+        elif not self._starts_empty and moved and self._balance_score() >= score:
             self.lists = start
         else:
             self.lists = self._copied_lists()
@@ -204,7 +204,7 @@ class GeneralAssignment(ABC):
                         return False
         return True
 
-    def _score(self) -> int:
+    def _balance_score(self) -> int:
         # Kafka's getBalanceScore: load differences of all pairs of members; 0 is even.
         loads = sorted(self._loads())
         last = len(loads) - 1
@@ -216,7 +216,7 @@ class GeneralAssignment(ABC):
     # --- endless loops ---
 
     def _compare_with_best(self) -> None:
-        score = self._score()
+        score = self._balance_score()
         if score < self._best_score and self._is_valid():
             self._best, self._best_score = self._copied_lists(), score
 
@@ -233,7 +233,7 @@ class GeneralAssignment(ABC):
 
     # --- parts that differ between the clients ---
 
-    def _kept(self, member: int, slots: Sequence[int]) -> list[int]:
+    def _keepable(self, member: int, slots: Sequence[int]) -> list[int]:
         topic_of_slot, topics = self._peer.topic_of_slot, self._topic_sets[member]
         return [slot for slot in slots if topic_of_slot[slot] in topics]
 
