@@ -92,7 +92,7 @@ LIMITS: list[tuple[Callable[[], Iterator[str]], int]] = [
     (class_names, 5),
     (positional, 0),
     (small, 6),
-    (one_importer, 48),
+    (one_importer, 36),
 ]
 
 
