@@ -124,8 +124,7 @@ class StoreLags:
 
 @dataclass(frozen=True)
 class SubscriptionDraft5:
-    """Subscription message (version 5) of Kafka Streams as KIP-441 proposed it, with lags of state
-    stores.
+    """Subscription message (version 5) of Kafka Streams as KIP-441 proposed it.
 
     It has the lags of state stores in place of task ids.
 

@@ -56,7 +56,7 @@ class PlanLimits:
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """Builder of balance bands: the ranges of replicas, bytes, load and leaders that count as even.
+    """Builder of balance bands: the ranges within which a broker's use counts as even.
 
     Each broker, and each rack if there are several, has a band around its fair share of replicas,
     bytes, load and leaders.

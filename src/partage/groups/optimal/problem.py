@@ -168,13 +168,10 @@ class CanonicalProblem:
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of partition and member whose claim on it is overridden by a newer generation, the
-        newest of them first.
+        """Pairs of partition and member whose claim on it is overridden by a newer generation.
 
-        They are rows and places of this problem, the newest claims first, of members that still
-        subscribe.
-
-        They are pairs of row (partition) and place (member), of members that still subscribe.
+        They are rows (partitions) and places (members) of this problem, the newest claims first.
+        Members that no longer subscribe are left out.
         """
         place, row = self.claimed
         if np.count_nonzero(self.claims.owned) == len(row):

@@ -124,12 +124,9 @@ class Clocks:
 def find_wrong_clocks(found: Mapping[int, Iterable[Strand]]) -> Clocks:
     """Find the records whose timestamps are from a wrong clock, from the strands of all workers.
 
-    A strand has consecutive records without a leap of time between them.
-
-    The strands may come in any order.
-
-    A wrong time is replaced by that of the last correct record before it, or else the first after
-    it.
+    A strand has consecutive records without a leap of time between them. The strands may come in
+    any order. A wrong time is replaced by that of the last correct record before it, or else the
+    first after it.
 
     >>> found = find_strands(np.arange(4), np.array([1_000, 2_000, 10**12, 3_000]))
     >>> find_wrong_clocks({7: found}).wrong
