@@ -7,15 +7,19 @@ rules of advice need, `partage.report.group_details` reads single rebalances.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.errors import InvalidCaptureError, MissingExtraError
+from partage.report.client_settings import base_policy
 from partage.report.run import (
+    BackTest,
     BadRecord,
     CauseShare,
+    Estimate,
     Figures,
     GroupFigures,
     RunFigures,
@@ -32,7 +36,7 @@ from partage.tables.sums import Sums, empty_sums, sum_differences, sum_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAX_BAD", "assigned_time", "load_table", "read_run", "run_of"]
+__all__ = ["MAX_BAD", "assigned_time", "back_tests", "load_table", "read_run", "run_of"]
 
 MAX_BAD = 200
 #: Objects of ``summary.json`` that every report shows.
@@ -157,9 +161,100 @@ def run_of(folder: PublishedRun) -> RunFigures:
         summary,
         tuple(replace(group, anchor=f"g{i}") for i, group in enumerate(groups)),
         _policy_order(folder.summary, figures), figures, _overall(other),
-        _all_causes(causes), _bad(folder),
+        _all_causes(causes), _bad(folder), tuple(back_tests(rebalances, replays)),
     )  # fmt: skip
     return _without_zero(run)
+
+
+#: Rebalances that a back-test needs before and after a change of settings.
+_LEAST_TESTED = 3
+
+
+def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
+    """Yield the changes of settings within the log whose old settings were simulated afterwards.
+
+    A change is one of protocol or strategy, with several rebalances before and after it.
+
+    Args:
+        rebalances: rows of table ``rebalances``.
+        replays: rows of table ``replays`` with policy and kind of simulation.
+    """
+    order = [(name, "ascending") for name in ("group", "log_partition", "log_offset")]
+    columns = [*_REBALANCE, "time_ms", "strategy", "follow_up"]
+    periods: dict[str, list[list[dict[str, Any]]]] = {}
+    for row in rebalances.sort_by(order).select(columns).to_pylist():
+        if row["strategy"] is None:  # a generation without members
+            continue
+        known = periods.setdefault(row["group"], [])
+        if not known or known[-1][-1]["strategy"] != row["strategy"]:
+            known.append([])
+        known[-1].append(row)
+    changed = {name: of for name, of in periods.items() if len(of) > 1}
+    if changed:
+        costs = _costs_by_rebalance(replays, changed)
+        for of in changed.values():
+            for old, new in pairwise(of):
+                found = _back_test(old, new, costs)
+                if found is not None:
+                    yield found
+
+
+def _costs_by_rebalance(
+    replays: pa.Table, groups: Iterable[str]
+) -> dict[tuple[Any, ...], list[Estimate]]:
+    """Return a dict from policy, group, incarnation and generation to estimated downtimes."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    names = ("stopped_ps", "stopped_p10_ps", "stopped_p90_ps")
+    chosen = pc.and_(
+        pc.is_in(replays["group"], pa.array(list(groups))),
+        pc.and_(pc.not_equal(replays["reading"], PER_REBALANCE), pc.is_valid(replays[names[0]])),
+    )
+    rows = replays.filter(chosen).select(["policy", *_REBALANCE, *names]).to_pylist()
+    found: dict[tuple[Any, ...], list[Estimate]] = {}
+    for row in rows:
+        key = (row["policy"], *(row[name] for name in _REBALANCE))
+        found.setdefault(key, []).append(Estimate(*(row[name] for name in names)))
+    return found
+
+
+def _back_test(
+    old: Sequence[Mapping[str, Any]],
+    new: Sequence[Mapping[str, Any]],
+    costs: Mapping[tuple[Any, ...], list[Estimate]],
+) -> BackTest | None:
+    """Compare two successive periods of a group; None if one is short or was not simulated."""
+    before, after = base_policy(old[0]["strategy"]), base_policy(new[0]["strategy"])
+    found = [
+        _per_rebalance(policy, rows, costs)
+        for policy, rows in ((RECORDED, old), (RECORDED, new), (before, new))
+    ]
+    if any(one is None for one in found):
+        return None
+    had, has, simulated = (one for one in found if one is not None)
+    group, time_ms = new[0]["group"], new[0]["time_ms"]
+    return BackTest(group, time_ms, before, after, had, has, simulated)
+
+
+def _per_rebalance(
+    policy: str,
+    rows: Sequence[Mapping[str, Any]],
+    costs: Mapping[tuple[Any, ...], list[Estimate]],
+) -> Estimate | None:
+    """Return a policy's mean downtime of some rebalances; follow-ups count for their first step."""
+    parts = [
+        one for row in rows for one in costs.get((policy, *(row[name] for name in _REBALANCE)), ())
+    ]
+    count = sum(not row["follow_up"] for row in rows)
+    if count < _LEAST_TESTED or not parts:
+        return None
+    below, above = [o.best - o.low for o in parts], [o.high - o.best for o in parts]
+    total = Estimate.of_sums(
+        sum(one.best for one in parts),
+        *((sum(of), sum(d * d for d in of)) for of in (below, above)),
+    )
+    return Estimate(total.best / count, total.low / count, total.high / count)
 
 
 def _with_names(replays: pa.Table) -> pa.Table:

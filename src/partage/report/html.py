@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import datetime, timezone
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,6 +207,7 @@ def environment() -> Environment:
         plural=messages.plural,
         short=messages.short_name,
         downtime=messages.format_range,
+        estimate=partial(messages.format_estimate, short=True),
         when=_when,
         data=_json,
         raw_script=_raw_script,

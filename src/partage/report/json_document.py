@@ -58,6 +58,7 @@ def json_document(run: RunFigures) -> dict[str, Any]:
             "agreement": run.summary.get("agreement"),
             "accounting": run.summary.get("accounting"),
             "notes": messages.notes(run),
+            "back_tests": [{**asdict(one), "agrees": one.agrees} for one in run.back_tests],
         },
         "causes": [_cause(c) for c in run.causes],
         "advice": _advice(run),

@@ -346,6 +346,12 @@ def trust(run: RunFigures) -> str:
             f"Ranges aim at 80{_HARD}% of cases; in recordings with known downtime, "
             f"57 to 88{_HARD}% of the true values were inside."
         )
+    if run.back_tests:
+        agreed = sum(one.agrees for one in run.back_tests)
+        parts.append(
+            f"Back-test: the simulation agrees with {count(agreed)} of "
+            f"{plural(len(run.back_tests), 'change')} of settings in the log."
+        )
     return " ".join(parts)
 
 

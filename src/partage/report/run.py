@@ -12,7 +12,7 @@ from partage.tables.statuses import FAILED, RECORDED
 from partage.tables.sums import Estimate, FigureRange, add_sums, empty_sums, metric_value
 
 __all__ = [
-    "MIN_COVERAGE", "BadRecord", "CauseShare", "Estimate", "FigureRange", "Figures",
+    "MIN_COVERAGE", "BackTest", "BadRecord", "CauseShare", "Estimate", "FigureRange", "Figures",
     "GroupFigures", "RunFigures", "Traits", "total",
 ]  # fmt: skip
 
@@ -276,6 +276,35 @@ class BadRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class BackTest:
+    """A change of a group's settings within the log, with its old settings simulated afterwards.
+
+    A simulation that can be trusted has the old settings cost per rebalance what they cost before.
+    Downtimes are partition-seconds per rebalance.
+
+    Attributes:
+        group: name of the group.
+        time_ms: time of the first rebalance with the new settings.
+        old, new: policies before and after the change.
+        before, after: recorded downtime before and after the change.
+        simulated: downtime of the old policy, simulated on the rebalances after the change.
+    """
+
+    group: str
+    time_ms: int
+    old: str
+    new: str
+    before: Estimate
+    after: Estimate
+    simulated: Estimate
+
+    @property
+    def agrees(self) -> bool:
+        """True if the 80 % intervals of record and simulation of the old settings overlap."""
+        return self.simulated.low <= self.before.high and self.before.low <= self.simulated.high
+
+
+@dataclass(frozen=True, slots=True)
 class RunFigures:
     """The data of a published run that the report shows.
 
@@ -287,6 +316,7 @@ class RunFigures:
         per_rebalance: policy -> metrics of the simulation per rebalance, if the run has both.
         causes: shares of causes over all groups, the largest downtime first.
         bad: the first records that could not be decoded.
+        back_tests: changes of settings within the log, with the old ones simulated afterwards.
     """
 
     summary: Mapping[str, Any]
@@ -296,6 +326,7 @@ class RunFigures:
     per_rebalance: Mapping[str, Figures]
     causes: tuple[CauseShare, ...]
     bad: tuple[BadRecord, ...]
+    back_tests: tuple[BackTest, ...] = ()
 
     @property
     def rebalancing(self) -> tuple[GroupFigures, ...]:

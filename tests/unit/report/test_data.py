@@ -264,3 +264,29 @@ def test_no_loss_in_few_rebalances_is_not_known(tmp_path) -> None:
     for figures in (*run.figures.values(), *found.figures.values()):
         assert (figures.stopped, figures.saved) == (None, None)
     assert not any(cause.timed for cause in (*run.causes, *found.causes))
+
+
+def test_a_change_of_settings_is_a_back_test_of_the_simulation() -> None:
+    """Cooperative for three rebalances, then consumer; the old policy is simulated on the later ones."""
+    import pyarrow as pa
+
+    strategies = ["cooperative-sticky"] * 4 + ["server:uniform"] * 3
+    rebalances, replays = [], []
+    for number, strategy in enumerate(strategies):
+        key = {"group": "g", "incarnation": 0, "generation": number}
+        rebalances.append(key | {
+            "log_partition": 0, "log_offset": number, "time_ms": 1_000 * number,
+            "strategy": strategy, "follow_up": number == 1,
+        })  # fmt: skip
+        for policy, best in (("recorded", 6.0), ("cooperative/cooperative-sticky", 8.0 + number)):
+            replays.append(key | {
+                "policy": policy, "reading": "recorded" if policy == "recorded" else "cumulative",
+                "stopped_ps": best, "stopped_p10_ps": best - 1, "stopped_p90_ps": best + 1,
+            })  # fmt: skip
+    recorded, simulated = pa.Table.from_pylist(rebalances), pa.Table.from_pylist(replays)
+    (found,) = data.back_tests(recorded, simulated)
+    assert (found.old, found.new) == ("cooperative/cooperative-sticky", "consumer/uniform")
+    assert (found.time_ms, found.before.best, found.after.best) == (4_000, 8.0, 6.0)
+    assert found.simulated.best == 13.0
+    assert not found.agrees
+    assert not list(data.back_tests(recorded.slice(0, 5), simulated))
