@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import partage as pg
 from partage.cli.app import app
+from partage.forecasts.pictures import rollout_picture
 
 MINUTE = 60_000
 NUMBERS = ("--partitions", "12", "--rate", "600", "--capacity", "200")
@@ -114,6 +116,40 @@ def test_forecast_learns_restarts_from_the_run(folder: Path) -> None:
     assert (present["members"], present["leaves"], present["policy"]) == (2, True, "eager/range")
     learnt = pg.forecast(folder, "billing")[0]
     assert learnt.unread.best == present["unread_partition_seconds"]["best"]
+
+
+def test_pictures_are_svg_with_escaped_names(tmp_path: Path) -> None:
+    """Each bar has its value as text; a file that cannot be written is an error of one line."""
+    file = tmp_path / "picture.svg"
+    assert run("size", *NUMBERS, "--picture", str(file)).exit_code == 0
+    root = ET.parse(file).getroot()  # noqa: S314 - our own file
+    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"5 consumers", "75%, one down 75%"} <= set(texts)
+    found = pg.forecast(
+        topics={"t": 2}, members=2, restart_time=5, policy="range", replaced=1, compare=False
+    )
+    picture = rollout_picture(found, "</svg><b>")
+    assert "<b>" not in picture
+    assert "eager/range, 1 unavailable" in picture
+    failed = run("size", *NUMBERS, "--picture", str(tmp_path / "no" / "file.svg"))
+    assert (failed.exit_code, "cannot be written" in failed.stderr) == (1, True)
+
+
+def test_streams_groups_are_refused(tmp_path: Path) -> None:
+    """Forecasts are about consumers: share and streams groups are an error that says so."""
+    rows = {
+        "groups": [group("shop", kind="streams")],
+        "rebalances": [rebalance("shop", 1, protocol="streams")],
+        "members": [], "ownership": [owned_row("shop", 0)], "events": [], "unread": [],
+        "commit_rates": [
+            _rate("orders", 0, m, 60 * m) | {"group": "shop"} for m in range(5)
+        ],
+        "replays": [], "pauses": [],
+    }  # fmt: skip
+    made = published(tmp_path / "out", rows)
+    done = run("size", str(made), "--capacity", "5")
+    assert done.exit_code == 1
+    assert "shop is a streams group" in done.stderr
 
 
 def test_migrate_lists_groups_and_prints_one(folder: Path) -> None:

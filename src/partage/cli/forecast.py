@@ -16,8 +16,10 @@ from partage.cli.options import (
     RunId,
     parse_seconds,
     partitions_option,
+    picture_option,
     session_timeout_option,
     with_options,
+    write_picture,
 )
 from partage.cli.size import chosen_groups, opened
 
@@ -97,6 +99,7 @@ def forecast(
                      "the present settings exceeds it."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of Java's Random.")] = 0,
+    picture: Annotated[Path | None, picture_option()] = None,
     as_json: AsJson = False,
     run: RunId = None,
 ) -> None:  # fmt: skip
@@ -133,6 +136,11 @@ def forecast(
     else:
         for one in chosen_groups(folder, run, group):
             found[one] = forecast_rollouts(opened(folder, run), one, **settings)
+    if picture is not None:
+        from partage.forecasts.pictures import rollout_picture
+
+        one, rows = next(iter(found.items()))
+        write_picture(picture, rollout_picture(rows, short_name(one)))
     if as_json:
         write_json([_document(one, rows, max_unread) for one, rows in found.items()])
     else:

@@ -17,9 +17,11 @@ from partage.cli.options import (
     named_options,
     parse_seconds,
     partitions_option,
+    picture_option,
     session_timeout_option,
     strategy_option,
     with_options,
+    write_picture,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ def size(
                      "other than in the run."),
     ] = None,
     session_timeout: Annotated[str | None, session_timeout_option()] = None,
+    picture: Annotated[Path | None, picture_option()] = None,
     as_json: AsJson = False,
     run: RunId = None,
 ) -> None:  # fmt: skip
@@ -95,6 +98,11 @@ def size(
         for one in chosen_groups(folder, run, group):
             topics = None if partitions is None else {"topic": partitions}
             found[one] = forecast_size(opened(folder, run), one, topics=topics, **settings)
+    if picture is not None:
+        from partage.forecasts.pictures import sizing_picture
+
+        one, sizing = next(iter(found.items()))
+        write_picture(picture, sizing_picture(sizing, short_name(one)))
     if as_json:
         write_json([_document(one, sizing) for one, sizing in found.items()])
         return

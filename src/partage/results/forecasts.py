@@ -122,6 +122,9 @@ class RecordedGroup:
         """
         for row in reversed(self.rebalances):
             name = row["strategy"]
+            if row["protocol"] in ("share", "streams"):
+                what = f"{self.group} is a {row['protocol']} group: no consumer owns a partition"
+                raise InvalidConfigError("group", what, self.group)
             if row["protocol"] != "classic":
                 server = f"server:{name}"
                 known = {name, server} & set(registry.strategies())

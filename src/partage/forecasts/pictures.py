@@ -1,0 +1,111 @@
+"""Pictures of forecasts as SVG text, for light and dark pages.
+
+A picture has its values as text beside each bar, so that it can be read without colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from partage.forecasts.rolling import RolloutForecast
+from partage.forecasts.sizing import SizeRow, Sizing
+
+__all__ = ["rollout_picture", "sizing_picture"]
+
+#: Widths and heights in pixels.
+_WIDTH, _ROW, _TOP = 720, 24, 58
+#: Where bars begin, and the width of a bar of 100 %, or of the largest value.
+_BARS, _FULL = 120, 330
+_NARROW_BARS, _NARROW_FULL = 20, 420
+#: Bars of more than this share of the capacity are cut.
+_MOST = 1.25
+#: Numbers of consumers in a picture.
+_MOST_ROWS = 32
+_STYLE = """<style>
+  .ground { fill: #ffffff; stroke: #dfe3ea } .ink { fill: #171c26 } .soft { fill: #566072 }
+  .bar { fill: #5b7fc7 } .down { fill: #b9c9ea } .good { fill: #12703a } .limit { stroke: #c8102e }
+  .span { stroke: #171c26; stroke-width: 2 }
+  text { font: 13px system-ui, sans-serif } .title { font-weight: 600 }
+  @media (prefers-color-scheme: dark) {
+    .ground { fill: #161b24; stroke: #2a3240 } .ink { fill: #e7ebf2 } .soft { fill: #a0abbc }
+    .bar { fill: #6f95de } .down { fill: #34476e } .good { fill: #5fd38d }
+    .limit { stroke: #ff5a5f } .span { stroke: #e7ebf2 }
+  }
+</style>"""
+
+
+def sizing_picture(found: Sizing, group: str) -> str:
+    """Return the load of the busiest consumer as bars, by number of consumers.
+
+    >>> from partage.forecasts.loads import constant_load
+    >>> from partage.forecasts.sizing import size_group
+    >>> made = size_group(constant_load({"t": 4}, 40.0), strategy="range", capacity=25.0,
+    ...                   max_lag_s=30)
+    >>> sizing_picture(made, "g").count('class="bar"')
+    4
+    """
+    last = max(found.useful, found.needed or 0)
+    rows = [row for row in found.rows if row.consumers <= last][:_MOST_ROWS]
+    head = f"{group}: load of the busiest consumer, by number of consumers"
+    parts = [_text(20, 46, "soft", "dark: all are up; light: one is down; line: 100% of one")]
+    parts += [_size_bar(row, _TOP + _ROW * i, is_needed=row.consumers == found.needed)
+              for i, row in enumerate(rows)]  # fmt: skip
+    bottom = _TOP + _ROW * len(rows)
+    x = _BARS + _FULL
+    parts.append(f'<line class="limit" x1="{x}" x2="{x}" y1="{_TOP - 4}" y2="{bottom}"/>')
+    return _picture(head, bottom + 14, parts)
+
+
+def _size_bar(row: SizeRow, y: int, *, is_needed: bool) -> str:
+    use, down = row.use, row.use if row.use_down is None else row.use_down
+    beside = f"{use:.0%}" + ("" if row.use_down is None else f", one down {row.use_down:.0%}")
+    style = "good title" if is_needed else "ink"
+    x = _BARS + _FULL * _MOST + 8
+    return "".join([
+        _text(20, y + 15, style, f"{row.consumers} consumer{'' if row.consumers == 1 else 's'}"),
+        _bar("down", _BARS, y, down), _bar("bar", _BARS, y, use), _text(x, y + 15, style, beside),
+    ])  # fmt: skip
+
+
+def _bar(style: str, x: float, y: float, share: float) -> str:
+    width = _FULL * min(share, _MOST)
+    return f'<rect class="{style}" x="{x}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 8}"/>'
+
+
+def rollout_picture(found: Sequence[RolloutForecast], group: str) -> str:
+    """Return the unread time of each deployment as a bar with its 80 % interval."""
+    head = f"{group}: unread partition-seconds of a rolling deployment"
+    most = max((one.unread.high for one in found), default=0.0) or 1.0
+    parts = [_text(20, 46, "soft", "bar: best estimate; line: 80% interval; first: present")]
+    for i, one in enumerate(found):
+        y, unread = _TOP + 2 * _ROW * i, one.unread
+        low, best, high = (
+            _NARROW_BARS + _NARROW_FULL * value / most
+            for value in (unread.low, unread.best, unread.high)
+        )
+        middle = y + _ROW + 11
+        values = f"{unread.best:,.0f} ({unread.low:,.0f} to {unread.high:,.0f})"
+        parts += [
+            _text(20, y + 17, "ink", one.deployment.text),
+            f'<rect class="bar" x="{_NARROW_BARS}" y="{y + _ROW}" height="{_ROW - 4}" '
+            f'width="{best - _NARROW_BARS:.1f}"/>',
+            f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>',
+            _text(_NARROW_BARS + _NARROW_FULL + 12, y + _ROW + 15, "ink title", values),
+        ]
+    return _picture(head, _TOP + 2 * _ROW * len(found) + 14, parts)
+
+
+def _text(x: float, y: float, style: str, text: str) -> str:
+    return f'<text class="{style}" x="{x:g}" y="{y:g}">{escape(text)}</text>'
+
+
+def _picture(head: str, height: int, parts: Sequence[str]) -> str:
+    """Return a whole SVG document with a title."""
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        f'style="max-width: {_WIDTH}px" width="100%" role="img">',
+        f"<title>{escape(head)}</title>", _STYLE,
+        f'<rect class="ground" x="0.5" y="0.5" width="{_WIDTH - 1}" height="{height - 1}" rx="6"/>',
+        _text(20, 26, "ink title", head), *parts, "</svg>", "",
+    ])  # fmt: skip
