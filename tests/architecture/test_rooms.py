@@ -110,7 +110,7 @@ LIBRARIES = {
     "keys": {"pyarrow"},
     # The integer programme of small reassignments.
     "solve": {"highspy"},
-    "capture": {"pyarrow", "kafka", "google_crc32c"},
+    "capture": {"pyarrow", "kafka", "google_crc32c", "aws_msk_iam_sasl_signer"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
     "jobs": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
     "runs": {"pyarrow"},

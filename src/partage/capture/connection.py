@@ -88,7 +88,7 @@ class ClusterConnection:
     Raises:
         ClusterUnreachableError: no broker accepts the connection; the error has the reason and
             what to check.
-        InvalidConfigError: an address is not HOST:PORT.
+        InvalidConfigError: an address is not HOST:PORT, or no token can be fetched.
         MissingExtraError: kafka-python is not installed.
     """
 
@@ -102,6 +102,8 @@ class ClusterConnection:
             raise MissingExtraError("kafka-python", extra="capture") from None
         self._bootstrap, self._settings = bootstrap, settings
         _check_reachable(bootstrap, settings)
+        if (provider := settings.get("sasl_oauth_token_provider")) is not None:
+            provider.token()  # an error of the token endpoint is clearer than one of the broker
         heard = _listen()
         opened: list[Any] = []
 

@@ -16,6 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from partage.capture.secrets import HIDDEN, is_secret
+from partage.capture.token_providers import (
+    ENDPOINT,
+    client_credentials,
+    msk_iam,
+    token_provider,
+)
 from partage.errors import InvalidConfigError
 
 __all__ = [
@@ -157,7 +163,13 @@ def _unquoted(text: str) -> str:
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _TLS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM")
+#: Properties of the OAuth client (Kafka 4.1), by the names of the older options in JAAS.
+_CLIENT = {
+    "clientId": "sasl.oauthbearer.client.credentials.client.id",
+    "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
+    "scope": "sasl.oauthbearer.scope",
+}
 #: Supported security properties; any other ``ssl.``, ``sasl.`` or ``security.`` property is an
 #: error.
 _KNOWN = {
@@ -166,6 +178,7 @@ _KNOWN = {
     "ssl.truststore.certificates", "ssl.keystore.location", "ssl.keystore.type",
     "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.keystore.password",
     "ssl.key.password", "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols",
+    ENDPOINT, *_CLIENT.values(),
 }  # fmt: skip
 #: Properties that choose between implementations; they have no effect here.
 _HARMLESS = {
@@ -173,7 +186,9 @@ _HARMLESS = {
     "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
     "sasl.kerberos.kinit.cmd", "sasl.kerberos.ticket.renew.window.factor",
     "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.min.time.before.relogin",
-    "security.providers",
+    "security.providers", "sasl.login.callback.handler.class", "sasl.client.callback.handler.class",
+    "sasl.oauthbearer.jwt.retriever.class", "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
 }  # fmt: skip
 
 
@@ -217,6 +232,8 @@ def _sasl(properties: Properties) -> dict[str, Any]:
     _expect(mechanism in _MECHANISMS, "sasl.mechanism", f"must be of {_MECHANISMS}", mechanism)
     made: dict[str, Any] = {"sasl_mechanism": mechanism}
     jaas = properties.get("sasl.jaas.config")
+    if mechanism in {"OAUTHBEARER", "AWS_MSK_IAM"}:
+        return _with_token(properties, mechanism)
     if mechanism == "GSSAPI":
         service = properties.get("sasl.kerberos.service.name")
         if jaas is not None:
@@ -231,6 +248,29 @@ def _sasl(properties: Properties) -> dict[str, Any]:
             raise InvalidConfigError("sasl.jaas.config", f"has no {name}", "[hidden]")
     names = {"sasl_plain_username": "username", "sasl_plain_password": "password"}
     return made | {ours: options[theirs] for ours, theirs in names.items()}
+
+
+def _with_token(properties: Properties, mechanism: str) -> dict[str, Any]:
+    jaas = properties.get("sasl.jaas.config")
+    options = {} if jaas is None else parse_jaas(jaas)[1]
+    if mechanism == "AWS_MSK_IAM":
+        protocol = (properties.get("security.protocol") or "").upper()
+        _expect(protocol == "SASL_SSL", "security.protocol", f"must be SASL_SSL for {mechanism}",
+                protocol)  # fmt: skip
+        fetch = msk_iam(options.get("awsProfileName"), options.get("awsRoleArn"))
+    else:
+        given = {one: properties.get(name) or options.get(one) for one, name in _CLIENT.items()}
+        url = properties.get(ENDPOINT)
+        if url is None:
+            raise InvalidConfigError(ENDPOINT, "is missing: OAUTHBEARER needs it", None)
+        client, secret = given["clientId"], given["clientSecret"]
+        for option, value in (("clientId", client), ("clientSecret", secret)):
+            if value is None:
+                what = f"is missing, or {option} of sasl.jaas.config"
+                raise InvalidConfigError(_CLIENT[option], what, None)
+        fetch = client_credentials(url, str(client), str(secret), given["scope"])
+    # Brokers of MSK take signed tokens from clients other than Java's by OAUTHBEARER.
+    return {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": token_provider(fetch)}
 
 
 def _tls(properties: Properties) -> ssl.SSLContext:

@@ -27,8 +27,9 @@ UNDECIDED = 5
 _INTERRUPTED = 130
 #: The extra that installs an optional library, by the name of its top module.
 _EXTRAS = {
-    "aiokafka": "aiokafka", "faust": "faust", "google_crc32c": "capture", "highspy": "plan",
-    "jinja2": "report", "kafka": "capture", "markupsafe": "report", "numba": "fast",
+    "aiokafka": "aiokafka", "aws_msk_iam_sasl_signer": "msk", "faust": "faust",
+    "google_crc32c": "capture", "highspy": "plan", "jinja2": "report",
+    "kafka": "capture", "markupsafe": "report", "numba": "fast",
     "pandas": "spark", "prometheus_client": "watch", "py4j": "spark", "pyarrow": "spark",
     "pyspark": "spark",
 }  # fmt: skip

@@ -260,9 +260,9 @@ class Run:
         first = self.groups[:MOST_SHOWN]
         most = max([1.0, *(one.unread or 0 for one in first)])
         rows = [
-            (one.group, one.strategy or "-", one.rebalances, cell_text(one.unread) or "-",
-             bar([(0, round(one.unread or 0))], round(most)), one.main_cause or "-",
-             one.action or "-")
+            (one.group, one.strategy or "", one.rebalances, cell_text(one.unread) or "-",
+             bar([(0, round(one.unread))] if one.unread else [], round(most)),
+             one.main_cause or "", one.action or "")
             for one in first
         ]  # fmt: skip
         columns = ("group", "strategy", "rebalances", "downtime (partition-seconds)", "",

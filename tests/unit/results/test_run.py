@@ -160,7 +160,7 @@ def test_notebooks_show_tables_with_pictures(run: pg.Run) -> None:
         assert "script" not in found.tags
         assert {"table", "style"} <= set(found.tags)
         assert "prefers-color-scheme" in html
-    assert {"svg", "rect"} <= set(parsed(run._repr_html_()).tags)
+    assert "svg" in parsed(run._repr_html_()).tags  # no bar: the cost of its groups is unknown
     assert {"svg", "rect"} <= set(parsed(group._repr_html_()).tags)
     text = "".join(parsed(run._repr_html_()).text)
     assert NASTY in text
