@@ -282,6 +282,20 @@ def test_a_log_that_lost_records_ends_the_stream(small: Any, tmp_path: Path) -> 
         log.latest(Position({0: 600}, 0))
 
 
+def test_a_repeated_micro_batch_has_equal_rows_and_states(part: Path) -> None:
+    """After a crash a new process repeats a micro-batch from the states before it."""
+    stream, restarted = _Stream(part), _Stream(part)
+    first, second, _ = _positions(part, cuts=2, seed=5)
+    stream.advance(first)
+    restarted.at, restarted.stored = first, dict(stream.stored)
+    restarted.final = {table: list(rows) for table, rows in stream.final.items()}
+    restarted.open = dict(stream.open)
+    for one in (stream, restarted):
+        one.advance(second)
+    assert stream.stored == restarted.stored
+    assert stream.tables() == restarted.tables()
+
+
 def test_the_state_of_a_deleted_group_can_be_dropped(part: Path) -> None:
     """Dropping the state turns the open rows of the group into final ones."""
     stream = _Stream(part)
