@@ -63,8 +63,8 @@ def watch(
         partage watch -b broker:9092 --out run --conf spark.jars.packages=...
 
     The state of the groups and the position in the log are in Spark's checkpoint. After a stop or
-    a crash the same command continues. Ctrl-C stops after the current micro-batch. Java 17 must be
-    there.
+    a crash the same command continues, and repeats the micro-batch that was interrupted. Java 17
+    must be there.
     """
     from partage.jobs.watch.watch import StreamSettings
     from partage.jobs.watch.watch import watch as run

@@ -115,7 +115,7 @@ def watch_groups(
         every: seconds between two micro-batches.
         spark: your session, which stays open; without it one is started.
         kafka: properties of the client for ``kafka://``, by Kafka's names.
-        stop: event that ends the stream after the current micro-batch.
+        stop: event that ends the stream; an interrupted micro-batch is repeated by the next call.
         report: called with each published micro-batch, from another thread.
 
     Raises:

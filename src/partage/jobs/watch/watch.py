@@ -153,7 +153,7 @@ def watch(
         master: Spark's master for a session that is started here; None for ``local[*]``.
         conf: more settings of Spark.
         report: called with each published micro-batch, from another thread.
-        stop: event that ends the stream after the current micro-batch.
+        stop: event that ends the stream; an interrupted micro-batch is repeated by the next call.
 
     Returns:
         The folder with the tables.
