@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from partage.judge import check
-from partage.model import Assignment, Cluster, Group, Member
+from partage.judge import check, previous_owners
+from partage.model import Assignment, Cluster, Group, Member, Problem
 from partage.simulation.metrics import CachedJudge
 
 
@@ -44,4 +44,6 @@ def test_every_breach_that_the_rules_find_is_counted() -> None:
         breaches = len(check(plan, group, cluster))
         wrong += breaches > 0
         assert CachedJudge()(plan, group, cluster).breaches == breaches
+        before = previous_owners(Problem(group, cluster))
+        assert CachedJudge()(plan, group, cluster, None, before).breaches == breaches
     assert 100 < wrong < 500

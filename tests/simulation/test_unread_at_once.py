@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.support.simulated_histories import SimulatedHistory, cause, history, member, topics
 
-from partage.simulation.costs import unread_at_once
+from partage.simulation.costs import stopped_partitions
 from partage.tables.metrics import BY_NAME
 from partage.tables.sums import empty_sums, metric_value
 
@@ -42,7 +42,7 @@ def test_it_is_the_worst_of_all_moments(seed: int, eager: bool) -> None:
     before = chance.integers(-2, 4, size).astype(np.int32)
     after = chance.integers(-1, 4, size).astype(np.int32)
     exists = chance.random(size) < 0.8
-    found = unread_at_once(before, after, exists, eager=eager)
+    found = len(stopped_partitions(before, after, exists, eager=eager))
     assert found == worst_moment(before, after, exists, eager=eager, seed=seed)
 
 

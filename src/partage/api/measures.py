@@ -204,15 +204,20 @@ _FEW = 16
 
 
 class _Asked:
-    """The judge's facts and the previous owners for one group on one cluster."""
+    """The judge's facts, the previous owners and the best loads for one group on one cluster."""
 
     def __init__(self, group: Group, cluster: Cluster) -> None:
         self.facts = judge.Facts(Problem(group, cluster))
-        self.old_owners = judge.previous_owners(self.facts.problem)
 
     @cached_property
-    def question(self) -> _Question:
-        return _Question.of(self.facts, self.old_owners)
+    def old_owners(self) -> judge.PreviousOwners:
+        """The owners before, by the members' claims."""
+        return judge.previous_owners(self.facts.problem)
+
+    @cached_property
+    def even_loads(self) -> NDArray[np.int64] | None:
+        """The most even loads if all members subscribe alike; else None."""
+        return judge.even_loads_of_equal_members(self.facts)
 
 
 @dataclass(slots=True)
@@ -244,22 +249,36 @@ class Shared:
         cluster: Cluster,
         *,
         partition_weight: ArrayLike | None = None,
+        old_owners: judge.PreviousOwners | None = None,
     ) -> judge.Measures:
         """Measure a plan like `measure`, except for the fewest moves to the most even loads.
+
+        Args:
+            plan: the plan of a strategy, or any other assignment, such as a recorded one.
+            group: the members.
+            cluster: the partitions.
+            partition_weight: float[P], the load of each partition, for ``load_spread``.
+            old_owners: the previous owners; None for those that the members claim.
 
         Raises:
             InvalidProblemError: the weights are malformed.
         """
         asked = self._asked_of(group, cluster)
-        facts, old_owners = asked.facts, asked.old_owners
+        facts = asked.facts
+        old_owners = asked.old_owners if old_owners is None else old_owners
         counted = tally(plan, facts)
         found = figures(facts, counted, old_owners, partition_weight=partition_weight)
-        problem = (id(cluster), group.subscriptions, group.subscription_of.tobytes())
-        best = self._best_loads(problem, asked)
+        best = self._best_loads(facts) if asked.even_loads is None else asked.even_loads
         fewest = None
         if counted.valid:
-            fewest = self._fewest_moves(problem, asked, counted) if found.moved else 0
+            fewest = self._fewest_moves(facts, old_owners, counted) if found.moved else 0
         return add_optimum(found, facts, best, fewest)
+
+    def breaches(
+        self, plan: Assignment, group: Group, cluster: Cluster, old_owners: judge.PreviousOwners
+    ) -> int:
+        """Return how many rules a plan breaks, see `partage.judge.count_breaches`."""
+        return judge.count_breaches(plan, self._asked_of(group, cluster).facts, old_owners)
 
     def _asked_of(self, group: Group, cluster: Cluster) -> _Asked:
         key = (id(group), id(cluster))
@@ -270,44 +289,54 @@ class Shared:
             self._asked[key] = _Asked(group, cluster)
         return self._asked[key]
 
-    def _best_loads(self, problem: object, asked: _Asked) -> NDArray[np.int64] | None:
+    def _best_loads(self, facts: judge.Facts) -> NDArray[np.int64] | None:
         """Return the most even loads of a problem (int64[M]), None if the proof takes too long."""
         # A cluster is held on to, so that its id means it as long as the answer is kept.
-        if problem not in self._best:
+        key = _subscriptions_key(facts)
+        if key not in self._best:
             _forget(self._best)
             loads = None
             try:
-                best = solve.least_majorised(asked.question.eligibility)
-                claim = judge.ClaimedBest(asked.question.owner(best.owner), best.topic_level)
-                loads = judge.verify_load_certificate(asked.facts, claim)
+                question = _Question.of(facts, judge.previous_owners(facts.problem))
+                best = solve.least_majorised(question.eligibility)
+                claim = judge.ClaimedBest(question.owner(best.owner), best.topic_level)
+                loads = judge.verify_load_certificate(facts, claim)
             except ProblemTooLargeError:
                 pass
-            self._best[problem] = asked.facts.problem.cluster, loads
-        return self._best[problem][1]
+            self._best[key] = facts.problem.cluster, loads
+        return self._best[key][1]
 
     def _fewest_moves(
-        self, problem: object, asked: _Asked, counted: AssignmentCounts
+        self, facts: judge.Facts, old_owners: judge.PreviousOwners, counted: AssignmentCounts
     ) -> int | None:
         """Return the proven fewest moves to loads at least as even as the plan's.
 
         None if that takes too long.
         """
-        facts, old_owners = asked.facts, asked.old_owners
+        known = judge.fewest_moves_of_equal_members(facts, old_owners, counted.loads)
+        if known is not None:
+            return known
         loads = np.sort(counted.loads)
         digest = blake2b(digest_size=16)
         for array in (old_owners.owned, old_owners.start, old_owners.claimant, loads):
             digest.update(array.tobytes())
-        key = (problem, digest.digest())
+        key = (_subscriptions_key(facts), digest.digest())
         if key not in self._fewest:
             _forget(self._fewest)
             fewest = None
             try:
-                claim = asked.question.fewest(loads)
+                claim = _Question.of(facts, old_owners).fewest(loads)
                 fewest = judge.verify_moves_certificate(facts, old_owners, loads, claim)
             except ProblemTooLargeError:
                 pass
             self._fewest[key] = facts.problem.cluster, fewest
         return self._fewest[key][1]
+
+
+def _subscriptions_key(facts: judge.Facts) -> object:
+    """Return a key that is equal for equal subscriptions of as many members on one cluster."""
+    group = facts.problem.group
+    return id(facts.problem.cluster), group.subscriptions, group.subscription_of.tobytes()
 
 
 def _forget(kept: dict[object, Any]) -> None:

@@ -124,6 +124,10 @@ class PlainStrategy:
     options: tuple[Setting, ...] = ()
     #: Whether the broker runs the strategy: it knows the previous owners itself.
     in_broker: bool = False
+    #: Whether the plan depends on claims, their generations or user data.
+    reads_claims: bool = True
+    #: Whether it depends on the generations of members that send neither claims nor user data.
+    reads_generation: bool = True
 
     def __repr__(self) -> str:
         return f"<strategy {self.name}>"

@@ -262,6 +262,7 @@ class Range(PlainStrategy):
     name = "range"
     exact_to = "org.apache.kafka.clients.consumer.RangeAssignor 4.3.1"
     aliases = ("org.apache.kafka.clients.consumer.RangeAssignor",)
+    reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Return the range assignor's plan; it is empty for a group without members or topics."""

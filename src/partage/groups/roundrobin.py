@@ -44,6 +44,7 @@ class RoundRobin(PlainStrategy):
     name = "roundrobin"
     exact_to = "org.apache.kafka.clients.consumer.RoundRobinAssignor 4.3.1"
     aliases = ("org.apache.kafka.clients.consumer.RoundRobinAssignor",)
+    reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Return the round-robin assignor's plan.

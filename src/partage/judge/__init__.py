@@ -16,6 +16,8 @@ from __future__ import annotations
 from partage.judge.certificates import (
     ClaimedBest,
     ClaimedFewest,
+    even_loads_of_equal_members,
+    fewest_moves_of_equal_members,
     verify_load_certificate,
     verify_moves_certificate,
 )
@@ -23,7 +25,7 @@ from partage.judge.facts import Facts
 from partage.judge.measures import Measures, measure, member_loads
 from partage.judge.optimality import verify_certificate
 from partage.judge.ownership import AssignmentEntries, PreviousOwners, entries_of, previous_owners
-from partage.judge.rules import Breach, BreachKind, check
+from partage.judge.rules import Breach, BreachKind, check, count_breaches
 
 __all__ = [
     "AssignmentEntries",
@@ -35,7 +37,10 @@ __all__ = [
     "Measures",
     "PreviousOwners",
     "check",
+    "count_breaches",
     "entries_of",
+    "even_loads_of_equal_members",
+    "fewest_moves_of_equal_members",
     "measure",
     "member_loads",
     "previous_owners",

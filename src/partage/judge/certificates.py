@@ -20,6 +20,8 @@ from partage.judge.ownership import PreviousOwners
 __all__ = [
     "ClaimedBest",
     "ClaimedFewest",
+    "even_loads_of_equal_members",
+    "fewest_moves_of_equal_members",
     "is_majorised",
     "moves_of",
     "verify_load_certificate",
@@ -187,9 +189,59 @@ def _cheapest(
 
 def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
     """Return the number of owned partitions that move to a member which did not own them."""
+    if old_owners.sole is not None:
+        moved = old_owners.owned & (owner >= 0) & (owner != old_owners.sole)
+        return int(np.count_nonzero(moved))
     given = np.flatnonzero(owner >= 0)
     given = given[old_owners.owned[given]]
     return int(np.count_nonzero(~old_owners.stays(given, owner[given])))
+
+
+def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
+    """Return the most even loads if all members subscribe alike, else None (int64[M]).
+
+    Any member may then own any subscribed partition, so that loads differ by at most one.
+    """
+    if len(facts.problem.group.subscriptions) != 1:
+        return None
+    least, more = divmod(int(np.count_nonzero(facts.is_open)), facts.members)
+    loads = np.full(facts.members, least, np.int64)
+    loads[:more] += 1
+    return loads
+
+
+def fewest_moves_of_equal_members(
+    facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
+) -> int | None:
+    """Return the fewest moves to loads at least as even, if all members subscribe alike.
+
+    None if they do not, or if a partition may stay with several members.
+
+    A lower bound follows from `verify_moves_certificate`: let k members have price 1, and the
+    others price 0. A plan then keeps at most the k largest of ``loads``, and all partitions of the
+    other members. The bound is best if these k members owned most. For the best k a plan meets it,
+    because the numbers of partitions that members may keep form a polymatroid (Edmonds 1970).
+
+    Args:
+        facts: the problem.
+        old_owners: the previous owners.
+        loads: int[M], the loads of a valid plan, in any order.
+
+    >>> from partage.judge.ownership import previous_owners
+    >>> from partage.model import Cluster, Group, Member, Problem
+    >>> group = Group([Member("x", ["t"], owned={"t": [0, 1, 2]}), Member("y", ["t"])])
+    >>> facts = Facts(Problem(group, Cluster.from_topics({"t": 3})))
+    >>> fewest_moves_of_equal_members(facts, previous_owners(facts.problem), np.array([1, 2]))
+    1
+    """
+    if old_owners.sole is None or len(facts.problem.group.subscriptions) != 1:
+        return None
+    had = old_owners.sole[facts.is_open & old_owners.owned]
+    owned = np.sort(np.bincount(had[had >= 0], minlength=facts.members))
+    nothing = np.zeros(1, np.int64)
+    largest = np.concatenate([nothing, np.cumsum(np.sort(loads)[::-1])])
+    others = np.concatenate([nothing, np.cumsum(owned)])[::-1]
+    return len(had) - int((largest + others).min())
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:

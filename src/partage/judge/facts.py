@@ -82,10 +82,39 @@ class Facts:
     @cached_property
     def is_open(self) -> NDArray[np.bool_]:
         """Mask of the existing partitions that have a subscriber (bool[P])."""
+        exists = self.problem.cluster.partition_exists
+        is_open: NDArray[np.bool_] = exists & self._wanted[self.topic_of]
+        return is_open
+
+    @cached_property
+    def _wanted(self) -> NDArray[np.bool_]:
+        """Mask of the topics with partitions and a subscriber (bool[T])."""
         wanted = np.zeros(len(self.partitions), bool)
         wanted[self.subscriptions[1]] = True
-        is_open: NDArray[np.bool_] = self.problem.cluster.partition_exists & wanted[self.topic_of]
-        return is_open
+        return wanted
+
+    @cached_property
+    def member_weights(self) -> NDArray[np.float64]:
+        """Weight of each member (float64[M])."""
+        return np.array([m.weight for m in self.problem.group], float)
+
+    @cached_property
+    def co_partitioned(self) -> list[NDArray[np.int32]]:
+        """Existing partitions of each set of co-partitioned topics (a row for each topic).
+
+        Co-partitioned topics have equal partition numbers and equal subscribers. Sets of one topic
+        are left out.
+        """
+        cluster = self.problem.cluster
+        start, subscription = self.subscribers
+        alike: dict[tuple[bytes, bytes], list[NDArray[np.int32]]] = {}
+        for t in np.flatnonzero(np.diff(start)).tolist():
+            mine = cluster.partitions_of(t)
+            numbers = cluster.index.number_of[mine]
+            # Members share a subscription or not: equal sets of them are equal sets of members.
+            key = numbers.tobytes(), subscription[start[t] : start[t + 1]].tobytes()
+            alike.setdefault(key, []).append(mine)
+        return [np.stack(topics) for topics in alike.values() if len(topics) > 1]
 
     @cached_property
     def _pairs(self) -> NDArray[np.int64]:
@@ -103,9 +132,12 @@ class Facts:
 
         The result is bool[n].
         """
+        width = len(self.problem.group.subscriptions)
+        if width == 1:
+            wanted: NDArray[np.bool_] = self._wanted[self.topic_of[partition]]
+            return wanted
         if len(self._pairs) == 0 or len(member) == 0:
             return np.zeros(len(member), bool)
-        width = len(self.problem.group.subscriptions)
         keys = self.topic_of[partition] * width + self.subscription_of[member]
         at = np.minimum(np.searchsorted(self._pairs, keys), len(self._pairs) - 1)
         found: NDArray[np.bool_] = self._pairs[at] == keys

@@ -20,7 +20,14 @@ from partage.judge.certificates import (
     verify_moves_certificate,
 )
 from partage.judge.facts import Facts
-from partage.judge.ownership import NOBODY, SEVERAL, PreviousOwners, entries_of, previous_owners
+from partage.judge.ownership import (
+    NOBODY,
+    SEVERAL,
+    PreviousOwners,
+    entries_of,
+    previous_owners,
+    sole_owners,
+)
 from partage.model import Assignment, Cluster, Group, Problem
 
 __all__ = [
@@ -116,6 +123,9 @@ def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
 
     Unknown members and partitions are left out.
     """
+    sole = sole_owners(assignment, facts.problem)
+    if sole is not None:
+        return _tally_sole(assignment, sole, facts)
     entries = entries_of(assignment, facts.problem)
     partition, member = entries.owned_pairs(facts.problem.cluster.partition_exists)
     owner = np.full(len(facts.is_open), NOBODY, np.int64)
@@ -129,6 +139,16 @@ def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
         and bool(facts.subscribes(member, partition).all())
         and not facts.problem.cluster.partition_exists[strangers].any()
     )
+    return AssignmentCounts(partition, member, owner, loads, valid)
+
+
+def _tally_sole(assignment: Assignment, owner: NDArray[np.int64], facts: Facts) -> AssignmentCounts:
+    """Count what `tally` counts from the only owner of each partition."""
+    is_owned = owner >= 0
+    partition = np.flatnonzero(is_owned)
+    member = owner[partition]
+    valid = bool((is_owned == facts.is_open).all() and facts.subscribes(member, partition).all())
+    loads = (assignment.start[1:] - assignment.start[:-1]).astype(np.int64)
     return AssignmentCounts(partition, member, owner, loads, valid)
 
 
@@ -302,7 +322,7 @@ def _load_spread(
 
     Members of weight 0 do not count. Loads are sums of partition weights.
     """
-    share = np.array([m.weight for m in facts.problem.group], float)
+    share = facts.member_weights
     if partition_weight is None and (share == 1).all():
         return None
     weight = np.ones(len(facts.is_open))
@@ -335,6 +355,8 @@ def _loads(
 
 def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
     problem = facts.problem
+    if (problem.member_rack == -1).all():
+        return 0
     start, rack = (array.astype(np.int64) for array in problem.cluster.partition_racks)
     mine = problem.member_rack.astype(np.int64)[counted.member]
     # -1: the member has no rack; -2: no broker stands on its rack, which no replica can match.
@@ -349,20 +371,10 @@ def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
     """Return the share of partition numbers that one member owns in all co-partitioned topics
     (equal partition numbers and subscribers).
     """
-    cluster = facts.problem.cluster
-    start, subscription = facts.subscribers
-    alike: dict[tuple[bytes, bytes], list[NDArray[np.int32]]] = {}
-    for t in np.flatnonzero(np.diff(start)).tolist():
-        mine = cluster.partitions_of(t)
-        numbers = cluster.index.number_of[mine]
-        # Members share a subscription or not: equal sets of them are equal sets of members.
-        key = numbers.tobytes(), subscription[start[t] : start[t + 1]].tobytes()
-        alike.setdefault(key, []).append(mine)
     together = total = 0
-    for topics in alike.values():
-        if len(topics) > 1:
-            owners = owner[np.stack(topics)]
-            one = (owners == owners[0]).all(axis=0) & (owners[0] >= 0)
-            together += int(np.count_nonzero(one))
-            total += len(one)
+    for topics in facts.co_partitioned:
+        owners = owner[topics]
+        one = (owners == owners[0]).all(axis=0) & (owners[0] >= 0)
+        together += int(np.count_nonzero(one))
+        total += len(one)
     return together / total if total else None

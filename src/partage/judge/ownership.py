@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ __all__ = [
     "PreviousOwners",
     "entries_of",
     "previous_owners",
+    "sole_owners",
 ]
 
 #: Values of an owner view: no owner, and more than one.
@@ -81,6 +83,26 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
     )
 
 
+def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] | None:
+    """Return the owner of each partition, -1 for none, if no entry needs a closer look (int64[P]).
+
+    None unless the members are those of the problem in the same order, each entry makes the member
+    the owner of an existing partition, and no partition has two entries.
+    """
+    if (
+        assignment.index is not problem.index
+        or assignment.unresolved
+        or assignment.members != problem.group.ids
+        or assignment.role.any()
+        or not problem.cluster.partition_exists[assignment.partition].all()
+    ):
+        return None
+    owner = np.full(problem.index.partitions, NOBODY, np.int64)
+    owner[assignment.partition] = assignment.member_of
+    is_sole = np.count_nonzero(owner >= 0) == len(assignment.partition)
+    return owner if is_sole else None
+
+
 def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
     """Return the number of each assigned partition in the problem's index, -1 for none.
 
@@ -106,7 +128,7 @@ def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
     return out
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PreviousOwners:
     """The members that owned each partition before the rebalance and may keep it without a move.
 
@@ -120,6 +142,41 @@ class PreviousOwners:
     owned: NDArray[np.bool_]
     start: NDArray[np.int64]
     claimant: NDArray[np.int64]
+
+    @classmethod
+    def of_owner(cls, owner: NDArray[np.int64]) -> PreviousOwners:
+        """Build the object from the only previous owner of each partition, -1 for none (int64[P]).
+
+        >>> found = PreviousOwners.of_owner(np.array([1, -1, 0]))
+        >>> found.owned.tolist(), found.start.tolist(), found.claimant.tolist()
+        ([True, False, True], [0, 1, 1, 2], [1, 0])
+        """
+        owned = owner >= 0
+        start = np.zeros(len(owner) + 1, np.int64)
+        np.cumsum(owned, out=start[1:])
+        made = cls(owned, start, owner[owned])
+        vars(made)["sole"] = owner
+        return made
+
+    @cached_property
+    def sole(self) -> NDArray[np.int64] | None:
+        """The only member with which each partition may stay, -1 for none (int64[P]).
+
+        None if a partition may stay with several members.
+        """
+        count = self.start[1:] - self.start[:-1]
+        if (count > 1).any():
+            return None
+        sole = np.full(len(self.owned), NOBODY, np.int64)
+        sole[count > 0] = self.claimant
+        return sole
+
+    def by_member(self, members: int) -> tuple[Int32Array, Int32Array]:
+        """Return the partitions that may stay with each of the members (CSR: start, partition)."""
+        partition = np.repeat(np.arange(len(self.owned), dtype=np.int32), np.diff(self.start))
+        start = np.zeros(members + 1, np.int32)
+        np.cumsum(np.bincount(self.claimant, minlength=members), out=start[1:])
+        return start, partition[np.argsort(self.claimant, kind="stable")]
 
     def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return for each pair of partition and new owner whether the partition stays with a

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.judge.facts import Facts
-from partage.judge.ownership import AssignmentEntries, entries_of
+from partage.judge.ownership import AssignmentEntries, PreviousOwners, entries_of, sole_owners
 from partage.model import Assignment, Cluster, Group, Problem
 
-__all__ = ["Breach", "BreachKind", "check"]
+__all__ = ["Breach", "BreachKind", "check", "count_breaches"]
 
 
 class BreachKind(Enum):
@@ -99,19 +99,43 @@ def check(
     >>> [str(b) for b in check(plan, Group([Member("c1", ["orders"])]), cluster)]
     ['orders-1 has subscribers but no owner']
     """
-    problem = Problem(group, cluster)
-    facts = Facts(problem)
-    entries = entries_of(assignment, problem)
+    facts = Facts(Problem(group, cluster))
+    return list(_breaches(assignment, facts, several_owners=several_owners))
+
+
+def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwners) -> int:
+    """Return how many breaches `check` finds, if members claim what they owned before.
+
+    Args:
+        assignment: any assignment.
+        facts: the members and the partitions; claims do not count.
+        old_owners: the previous owners.
+    """
+    problem = facts.problem
+    owner = sole_owners(assignment, problem)
+    if owner is not None:
+        given = np.flatnonzero(owner >= 0)
+        unsubscribed = ~facts.subscribes(owner[given], given)
+        missing = facts.is_open & (owner < 0)
+        withheld = getattr(assignment, "withheld", given[:0])
+        missing[withheld[np.diff(old_owners.start)[withheld] > 0]] = False
+        return int(np.count_nonzero(unsubscribed) + np.count_nonzero(missing))
+    claiming = problem.rejoined(problem.group, old_owners.by_member(len(problem.group)))
+    return sum(1 for _ in _breaches(assignment, Facts(claiming), several_owners=False))
+
+
+def _breaches(assignment: Assignment, facts: Facts, *, several_owners: bool) -> Iterator[Breach]:
+    """Yield every breach of the rules, one rule after the other."""
+    group, cluster = facts.problem.group, facts.problem.cluster
+    entries = entries_of(assignment, facts.problem)
     there = entries.partition >= 0
     there[there] = cluster.partition_exists[entries.partition[there]]
-    return [
-        *_members(assignment, group),
-        *_unresolved(assignment, cluster),
-        *_gone(assignment, entries, there, cluster),
-        *_unsubscribed(assignment, entries, there, facts),
-        *_repeated(assignment, entries, there, facts, several_owners=several_owners),
-        *_unowned(entries, there, facts, _given_up(assignment, entries, facts)),
-    ]
+    yield from _members(assignment, group)
+    yield from _unresolved(assignment, cluster)
+    yield from _gone(assignment, entries, there, cluster)
+    yield from _unsubscribed(assignment, entries, there, facts)
+    yield from _repeated(assignment, entries, there, facts, several_owners=several_owners)
+    yield from _unowned(entries, there, facts, _given_up(assignment, entries, facts))
 
 
 def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:

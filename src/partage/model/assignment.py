@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, PlanInvariantError
+from partage.model.claims import Claims
 from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print
-from partage.model.group import Claims
 from partage.model.index import Index, Int32Array
 from partage.model.repeated_state import EndlessLoop
 from partage.model.validation import expect_kind, printable
@@ -203,11 +203,23 @@ class Assignment:
     @cached_property
     def member_of(self) -> Int32Array:
         """Position in ``members`` of each assigned partition's member (int32[n])."""
-        return np.repeat(np.arange(len(self.members), dtype=np.int32), np.diff(self.start))
+        counts = self.start[1:] - self.start[:-1]
+        return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
     def partitions_of(self, member: int) -> Int32Array:
         """Return a member's partitions in order, as numbers of the index (int32)."""
         return self.partition[self.start[member] : self.start[member + 1]]
+
+    def part_of(self, member: int) -> Assignment:
+        """Return one member's part of the assignment.
+
+        >>> Plan.of(Index.of({"t": 2}), {"a": {"t": [0]}, "b": {"t": [1]}}).part_of(1).to_dict()
+        {'b': {'t': [1]}}
+        """
+        first, end = int(self.start[member]), int(self.start[member + 1])
+        start = np.array([0, end - first], np.int32)
+        name = (self.members[member],)
+        return Assignment(self.index, name, start, self.partition[first:end], self.role[first:end])
 
     def to_pairs(self) -> dict[str, list[tuple[str, int]]]:
         """Return a dict from member to its (topic, partition) pairs, in the order in which the

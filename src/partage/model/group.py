@@ -1,4 +1,4 @@
-"""Members as they joined, the partitions that they claim to own, and the group of them."""
+"""Members as they joined, and the group of them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import base64
 import binascii
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
 from partage.java.hash_order import names_in_map_order
+from partage.model.claims import ClaimRows, Claims, is_int32
 from partage.model.display import MOST_ROWS, Picture, bar, html_table, pretty_print, text_table
 from partage.model.index import Int32Array, java_rank
 from partage.model.validation import (
@@ -31,193 +30,7 @@ from partage.model.validation import (
 if TYPE_CHECKING:
     from os import PathLike
 
-__all__ = ["NO_GENERATION", "ClaimRows", "Claims", "Group", "Member", "is_int32"]
-
-_INT32 = range(-(2**31), 2**31)
-
-
-def is_int32(value: object) -> bool:
-    """Return whether a value is a Python or NumPy int that fits in 32 bits with sign.
-
-    ``numpy.int64(3) in range(n)`` compares item by item, so the value is converted first.
-    """
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return whole and int(value) in _INT32  # type: ignore[call-overload]  # whole says so
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """Partitions that a member says it owns when it joins, in the order sent and with repetitions.
-
-    Attributes:
-        topics: the distinct topic names, in order of first appearance.
-        topic_ix: int32[n], topic of each claim, as a position in ``topics``.
-        partition: int32[n], partition numbers.
-        shared: whether ``topics`` also has names of other members, decoded together with this one.
-
-    >>> list(Claims.of({"orders": [1, 0]}))
-    [('orders', 1), ('orders', 0)]
-    """
-
-    topics: tuple[str, ...]
-    topic_ix: Int32Array
-    partition: Int32Array
-    shared: bool = False
-
-    @classmethod
-    def of(cls, owned: object, path: str = "owned") -> Claims:
-        """Build a member's claimed partitions from numbers by topic, or from (topic, number) pairs.
-
-        Raises:
-            InvalidProblemError: a name is not a string, or a number not an int32.
-        """
-        if isinstance(owned, Claims):
-            return owned
-        if isinstance(owned, tuple) and not owned:
-            return _NONE  # arrays without items can be shared
-        if isinstance(owned, Mapping):
-            return cls._of_rows(list(_rows(owned, path)))
-        return cls._of_columns(*_columns(owned, path))
-
-    @classmethod
-    def _of_rows(cls, rows: list[tuple[str, Int32Array]]) -> Claims:
-        if not rows:
-            return cls._of_columns([], [])
-        sizes = [len(numbers) for _, numbers in rows]
-        topic_ix = np.repeat(np.arange(len(rows), dtype=np.int32), sizes)
-        return cls(tuple(name for name, _ in rows), topic_ix, np.concatenate([n for _, n in rows]))
-
-    @classmethod
-    def _of_columns(cls, topics: Iterable[str], partition: Iterable[int]) -> Claims:
-        number: dict[str, int] = {}
-        topic_ix = [number.setdefault(topic, len(number)) for topic in topics]
-        return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
-
-    def with_own_names(self) -> Claims:
-        """Return equal claims in which ``topics`` lists only topics of this member.
-
-        >>> one = np.ones(1, np.int32)
-        >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
-        ('b',)
-        """
-        if not self.shared:
-            return self
-        used, first, place = np.unique(self.topic_ix, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        names = tuple(self.topics[t] for t in used[order].tolist())
-        return Claims(names, np.argsort(order)[place].astype(np.int32), self.partition)
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        for t, p in zip(self.topic_ix.tolist(), self.partition.tolist(), strict=True):
-            yield self.topics[t], p
-
-    def __len__(self) -> int:
-        return len(self.partition)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Claims) and list(self) == list(other)
-
-    def __hash__(self) -> int:
-        own = self.with_own_names()
-        return hash((own.topics, own.topic_ix.tobytes(), own.partition.tobytes()))
-
-
-_NONE = Claims((), np.zeros(0, np.int32), np.zeros(0, np.int32))
-
-
-def _rows(owned: Mapping[object, object], path: str) -> Iterator[tuple[str, Int32Array]]:
-    # Topics without numbers are skipped unchecked.
-    for topic, numbers in owned.items():
-        if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
-            what = f"numbers of {topic!r} must be a list"
-            raise InvalidProblemError(what, path=path, value=numbers)
-        column = numbers if isinstance(numbers, np.ndarray) else list(numbers)
-        if len(column):
-            yield _text(topic, path), _int32s(topic, column, path)
-
-
-def _int32s(topic: object, numbers: list[object] | NDArray[np.generic], path: str) -> Int32Array:
-    if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype == np.int32:
-        return np.array(numbers, np.int32)  # a copy: the caller may change its array
-    some = list(numbers)
-    if set(map(type, some)) != {int} or min(some) not in _INT32 or max(some) not in _INT32:
-        some = [_number(topic, p, path) for p in some]
-    return np.array(some, np.int32)
-
-
-def _columns(owned: object, path: str) -> tuple[list[str], list[int]]:
-    if isinstance(owned, (str, bytes)) or not isinstance(owned, Iterable):
-        raise InvalidProblemError("must be a mapping or a list of pairs", path=path, value=owned)
-    topics: list[str] = []
-    partition: list[int] = []
-    for i, pair in enumerate(owned):
-        if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
-            what = "must be a pair [topic, partition]"
-            raise InvalidProblemError(what, path=f"{path}[{i}]", value=pair)
-        topic, p = pair
-        topics.append(_text(topic, path))
-        partition.append(_number(topic, p, path))
-    return topics, partition
-
-
-def _text(topic: object, path: str) -> str:
-    if not isinstance(topic, str):
-        raise InvalidProblemError("topic must be text", path=path, value=topic)
-    return topic
-
-
-def _number(topic: object, p: object, path: str) -> int:
-    if not is_int32(p):
-        what = f"partition of {topic!r} must be an int32"
-        raise InvalidProblemError(what, path=path, value=p)
-    return int(p)  # type: ignore[call-overload, no-any-return]  # checked above
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRows:
-    """Partitions that many members say they own, concatenated in flat arrays.
-
-    Attributes:
-        name_start: int64[M + 1], first name of each member (CSR) in ``names``.
-        names: topic names, each member's own, in order of first appearance.
-        start: int64[M + 1], first claim of each member (CSR).
-        name: int32[n], index into the member's names.
-        partition: int32[n], partition numbers.
-
-    >>> rows = ClaimRows.of([Claims.of({"t": [4]}), Claims.of(()), Claims.of({"t": [1, 2]})])
-    >>> rows.start.tolist(), rows.names, rows.partition.tolist()
-    ([0, 1, 1, 3], ['t', 't'], [4, 1, 2])
-    """
-
-    name_start: NDArray[np.int64]
-    names: list[str]
-    start: NDArray[np.int64]
-    name: Int32Array
-    partition: Int32Array
-
-    @classmethod
-    def of(cls, owned: Sequence[Claims]) -> ClaimRows:
-        """Concatenate the claimed partitions of several members, in the given order."""
-        if all(one is _NONE for one in owned):
-            nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
-            return cls(nowhere, [], nowhere, none, none)
-        owned = [one.with_own_names() for one in owned]
-        topics = [one.topics for one in owned]
-        name, partition = [one.topic_ix for one in owned], [one.partition for one in owned]
-        return cls(
-            _starts(topics),
-            list(chain.from_iterable(topics)),
-            _starts(name),
-            np.concatenate(name),
-            np.concatenate(partition),
-        )
-
-
-def _starts(lists: Sequence[Sized]) -> NDArray[np.int64]:
-    start = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum(list(map(len, lists)), out=start[1:])
-    return start
-
+__all__ = ["NO_GENERATION", "Group", "Member"]
 
 _MEMBER_FIELDS = (
     "id", "topics", "instance", "rack", "owned", "generation", "userData", "weight", "capacity",
@@ -353,6 +166,15 @@ class Member:
     def __hash__(self) -> int:
         return hash(self._key())
 
+    def rejoined(self, owned: Claims, generation: int, user_data: bytes | None) -> Member:
+        """Return a copy of the member with other claims; nothing is validated."""
+        made = object.__new__(Member)
+        made.id, made.topics, made.rack = self.id, self.topics, self.rack
+        made.instance_id, made.weight, made.capacity = self.instance_id, self.weight, self.capacity
+        made.strategies, made.config = self.strategies, self.config
+        made.owned, made.generation, made.user_data = owned, generation, user_data
+        return made
+
     def replaced(self, **changes: Any) -> Member:
         """Return a copy of the member with the given fields changed.
 
@@ -451,7 +273,7 @@ class Group:
     c1      a                           0
     """
 
-    __slots__ = ("__dict__", "ids", "members", "subscription_of", "subscriptions")
+    __slots__ = ("__dict__", "ids", "members", "orders", "subscription_of", "subscriptions")
 
     def __init__(self, members: Iterable[Member]) -> None:
         if isinstance(members, (str, bytes, Member)) or not isinstance(members, Iterable):
@@ -462,6 +284,7 @@ class Group:
         self.ids: tuple[str, ...] = tuple([m.id for m in self.members])
         if len(set(self.ids)) < len(self.ids):
             _refuse_twice(self.ids)
+        self.orders = _Orders(self.ids)
         seen: dict[tuple[str, ...], int] = {}
         # By identity: hashing 2,000 names 2,000 times takes a while.
         lists = [m.topics for m in self.members]
@@ -528,36 +351,86 @@ class Group:
         more = len(self) - MOST_ROWS
         return [f"... and {more:,} more members"] if more > 0 else []
 
-    @cached_property
+    def rejoined(
+        self, rows: ClaimRows, generations: Sequence[int], user_data: Sequence[bytes | None]
+    ) -> Group:
+        """Return a group of the same members that send other claims; nothing is validated.
+
+        Args:
+            rows: the claims of all members.
+            generations: the generation of each member's claims.
+            user_data: the user data of each member's subscription.
+
+        >>> group = Group([Member("a", ["t"])])
+        >>> group.rejoined(ClaimRows.of([Claims.of({"t": [1]})]), [4], [None])[0]
+        Member('a', topics=['t'], owned={'t': [1]}, generation=4)
+        """
+        made = Group.__new__(Group)
+        sent = zip(rows.by_member(), generations, user_data, strict=True)
+        made.members = tuple(
+            [member.rejoined(*one) for member, one in zip(self.members, sent, strict=True)]
+        )
+        made.claimed = rows
+        made.ids, made.orders = self.ids, self.orders
+        made.subscriptions, made.subscription_of = self.subscriptions, self.subscription_of
+        return made
+
+    @property
     def position(self) -> dict[str, int]:
         """Dict from member id to the member's position in join order."""
-        return {member_id: i for i, member_id in enumerate(self.ids)}
+        return self.orders.position
 
-    @cached_property
+    @property
     def members_in_map_order(self) -> list[int]:
         """Positions of members in the iteration order of Kafka's ``HashMap`` of members by id.
 
         The map was filled in join order.
         """
-        return names_in_map_order(self.ids)
+        return self.orders.members_in_map_order
 
-    @cached_property
+    @property
     def members_in_refilled_map_order(self) -> list[int]:
         """Positions of members in the iteration order of a ``HashMap`` that was filled in the order
         of `members_in_map_order`.
         """
-        order = names_in_map_order([self.ids[m] for m in self.members_in_map_order])
-        return [self.members_in_map_order[i] for i in order]
+        return self.orders.members_in_refilled_map_order
 
     @cached_property
     def claimed(self) -> ClaimRows:
         """The partitions that each member says it owns, for all members in flat arrays."""
         return ClaimRows.of([m.owned for m in self.members])
 
-    @cached_property
+    @property
     def member_rank(self) -> Int32Array:
         """Rank of each member when ids are sorted as Java sorts strings (int32[M])."""
-        return java_rank(self.ids)
+        return self.orders.rank
+
+
+class _Orders:
+    """Orders of a group's members that follow from their ids and their join order.
+
+    `Group.rejoined` shares them, so that each order is computed once.
+    """
+
+    def __init__(self, ids: tuple[str, ...]) -> None:
+        self._ids = ids
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        return {member_id: i for i, member_id in enumerate(self._ids)}
+
+    @cached_property
+    def members_in_map_order(self) -> list[int]:
+        return names_in_map_order(self._ids)
+
+    @cached_property
+    def members_in_refilled_map_order(self) -> list[int]:
+        order = names_in_map_order([self._ids[m] for m in self.members_in_map_order])
+        return [self.members_in_map_order[i] for i in order]
+
+    @cached_property
+    def rank(self) -> Int32Array:
+        return java_rank(self._ids)
 
 
 def _refuse_others(members: tuple[object, ...]) -> None:

@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from partage.model.claims import Claims
 from partage.model.cluster import Cluster
-from partage.model.group import Claims, Group
+from partage.model.group import Group
 from partage.model.index import Index, Int32Array
 from partage.model.validation import expect_kind
 
@@ -40,6 +41,19 @@ class Problem:
     def __post_init__(self) -> None:
         expect_kind(self.group, Group, "group")
         expect_kind(self.cluster, Cluster, "cluster")
+
+    def rejoined(self, group: Group, claims: tuple[Int32Array, Int32Array]) -> Problem:
+        """Return the problem of the same members with other claims; nothing is validated.
+
+        The result shares what follows from subscriptions, racks and cluster.
+
+        Args:
+            group: the members of this problem with other claims, see `Group.rejoined`.
+            claims: the same claims as dense numbers, see `claims`.
+        """
+        made = object.__new__(Problem)
+        vars(made).update(vars(self), group=group, claims=claims)
+        return made
 
     @property
     def index(self) -> Index:

@@ -9,6 +9,7 @@ Pure: no files, no wall clock, no randomness. Equal input gives equal rows, in a
     clock                simulated time
     members              what members own, remember and send, and what each consumes at a moment
     rounds               one rebalance: members join, the strategy assigns, members get their part
+    shared_problems      problems that policies have in common, and known plans
     commit_evidence      what offset commits say about rates and pauses
     stop_lengths         estimated unread time, with the stop lengths of the record
     costs                stopped partition-seconds and records read twice
@@ -22,8 +23,7 @@ The two entry points work on plain values that can be pickled, so that a job can
     context = SimulationContext.of(clusters, rebalances, evidence)
     for rebalance in rebalances:                                     # independent of each other
         rows += simulate_rebalance(rebalance, policies, context)
-    for policy in policies:                                          # independent of each other
-        rows += simulate_cumulative(rebalances, policy, context)
+    rows += simulate_policies(rebalances, policies, context)         # in one pass, in order
 """
 
 from __future__ import annotations

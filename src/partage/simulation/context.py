@@ -16,6 +16,7 @@ from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usua
 from partage.simulation.metrics import Bounds, CachedJudge, PlanJudge
 from partage.simulation.policies import EAGER, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance
+from partage.simulation.shared_problems import SharedProblems
 
 __all__ = ["SimulationContext"]
 
@@ -37,6 +38,7 @@ class SimulationContext:
         evidence: pauses and commit rates of the group.
         usual_ms: assumed duration of a rebalance whose duration no commit shows (ms).
         weights: records per second of each partition (float64[P]).
+        problems: builds the problems of simulated rebalances, and remembers plans.
     """
 
     clusters: ClusterHistory
@@ -44,6 +46,7 @@ class SimulationContext:
     evidence: CommitEvidence = field(default_factory=CommitEvidence)
     usual_ms: Bounds | None = None
     weights: Weights = None
+    problems: SharedProblems = field(default_factory=SharedProblems, repr=False)
     _costs: dict[int, tuple[RecordedRebalance, RebalanceCosts]] = field(
         default_factory=dict, repr=False
     )

@@ -11,7 +11,8 @@ A new owner resumes at the last commit. It reads again what its predecessor proc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,6 @@ __all__ = [
     "stop_length",
     "stopped_partitions",
     "stopped_seconds",
-    "unread_at_once",
     "usual_length",
 ]
 
@@ -98,6 +98,10 @@ def stopped_partitions(
 
     A partition that a cooperative rebalance withholds until its second phase counts in that phase.
 
+    All of them are unread at the moment before the rebalance ends, whenever their owners left or
+    revoked them. In consumer groups (KIP-848) members release and take partitions one after the
+    other: there their number is an upper bound of the partitions that are unread at once.
+
     Args:
         before: position of each partition's last owner (int32[P]); -1 for none, -2 for a member
             that left.
@@ -113,23 +117,6 @@ def stopped_partitions(
     consumed = (before != -1) & exists
     stops = consumed if eager else consumed & (after >= 0) & (after != before)
     return np.flatnonzero(stops).astype(np.int32)
-
-
-def unread_at_once(
-    before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
-) -> int:
-    """Return the largest number of partitions without a consumer at one moment of a rebalance.
-
-    Each partition that stops resumes when the rebalance ends, whenever its owner left or revoked
-    it. So none of them is consumed at the moment before the end. In consumer groups
-    (KIP-848) members release and take partitions one after the other: there the result is an upper
-    bound. The arguments are those of `stopped_partitions`.
-
-    >>> was, now = np.array([0, 0, -2, -1], np.int32), np.array([0, 1, 1, 1], np.int32)
-    >>> [unread_at_once(was, now, was < 9, eager=eager) for eager in (True, False)]
-    [3, 2]
-    """
-    return len(stopped_partitions(before, after, exists, eager=eager))
 
 
 def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
@@ -175,28 +162,30 @@ def most_reread(evidence: CommitEvidence, index: Index) -> FloatArray:
     return most
 
 
-def reread(stops: Int32Array, known: Mapping[int, int], most: FloatArray) -> Bounds | None:
+def reread(stops: Int32Array, known: FloatArray, most: FloatArray) -> Bounds | None:
     """Return bounds on how many records members read twice in a rebalance under a simulated policy.
 
     Args:
         stops: dense numbers of the partitions that stop under the simulated policy (int32).
-        known: dense number -> records read twice, for partitions that also stopped in the record.
-            Any other partition counts from 0 (its owner committed at revocation) to ``most``.
+        known: records read twice in the record, of partitions that also stopped there (float64[P]).
+            A partition with NaN counts from 0 (its owner committed at revocation) to ``most``.
         most: the most records that each partition rereads (float64[P]), see `most_reread`.
 
     Returns:
         None if all partitions are unknown; otherwise unknown ones count as 0.
 
-    >>> reread(np.array([0, 1], np.int32), {0: 7}, np.array([99.0, 10.0]))
+    >>> known, most = np.array([7, np.nan]), np.array([99.0, 10.0])
+    >>> reread(np.array([0, 1], np.int32), known, most)
     Bounds(low=7, high=17.0)
     """
     if not len(stops):
         return Bounds(0, 0)
-    recorded = [known[p] for p in stops.tolist() if p in known]
-    others = most[[p for p in stops.tolist() if p not in known]] if known else most[stops]
-    if not recorded and bool(np.isnan(others).all()):
+    recorded = known[stops]
+    is_known = ~np.isnan(recorded)
+    others = most[stops[~is_known]]
+    if not is_known.any() and bool(np.isnan(others).all()):
         return None
-    low = sum(recorded)
+    low = int(recorded[is_known].sum())
     return Bounds(low, low + float(np.nansum(others)))
 
 
@@ -216,7 +205,6 @@ class RebalanceCosts:
         length_ms: how long they were stopped; None if no commit shows it.
         rewinds: dict from dense number to records read twice, for all partitions with commits.
         most: the most records that each partition rereads (float64[P]), see `most_reread`.
-        known: the entries of ``rewinds`` for ``stopped`` partitions.
     """
 
     cluster: Cluster
@@ -225,12 +213,23 @@ class RebalanceCosts:
     length_ms: Bounds | None
     rewinds: Mapping[int, int]
     most: FloatArray
-    known: Mapping[int, int] = field(init=False)
 
-    def __post_init__(self) -> None:
-        stopped = set(self.stopped.tolist())
-        known = {p: rewind for p, rewind in self.rewinds.items() if p in stopped}
-        object.__setattr__(self, "known", known)
+    @cached_property
+    def known(self) -> FloatArray:
+        """Records read twice of each stopped partition, NaN for all others (float64[P])."""
+        known = np.full(len(self.most), np.nan)
+        known[list(self.rewinds)] = list(self.rewinds.values())
+        is_stopped = np.zeros(len(self.most), bool)
+        is_stopped[self.stopped] = True
+        known[~is_stopped] = np.nan
+        return known
+
+    @cached_property
+    def recorded_owner(self) -> Int32Array:
+        """Position of each partition's recorded owner, -1 for none (int32[P])."""
+        owner = np.full(self.given.index.partitions, -1, np.int32)
+        owner[self.given.partition] = self.given.member_of
+        return owner
 
     def stopped_seconds(
         self, stops: Int32Array, usual_ms: Bounds | None, *, longer_ms: Bounds | None = None

@@ -8,8 +8,9 @@ different groups or policies are independent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -34,17 +35,19 @@ from partage.simulation.recorded_rebalances import (
     session_timeout_ms,
 )
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, RoundResult
-from partage.simulation.rows import RowBuilder
+from partage.simulation.rows import RowBuilder, RowPlace
 from partage.simulation.stop_lengths import Stop, StopLengths
 from partage.tables.statuses import CUMULATIVE
 
-__all__ = ["PolicyState", "simulate_cumulative"]
+__all__ = ["PolicyState", "simulate_cumulative", "simulate_policies"]
 
 #: Recorded rebalances are scheduled so long before they are due: the broker's default of
 #: group.max.session.timeout.ms. A shorter session timeout evicts at most that much earlier.
 _LOOKAHEAD_MS = 1_800_000
-#: Rows, and rebalances that may still get rows, that are kept in memory.
+#: Rebalances that may still get rows.
 _MOST_KEPT = 4_096
+#: Rows that all simulations of a group keep to sort them, and characters of their plans.
+_MOST_ROWS, _MOST_TEXT = 8_192, 64 << 20
 
 _FOLLOWS = "only completed the rebalance before it in the record"
 _AWAY = "static members are expected back: nothing happens before their session times out"
@@ -79,8 +82,70 @@ def simulate_cumulative(
         context: metadata, judge and commit evidence.
         listener: called with (time in ms, member -> what it consumes) at each change.
     """
+    return _simulate(rebalances, lambda: [_Simulation(policy, context, listener)])
+
+
+def simulate_policies(
+    rebalances: Iterable[RecordedRebalance], policies: Sequence[Policy], context: SimulationContext
+) -> Iterator[SimulatedRebalance]:
+    """Simulate one group's whole history under several policies, in one pass over the history.
+
+    The rows of each policy are those of `simulate_cumulative`, in the same order; rows of different
+    policies alternate. All policies simulate a rebalance before the next one, so that they share
+    problems and plans.
+
+    Args:
+        rebalances: all recorded rebalances of the group, in order.
+        policies: the policies.
+        context: metadata, judge and commit evidence.
+    """
+    return _simulate(rebalances, lambda: [_Simulation(one, context, None) for one in policies])
+
+
+def _simulate(
+    rebalances: Iterable[RecordedRebalance], begin: Callable[[], list[_Simulation]]
+) -> Iterator[SimulatedRebalance]:
+    """Run simulations side by side over a group's history; yield rows of table ``replays``.
+
+    Each recorded rebalance is scheduled in advance. ``begin`` creates the simulations of one
+    incarnation of the group.
+    """
     for _, incarnation in groupby(rebalances, lambda one: one.generation.incarnation):
-        yield from _Simulation(policy, context, listener).run(incarnation)
+        simulations = begin()
+        newest_ms = None
+        waiting: deque[int] = deque()
+        for rebalance in incarnation:
+            recorded_ms = rebalance.generation.timestamp_ms
+            # The order holds where a broker's clock went back.
+            newest_ms = recorded_ms if newest_ms is None else max(newest_ms, recorded_ms)
+            waiting.append(newest_ms)
+            for one in simulations:
+                one.schedule(rebalance, newest_ms)
+            _advance(simulations, waiting, newest_ms - _LOOKAHEAD_MS)
+            for one in simulations:
+                if one.is_full(len(simulations)):
+                    yield from one.take_rows(len(one.rows) // 2)
+        _advance(simulations, waiting, None)
+        for one in simulations:
+            yield from one.take_rows(len(one.rows))
+
+
+def _advance(
+    simulations: Sequence[_Simulation], waiting: deque[int], before_ms: int | None
+) -> None:
+    """Run all simulations up to a time; each recorded rebalance in all of them before the next.
+
+    Args:
+        simulations: the simulations.
+        waiting: times of the scheduled rebalances that have not been simulated; changed in place.
+        before_ms: simulated time up to which actions run; None for all.
+    """
+    while waiting and (before_ms is None or waiting[0] < before_ms):
+        end_ms = waiting.popleft() + 1
+        for one in simulations:
+            one.clock.run(before_ms=end_ms)
+    for one in simulations:
+        one.clock.run(before_ms=before_ms)
 
 
 @dataclass(slots=True)
@@ -166,10 +231,10 @@ class PolicyState:
 
     def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
         """Sort members in the recorded order; those that only the simulated group has come last."""
-        keys = [self.key(m) for m in recorded]
-        order = [key for key in keys if key in self.members]
-        order += [key for key in self.members if key not in set(order)]
-        self.members = {key: self.members[key] for key in order}
+        keys = map(self.key, recorded)
+        first = {key: self.members[key] for key in keys if key in self.members}
+        # The first occurrence of a key in a mapping decides its place.
+        self.members = first | self.members
 
     def forget_old(self) -> None:
         """Remove data of members that left long ago, so that memory stays bounded."""
@@ -220,26 +285,10 @@ class _Simulation:
         self.pending: _PendingRebalance | None = None
         self.cluster = context.clusters.at(0)
         self.rows: list[SimulatedRebalance] = []
+        self.text = 0
         self.counts: dict[int, _RowCount] = {}
 
-    def run(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[SimulatedRebalance]:
-        """Run the simulation and yield all rows of table ``replays``.
-
-        Each recorded rebalance is scheduled in advance.
-        """
-        time_ms = None
-        for rebalance in rebalances:
-            recorded_ms = rebalance.generation.timestamp_ms
-            # The order holds where a broker's clock went back.
-            time_ms = recorded_ms if time_ms is None else max(time_ms, recorded_ms)
-            self._schedule(rebalance, time_ms)
-            self.clock.run(before_ms=time_ms - _LOOKAHEAD_MS)
-            if len(self.rows) >= 2 * _MOST_KEPT:
-                yield from self._take_rows(_MOST_KEPT)
-        self.clock.run()
-        yield from self._take_rows(len(self.rows))
-
-    def _schedule(self, rebalance: RecordedRebalance, time_ms: int) -> None:
+    def schedule(self, rebalance: RecordedRebalance, time_ms: int) -> None:
         """Schedule a recorded rebalance, and evictions that come earlier under the policy.
 
         A member is evicted earlier if the policy's session timeout is shorter than the recorded
@@ -252,10 +301,15 @@ class _Simulation:
                 self.clock.at(early, partial(self._evict_early, rebalance, absence))
         self.clock.at(time_ms, partial(self._apply, rebalance), rank=1)
 
-    def _take_rows(self, count: int) -> list[SimulatedRebalance]:
+    def is_full(self, simulations: int) -> bool:
+        """Return whether the rows take more than their share of the memory of some simulations."""
+        return max(len(self.rows) / _MOST_ROWS, self.text / _MOST_TEXT) >= 1 / simulations
+
+    def take_rows(self, count: int) -> list[SimulatedRebalance]:
         """Remove and return the oldest output rows; drop data that only older rebalances need."""
         self.rows.sort(key=lambda r: (r.incarnation, r.generation, r.step))
         done, self.rows = self.rows[:count], self.rows[count:]
+        self.text = sum(len(row.plan or "") for row in self.rows)
         self.counts = dict(list(self.counts.items())[-_MOST_KEPT:])
         self.state.forget_old()
         return done
@@ -464,7 +518,8 @@ class _Simulation:
         resolved = ResolvedPolicy.at(self.policy, rebalance)
         rows = self._row_builder(rebalance)
         if resolved is None:
-            self._add(rebalance, None if rows is None else rows.unknown_strategy(self.policy))
+            if rows is not None:
+                self._add(rebalance, rows.unknown_strategy(self.policy, self._place(rebalance)))
             return
         self._resolve(resolved)
         state.generation += 1
@@ -475,6 +530,7 @@ class _Simulation:
             members,
             self.cluster,
             state.generation,
+            self.context.problems,
             leader=leader,
             departed=[one.partitions for one in state.released],
         )
@@ -485,6 +541,7 @@ class _Simulation:
                 self.policy,
                 resolved,
                 result,
+                place=self._place(rebalance),
                 cluster=self.cluster,
                 extra=extra.bounds,
                 longer_ms=longer_ms,
@@ -598,22 +655,26 @@ class _Simulation:
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.at(self.policy, rebalance)
         if rows is not None and resolved is not None:
-            row = rows.no_rebalance(self.policy, resolved, why, extra.bounds)
-            restarts = self._steps(rebalance) == 0
-            unread = self.lengths.estimate(rebalance, (), away_s=extra.away_s, restarts=restarts)
-            self._add(rebalance, replace(row, unread=unread))
+            place = self._place(rebalance)
+            unread = self.lengths.estimate(
+                rebalance, (), away_s=extra.away_s, restarts=place.step == 0
+            )
+            row = rows.no_rebalance(
+                self.policy, resolved, why, place=place, stopped=extra.bounds, unread=unread
+            )
+            self._add(rebalance, row)
         elif rows is not None:
-            self._add(rebalance, rows.unknown_strategy(self.policy))
+            self._add(rebalance, rows.unknown_strategy(self.policy, self._place(rebalance)))
 
-    def _add(self, rebalance: RecordedRebalance, row: SimulatedRebalance | None) -> None:
-        """Add an output row.
+    def _place(self, rebalance: RecordedRebalance) -> RowPlace:
+        """Return the place of the next output row of a recorded rebalance."""
+        return RowPlace(self._steps(rebalance), self.clock.now_ms)
 
-        Fill in its step (number within the recorded rebalance) and simulated time.
-        """
-        if row is not None:
-            count = self.counts[id(rebalance)]
-            self.rows.append(replace(row, step=count.steps, time_ms=self.clock.now_ms))
-            count.steps += 1
+    def _add(self, rebalance: RecordedRebalance, row: SimulatedRebalance) -> None:
+        """Add an output row."""
+        self.rows.append(row)
+        self.text += len(row.plan or "")
+        self.counts[id(rebalance)].steps += 1
 
 
 def _topics(state: MemberState) -> frozenset[str]:

@@ -13,7 +13,8 @@ from partage.groups.api import Strategy
 from partage.history.problems import surviving_claims
 from partage.history.records import MemberState
 from partage.history.stop_model import COORDINATOR_HEARTBEAT_MS
-from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member
+from partage.judge import PreviousOwners, previous_owners
+from partage.model import NO_GENERATION, Claims, Cluster, Group, Member, Problem
 from partage.model.index import Int32Array
 from partage.simulation.clock import Clock
 from partage.simulation.policies import CONSUMER, Policy
@@ -28,7 +29,7 @@ __all__ = [
     "joined_group",
     "last_owned",
     "owner_view",
-    "with_last_owned",
+    "previous_owners_of",
 ]
 
 EMPTY: Int32Array = np.zeros(0, np.int32)
@@ -68,13 +69,15 @@ class SimulatedMember:
         subscription = self.state.subscription
         return () if subscription is None else subscription.topics
 
-    def take(
-        self, strategy: Strategy, part: Assignment, user_data: bytes | None, generation: int
-    ) -> None:
-        """Give the member its part of a new assignment; the strategy updates its stored data."""
-        self.owned = part.partition
-        self.generation = generation
-        self.memory = strategy.on_assignment(part, user_data, generation, self.memory)
+    @property
+    def rack(self) -> str | None:
+        """The member's rack as sent; None if it sent none."""
+        subscription = self.state.subscription
+        return None if subscription is None else subscription.rack
+
+    def instance_id(self, *, static: bool) -> str | None:
+        """Return the member's ``group.instance.id``; with ``static`` every member has one."""
+        return self.state.instance or (self.key if static else None)
 
 
 def joined_group(
@@ -91,7 +94,6 @@ def joined_group(
     made = []
     for member in members:
         topics, user_data, claims = member.topics, None, Claims.of(())
-        subscription = member.state.subscription
         if not policy.eager and len(member.owned):
             claims = surviving_claims(cluster.index, _claimed(member, policy, cluster), cluster)
         if policy.eager or policy.cooperative:
@@ -100,8 +102,8 @@ def joined_group(
             Member(
                 member.state.id,
                 topics,
-                rack=None if subscription is None else subscription.rack,
-                instance_id=member.state.instance or (member.key if policy.static else None),
+                rack=member.rack,
+                instance_id=member.instance_id(static=policy.static),
                 owned=claims,
                 generation=member.generation,
                 user_data=user_data,
@@ -122,15 +124,30 @@ def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32
     return claimed
 
 
-def with_last_owned(group: Group, members: Sequence[SimulatedMember], cluster: Cluster) -> Group:
-    """Return the group with the partitions that each member owned last, to count moves."""
-    return Group(
+def previous_owners_of(
+    members: Sequence[SimulatedMember], problem: Problem, last_owner: Int32Array
+) -> PreviousOwners:
+    """Return the previous owners of partitions, to count moves: the members that owned them last.
+
+    Args:
+        members: the members before the rebalance.
+        problem: the same members, without claims.
+        last_owner: position of each partition's last owner (int32[P]), see `owner_view`.
+    """
+    exists = problem.cluster.partition_exists
+    owned = sum(len(member.last_owned) for member in members)
+    if owned == np.count_nonzero(last_owner >= 0):
+        owner = np.where(exists & (last_owner >= 0), last_owner, UNOWNED)
+        return PreviousOwners.of_owner(owner.astype(np.int64))
+    # In a damaged record several members own a partition: the newest generation counts.
+    group = Group(
         member.replaced(
-            owned=surviving_claims(cluster.index, one.last_owned, cluster),
+            owned=surviving_claims(problem.index, one.last_owned, problem.cluster),
             generation=max(one.generation, 0),
         )
-        for member, one in zip(group, members, strict=True)
+        for member, one in zip(problem.group, members, strict=True)
     )
+    return previous_owners(Problem(group, problem.cluster))
 
 
 def last_owned(

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partage.api.measures import Shared
 from partage.history.stop_model import UnreadEstimate
-from partage.judge import Measures, check
+from partage.judge import Measures, PreviousOwners, check
 from partage.model import Assignment, Cluster, Group
 from partage.model.index import Int32Array
 from partage.simulation.commit_evidence import Weights
+from partage.simulation.shared_problems import hash_arrays
 from partage.tables.statuses import RECORDED
 
 __all__ = [
@@ -76,15 +75,21 @@ class PlanJudge(Protocol):
     """
 
     def __call__(
-        self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights = None
+        self,
+        plan: Assignment,
+        group: Group,
+        cluster: Cluster,
+        weights: Weights = None,
+        old_owners: PreviousOwners | None = None,
     ) -> PlanMetrics:
         """Return the metrics of an assignment.
 
         Args:
             plan: a strategy's assignment, or a recorded one.
-            group: the members, with the partitions that they owned before.
+            group: the members.
             cluster: the cluster at that time.
             weights: records per second of each partition (float64[P]), or None.
+            old_owners: the previous owners; None for those that the members claim.
         """
         ...
 
@@ -180,11 +185,16 @@ class CachedJudge:
 
     def __init__(self) -> None:
         self._shared = Shared()
-        self._metrics: dict[object, tuple[Cluster, Weights, PlanMetrics]] = {}
+        self._metrics: dict[object, tuple[object, PlanMetrics]] = {}
         self._groups: dict[bytes, Group] = {}
 
     def __call__(
-        self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights = None
+        self,
+        plan: Assignment,
+        group: Group,
+        cluster: Cluster,
+        weights: Weights = None,
+        old_owners: PreviousOwners | None = None,
     ) -> PlanMetrics:
         """Return the metrics of an assignment, which may be a recorded, invalid one.
 
@@ -192,20 +202,30 @@ class CachedJudge:
 
         Args:
             plan: the assignment.
-            group: the members, with the partitions that they owned before.
+            group: the members.
             cluster: the cluster at that time.
             weights: records per second of each partition (float64[P]), or None.
+            old_owners: the previous owners; None for those that the members claim.
         """
-        members = _group_digest(group)
-        key = (id(cluster), id(weights), members, _plan_digest(plan))
+        if old_owners is None:
+            members = _group_digest(group)
+            group = self._equal_group(members, group)
+            known: object = members
+            owners = []
+        else:
+            known = id(group)
+            owners = [old_owners.owned, old_owners.start, old_owners.claimant]
+        withheld = getattr(plan, "withheld", _NO_PARTITIONS)
+        content = hash_arrays(plan.start, plan.partition, plan.role, withheld, *owners)
+        key = (id(cluster), id(weights), known, plan.members, content)
         cached = self._metrics.get(key)
         if cached is None or plan.unresolved:
             if len(self._metrics) >= _MOST_CACHED:
                 self._metrics.clear()
-            metrics = self._measured(plan, self._equal_group(members, group), cluster, weights)
-            # The entry holds cluster and weights, so that their ids in the key stay theirs.
-            cached = self._metrics[key] = (cluster, weights, metrics)
-        return cached[2]
+            metrics = self._measured(plan, group, cluster, weights, old_owners)
+            # The entry holds cluster, weights and group, so that their ids in the key stay theirs.
+            cached = self._metrics[key] = (cluster, weights, group), metrics
+        return cached[1]
 
     def _equal_group(self, digest: bytes, group: Group) -> Group:
         """Return the first group object with this digest.
@@ -217,9 +237,16 @@ class CachedJudge:
         return self._groups.setdefault(digest, group)
 
     def _measured(
-        self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights
+        self,
+        plan: Assignment,
+        group: Group,
+        cluster: Cluster,
+        weights: Weights,
+        old_owners: PreviousOwners | None,
     ) -> PlanMetrics:
-        found = self._shared.measure(plan, group, cluster, partition_weight=weights)
+        found = self._shared.measure(
+            plan, group, cluster, partition_weight=weights, old_owners=old_owners
+        )
         return PlanMetrics(
             spread=found.spread,
             idle=found.idle,
@@ -229,9 +256,30 @@ class CachedJudge:
             best_spread=found.best_spread,
             rack_mismatches=found.rack_mismatches,
             colocation=found.colocation,
-            breaches=_breaches(plan, group, cluster, found),
+            breaches=self._breaches(plan, group, cluster, found, old_owners),
             load_spread=found.load_spread,
         )
+
+    def _breaches(
+        self,
+        plan: Assignment,
+        group: Group,
+        cluster: Cluster,
+        found: Measures,
+        old_owners: PreviousOwners | None,
+    ) -> int:
+        """Count how often an assignment breaks validity rules, if one may be broken."""
+        is_valid = (
+            found.avoidable is not None  # every open partition has one owner, who subscribes
+            and plan.members == group.ids
+            and not plan.unresolved
+            and len(plan.partition) == found.partitions
+        )
+        if is_valid:
+            return 0
+        if old_owners is None:
+            return len(check(plan, group, cluster))
+        return self._shared.breaches(plan, group, cluster, old_owners)
 
 
 def _group_digest(group: Group) -> bytes:
@@ -239,32 +287,5 @@ def _group_digest(group: Group) -> bytes:
     arrays = [group.subscription_of]
     for member in group:
         arrays += [member.owned.topic_ix, member.owned.partition]
-    return _digest((words, group.subscriptions), arrays)
-
-
-def _plan_digest(plan: Assignment) -> bytes:
-    withheld = getattr(plan, "withheld", _NO_PARTITIONS)
-    return _digest(plan.members, [plan.start, plan.partition, plan.role, withheld])
-
-
-def _digest(words: object, arrays: Iterable[NDArray[Any]]) -> bytes:
-    """Return a 16-byte hash of a value's ``repr`` and of arrays."""
-    digest = blake2b(repr(words).encode(), digest_size=16)
-    for array in arrays:
-        digest.update(len(array).to_bytes(8, "little"))
-        digest.update(array.tobytes())
-    return digest.digest()
-
-
-def _breaches(plan: Assignment, group: Group, cluster: Cluster, found: Measures) -> int:
-    """Return how often an assignment violates validity rules.
-
-    `check` runs only if one may be broken.
-    """
-    is_valid = (
-        found.avoidable is not None  # every open partition has one owner, who subscribes
-        and plan.members == group.ids
-        and not plan.unresolved
-        and len(plan.partition) == found.partitions
-    )
-    return 0 if is_valid else len(check(plan, group, cluster))
+    words_digest = blake2b(repr((words, group.subscriptions)).encode(), digest_size=16).digest()
+    return words_digest + hash_arrays(*arrays)

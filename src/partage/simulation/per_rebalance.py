@@ -23,7 +23,7 @@ from partage.simulation.recorded_rebalances import (
     session_timeout_ms,
 )
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy
-from partage.simulation.rows import RowBuilder, recorded_row
+from partage.simulation.rows import RowBuilder, RowPlace, recorded_row
 from partage.tables.statuses import PER_REBALANCE
 
 __all__ = ["simulate_rebalance"]
@@ -96,9 +96,10 @@ def _rows(
         key = (id(resolved.strategy), how.protocol, how.static, how.timeout_ms)
         if key not in simulated:
             simulated[key] = list(_rows_of_policy(rebalance, policy, resolved, rows))
-        named = rows.key_only(policy, resolved)
+        name, (strategy, claimed) = policy.name, rows.recorded_name(policy)
         for row in simulated[key]:
-            yield replace(row, policy=named.policy, strategy=named.strategy, claimed=named.claimed)
+            same = (row.policy, row.strategy, row.claimed) == (name, strategy, claimed)
+            yield row if same else replace(row, policy=name, strategy=strategy, claimed=claimed)
 
 
 def _rows_of_policy(
@@ -130,12 +131,14 @@ def _simulated_rows(
             members,
             rows.cluster,
             generation.number + step,
+            rows.context.problems,
             leader=state.leader,
             group=group,
             departed=departed,
         )
         extra = NOTHING if step else rows.undetected_seconds(policy)
-        row = rows.simulated(policy, resolved, result, extra=extra)
+        place = RowPlace(step, generation.timestamp_ms)
+        row = rows.simulated(policy, resolved, result, place=place, extra=extra)
         if rebalance.is_follow_up:  # its plan is compared; its costs are counted before
             quiet = rows.no_rebalance(policy, resolved, _FOLLOWS)
             yield replace(
@@ -147,7 +150,7 @@ def _simulated_rows(
                 members=row.members,
             )
             return
-        yield replace(row, step=step)
+        yield row
         if not result.needs_follow_up:
             return
         departed, group = [], None

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from partage.errors import PartageError
-from partage.groups.api import Strategy
+from partage.groups.api import PlainStrategy, Strategy
+from partage.judge import PreviousOwners
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 from partage.model.index import Index, Int32Array
 from partage.simulation.members import (
     EMPTY,
     SimulatedMember,
-    joined_group,
     last_owned,
     owner_view,
-    with_last_owned,
+    previous_owners_of,
 )
 from partage.simulation.policies import CONSUMER, Policy, recorded_protocol, recorded_strategy
 from partage.simulation.recorded_rebalances import RecordedRebalance
+from partage.simulation.shared_problems import SharedProblems
 from partage.tables.statuses import DONE, FAILED, REFUSED
 
 __all__ = ["MOST_FOLLOW_UPS", "ResolvedPolicy", "RoundResult"]
@@ -37,8 +38,8 @@ class RoundResult:
 
     Attributes:
         status: done, refused (the strategy is not applicable) or failed.
-        group: the members as they joined.
-        before: the same members with the partitions that they owned last, to count moves.
+        group: the members, without claims.
+        old_owners: the previous owners, to count moves.
         last_owner: position of each partition's last owner (int32[P]), see `owner_view`.
         plan: the new assignment; None unless done.
         detail: why there is no assignment.
@@ -48,7 +49,7 @@ class RoundResult:
 
     status: str
     group: Group | None = None
-    before: Group | None = None
+    old_owners: PreviousOwners | None = None
     last_owner: Int32Array | None = None
     plan: Plan | None = None
     detail: str | None = None
@@ -87,6 +88,8 @@ class ResolvedPolicy:
 
         If the strategy raises an exception, a placeholder is returned, and `rebalance` fails.
         """
+        if not _remembers(self.strategy):
+            return None
         part: Assignment = Assignment.from_lists(index, (member.state.id,), [member.owned])
         try:
             return self.strategy.on_assignment(part, None, member.generation, None)
@@ -100,6 +103,7 @@ class ResolvedPolicy:
         members: Sequence[SimulatedMember],
         cluster: Cluster,
         generation: int,
+        shared: SharedProblems,
         *,
         leader: str | None = None,
         group: Group | None = None,
@@ -114,6 +118,7 @@ class ResolvedPolicy:
             members: the members in join order; they are updated with the result.
             cluster: the cluster metadata at that time.
             generation: number of the generation or epoch that begins.
+            shared: builds the problem, and remembers plans.
             leader: member id of the leader, whose memory the strategy receives.
             group: the group as members sent it, if recorded; None derives it from ``members``.
             departed: partitions of members that left since the last rebalance.
@@ -124,15 +129,16 @@ class ResolvedPolicy:
         if failure is not None:
             return _without_plan(members, RoundResult(FAILED, detail=failure.why))
         try:
-            joined = joined_group(members, policy, strategy, cluster) if group is None else group
+            joined = shared.join(members, policy, strategy, cluster, sent=group)
             memory = None if leading is None else leading.memory
-            plan = strategy.assign(Problem(joined, cluster), memory)
+            plan = shared.assign(strategy, joined, memory)
             plan = plan.settled() if policy.protocol == CONSUMER else plan
-            before = with_last_owned(joined, members, cluster)
-            lists = [member.last_owned for member in members]
-            last_owner = owner_view(plan.index.partitions, lists, departed)
-            needs_follow_up = policy.cooperative and _loses_claim(joined, plan, cluster)
-            _take_plan(strategy, members, plan, generation, leading)
+            last_owner = owner_view(
+                plan.index.partitions, [member.last_owned for member in members], departed
+            )
+            old_owners = previous_owners_of(members, joined.members, last_owner)
+            needs_follow_up = policy.cooperative and _loses_claim(joined.problem, plan)
+            _take_plan(strategy, members, plan, generation, leading, last_owner=last_owner)
         except PartageError as e:  # mostly UnsupportedProblemError: Kafka's class throws as well
             result = RoundResult(REFUSED, detail=str(e))
         except MemoryError:
@@ -140,8 +146,9 @@ class ResolvedPolicy:
         except Exception as e:  # noqa: BLE001 - foreign code may raise anything
             result = RoundResult(FAILED, detail=_error_text(e))
         else:
+            group = joined.members.group
             return RoundResult(
-                DONE, joined, before, last_owner, plan, needs_follow_up=needs_follow_up
+                DONE, group, old_owners, last_owner, plan, needs_follow_up=needs_follow_up
             )
         return _without_plan(members, result)
 
@@ -160,9 +167,9 @@ def _without_plan(members: Sequence[SimulatedMember], result: RoundResult) -> Ro
     return result
 
 
-def _loses_claim(group: Group, plan: Plan, cluster: Cluster) -> bool:
-    start, claimed = Problem(group, cluster).claims
-    claimant = np.repeat(np.arange(len(group)), np.diff(start))
+def _loses_claim(problem: Problem, plan: Plan) -> bool:
+    start, claimed = problem.claims
+    claimant = np.repeat(np.arange(len(problem.group)), np.diff(start))
     known = claimed >= 0
     return bool((plan.owner[claimed[known]] != claimant[known]).any())
 
@@ -173,6 +180,8 @@ def _take_plan(
     plan: Plan,
     generation: int,
     leader: SimulatedMember | None,
+    *,
+    last_owner: Int32Array,
 ) -> None:
     """Give each member its part of a new assignment, and the leader the strategy's data.
 
@@ -182,17 +191,31 @@ def _take_plan(
         plan: the assignment.
         generation: number of the assignment's generation.
         leader: the leader, if the group has one.
+        last_owner: position of each partition's last owner (int32[P]).
     """
     if leader is not None and plan.memory is not None:
         leader.memory = plan.memory
     before = {member.key: member.last_owned for member in members}
+    remembers = _remembers(strategy)
     for i, member in enumerate(members):
-        name, dense = member.state.id, plan.partitions_of(i)
-        part: Assignment = Assignment.from_lists(plan.index, (name,), [dense])
-        member.take(strategy, part, plan.user_data.get(name), generation)
-    last = last_owned(before, {member.key: member.owned for member in members})
-    for member in members:
-        member.last_owned = last[member.key]
+        member.owned = member.last_owned = plan.partitions_of(i)
+        member.generation = generation
+        data = plan.user_data.get(member.state.id)
+        member.memory = (
+            strategy.on_assignment(plan.part_of(i), data, generation, member.memory)
+            if remembers
+            else None
+        )
+    # Two members may have sent one instance id: then the key does not tell them apart.
+    if len(before) < len(members) or ((last_owner >= 0) & (plan.owner < 0)).any():
+        last = last_owned(before, {member.key: member.owned for member in members})
+        for member in members:
+            member.last_owned = last[member.key]
+
+
+def _remembers(strategy: object) -> bool:
+    """Return whether members of a strategy may remember something of their assignment."""
+    return getattr(type(strategy), "on_assignment", None) is not PlainStrategy.on_assignment
 
 
 def _error_text(error: Exception) -> str:

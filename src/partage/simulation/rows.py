@@ -5,29 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from partage.history.problems import recorded_group, surviving_claims
 from partage.history.records import assigned_partitions
 from partage.history.stop_model import UnreadEstimate
-from partage.model import Assignment, Cluster, Group
+from partage.judge import PreviousOwners
+from partage.model import Assignment, Cluster, Plan, Problem
 from partage.model.index import Int32Array
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import (
     RebalanceCosts,
     detection_delay,
     stopped_partitions,
-    unread_at_once,
 )
-from partage.simulation.members import EMPTY
+from partage.simulation.members import EMPTY, SimulatedMember, owner_view, previous_owners_of
 from partage.simulation.metrics import NOTHING, Bounds, PlanMetrics, SimulatedRebalance
 from partage.simulation.policies import Policy, is_recorded_strategy, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
 from partage.simulation.rounds import ResolvedPolicy, RoundResult
 from partage.tables.statuses import DONE, NOT_YET, RECORDED
 
-__all__ = ["RowBuilder", "recorded_row"]
+__all__ = ["RowBuilder", "RowPlace", "recorded_row"]
 
 #: Metrics of a rebalance that does not happen.
 _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
@@ -61,12 +62,18 @@ class RowBuilder:
         costs = context.costs(rebalance)
         return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
 
-    def key_only(
-        self, policy: Policy, resolved: ResolvedPolicy | None, status: str = DONE
+    def _row(
+        self,
+        policy: Policy,
+        resolved: ResolvedPolicy | None,
+        status: str,
+        place: RowPlace | None,
+        **columns: Any,
     ) -> SimulatedRebalance:
-        """Return a row that has only the key columns and a status."""
+        """Return a row of a policy with its key columns and the given ones."""
         generation = self.rebalance.generation
-        strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""
+        step, time_ms = place or (0, generation.timestamp_ms)
+        strategy, claimed = self.recorded_name(policy)
         return SimulatedRebalance(
             generation.incarnation,
             generation.number,
@@ -74,22 +81,41 @@ class RowBuilder:
             strategy,
             resolved.policy.protocol if resolved else recorded_protocol(generation),
             self.reading,
-            generation.timestamp_ms,
+            time_ms,
             status,
-            claimed=is_recorded_strategy(policy, generation),
+            step,
+            claimed=claimed,
+            **columns,
         )
 
-    def unknown_strategy(self, policy: Policy) -> SimulatedRebalance:
+    def recorded_name(self, policy: Policy) -> tuple[str, bool]:
+        """Return the name of a policy's strategy, and whether the recorded rebalance used it."""
+        generation = self.rebalance.generation
+        strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""
+        return strategy, is_recorded_strategy(policy, generation)
+
+    def unknown_strategy(self, policy: Policy, place: RowPlace | None = None) -> SimulatedRebalance:
         """Return an output row for a recorded strategy that Partage does not implement."""
-        return self.key_only(policy, None, NOT_YET)
+        return self._row(policy, None, NOT_YET, place)
 
     def no_rebalance(
-        self, policy: Policy, resolved: ResolvedPolicy, why: str, stopped: Bounds | None = NOTHING
+        self,
+        policy: Policy,
+        resolved: ResolvedPolicy,
+        why: str,
+        *,
+        place: RowPlace | None = None,
+        stopped: Bounds | None = NOTHING,
+        unread: UnreadEstimate | None = None,
     ) -> SimulatedRebalance:
         """Return an output row that says why a rebalance does not happen under a policy."""
-        return replace(
-            self.key_only(policy, resolved),
+        return self._row(
+            policy,
+            resolved,
+            DONE,
+            place,
             caused=False,
+            unread=unread,
             detail=why,
             measured=_NO_REBALANCE,
             stopped=stopped,
@@ -102,6 +128,7 @@ class RowBuilder:
         resolved: ResolvedPolicy,
         result: RoundResult,
         *,
+        place: RowPlace | None = None,
         cluster: Cluster | None = None,
         extra: Bounds | None = NOTHING,
         longer_ms: Bounds | None = None,
@@ -113,19 +140,19 @@ class RowBuilder:
             policy: the policy of the row.
             resolved: the policy with its strategy.
             result: the result of the rebalance.
+            place: step and simulated time of the row; None for step 0 at the recorded time.
             cluster: the metadata that the strategy saw; None for the recorded one.
             extra: partition-seconds of dead or absent members, in addition to the stop.
             longer_ms: additional time that it waited for members that did not respond.
             unread: returns the estimated unread time of the partitions that stop.
         """
-        blank = self.key_only(policy, resolved, result.status)
-        if result.plan is None or result.before is None or result.last_owner is None:
-            return replace(blank, detail=result.detail)
+        if result.plan is None or result.group is None or result.last_owner is None:
+            return self._row(policy, resolved, result.status, place, detail=result.detail)
         on = cluster or self.cluster
         plan = result.plan
         context = self.context
         metrics = self.with_known_breaches(
-            context.measure(plan, result.before, on, context.weights)
+            context.measure(plan, result.group, on, context.weights, result.old_owners)
         )
         if result.needs_follow_up:  # loads between two phases are no result: only the end counts
             metrics = replace(
@@ -134,19 +161,34 @@ class RowBuilder:
         owners = (result.last_owner, plan.owner, on.partition_exists)
         stops = stopped_partitions(*owners, eager=resolved.policy.eager)
         stopped = self.costs.stopped_seconds(stops, context.usual_ms, longer_ms=longer_ms)
-        return replace(
-            blank,
+        return self._row(
+            policy,
+            resolved,
+            result.status,
+            place,
             partitions=len(plan.partition),
             members=len(plan.members),
             measured=metrics,
             stopped=None if stopped is None or extra is None else stopped + extra,
             unread=None if unread is None else unread(stops, result),
             reread=self.costs.reread(stops),
-            changed=_changed_owners(plan, self.recorded),
-            unread_at_once=unread_at_once(*owners, eager=resolved.policy.eager),
-            plan=_to_json(plan.to_dict()),
+            changed=self._changed_owners(plan),
+            unread_at_once=len(stops),
+            plan=_to_json(_numbers_by_topic(plan)),
             detail=None if plan.loop is None else plan.loop.warning(resolved.strategy.name),
         )
+
+    def _changed_owners(self, plan: Plan) -> int:
+        """Return how many partitions have another owner (member id) than in the record."""
+        number = {member: i for i, member in enumerate(self.recorded.members)}
+        if plan.members == self.recorded.members and len(number) == len(plan.members):
+            owner = plan.owner
+        else:
+            others = range(len(number), len(number) + len(plan.members))
+            names = zip(plan.members, others, strict=True)
+            numbers = np.array([number.get(name, other) for name, other in names], np.int32)
+            owner = np.append(numbers, np.int32(-1))[plan.owner]
+        return int(np.count_nonzero(owner != self.costs.recorded_owner))
 
     def with_known_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
         """Return the metrics; rule violations become unknown if partition counts are assumed."""
@@ -166,11 +208,23 @@ class RowBuilder:
         return total
 
 
+class RowPlace(NamedTuple):
+    """Place of a row among those of one recorded rebalance and policy.
+
+    Attributes:
+        step: number of the row, from 0; follow-ups have later numbers.
+        time_ms: simulated time of the rebalance.
+    """
+
+    step: int
+    time_ms: int
+
+
 def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
     """Return the row of table ``replays`` that has the metrics of the recorded assignment."""
     rows = RowBuilder.of(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
-    group = _recorded_group(rebalance, rows.cluster)
+    members, old_owners = _recorded_owners(rebalance, rows)
     protocol = recorded_protocol(generation)
     stopped = rows.costs.stopped_seconds(rows.costs.stopped, context.usual_ms)
     return SimulatedRebalance(
@@ -186,7 +240,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
         partitions=len(given.partition),
         members=len(given.members),
         measured=rows.with_known_breaches(
-            context.measure(given, group, rows.cluster, context.weights)
+            context.measure(given, members.group, rows.cluster, context.weights, old_owners)
         ),
         stopped=None
         if stopped is None
@@ -199,19 +253,20 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
     )
 
 
-def _recorded_group(rebalance: RecordedRebalance, cluster: Cluster) -> Group:
-    """Return the recorded members with the partitions that they owned last."""
-    state = rebalance.generation.first
+def _recorded_owners(
+    rebalance: RecordedRebalance, rows: RowBuilder
+) -> tuple[Problem, PreviousOwners]:
+    """Return the recorded members without claims, and the owners of partitions before."""
     number = max(rebalance.generation.number - 1, 0)
-    return Group(
-        sent.replaced(
-            owned=surviving_claims(
-                cluster.index, rebalance.last_owned.get(m.owner, EMPTY), cluster
-            ),
-            generation=number,
+    members = [
+        SimulatedMember(
+            m.owner, m, last_owned=rebalance.last_owned.get(m.owner, EMPTY), generation=number
         )
-        for sent, m in zip(recorded_group(state), state.members, strict=True)
-    )
+        for m in rebalance.generation.first.members
+    ]
+    problem = rows.context.problems.without_claims(members, rows.cluster, static=False)
+    last_owner = owner_view(rows.cluster.index.partitions, [m.last_owned for m in members])
+    return problem, previous_owners_of(members, problem, last_owner)
 
 
 def _recorded_plan(rebalance: RecordedRebalance) -> dict[str, dict[str, list[int]]]:
@@ -224,16 +279,17 @@ def _recorded_plan(rebalance: RecordedRebalance) -> dict[str, dict[str, list[int
     return out
 
 
-def _changed_owners(plan: Assignment, recorded: Assignment) -> int:
-    """Return how many partitions have another owner (member id) than in the recorded assignment."""
-    number = {member: i for i, member in enumerate(recorded.members)}
-    numbers = np.array(
-        [number.get(m, len(number) + i) for i, m in enumerate(plan.members)], np.int32
-    )
-    owner = [np.full(plan.index.partitions, -1, np.int32) for _ in range(2)]
-    owner[0][plan.partition] = numbers[plan.member_of] if len(numbers) else EMPTY
-    owner[1][recorded.partition] = recorded.member_of
-    return int(np.count_nonzero(owner[0] != owner[1]))
+def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
+    """Return what `Plan.to_dict` returns; for the few partitions of most groups a loop is fast."""
+    names = plan.index.topics
+    topics = plan.index.topic_of[plan.partition].tolist()
+    numbers = plan.index.number_of[plan.partition].tolist()
+    out: dict[str, dict[str, list[int]]] = {}
+    for member, (first, end) in zip(plan.members, pairwise(plan.start.tolist()), strict=True):
+        mine = out[member] = {}
+        for i in range(first, end):
+            mine.setdefault(names[topics[i]], []).append(numbers[i])
+    return out
 
 
 def _to_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:

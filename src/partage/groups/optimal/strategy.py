@@ -116,6 +116,7 @@ class Optimal(PlainStrategy):
     name = "optimal"
     options = OPTIONS
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+    reads_generation = False
 
     def configure(self, config: Mapping[str, object]) -> Optimal:
         """Check the values of a configuration and return the strategy with these settings.

@@ -47,6 +47,7 @@ class ServerRange(PlainStrategy):
     exact_to = "org.apache.kafka.coordinator.group.assignor.RangeAssignor 4.3.1"
     aliases = ("org.apache.kafka.coordinator.group.assignor.RangeAssignor",)
     in_broker = True
+    reads_claims = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Return the range plan for the group's members and topics.

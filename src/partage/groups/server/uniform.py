@@ -66,6 +66,7 @@ class ServerUniform(PlainStrategy):
     exact_to = "org.apache.kafka.coordinator.group.assignor.UniformAssignor 4.3.1"
     aliases = ("org.apache.kafka.coordinator.group.assignor.UniformAssignor",)
     in_broker = True
+    reads_generation = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Return the uniform plan for the group's members and topics.

@@ -99,7 +99,7 @@ class Sticky(PlainStrategy):
     ) -> StickyMemory:
         """Return the memory that records the partitions of ``assignment`` and the generation."""
         pairs = tuple(chain.from_iterable(assignment.to_pairs().values()))
-        return replace(StickyMemory.of(memory), partitions=pairs, generation=generation)
+        return StickyMemory(StickyMemory.of(memory).max_generation, pairs, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Return the group leader's plan; ``plan.memory`` is the updated `StickyMemory`.
@@ -171,7 +171,8 @@ class CooperativeSticky(PlainStrategy):
 
         The consumer itself knows its partitions.
         """
-        return replace(StickyMemory.of(memory), generation=generation)
+        before = StickyMemory.of(memory)
+        return StickyMemory(before.max_generation, before.partitions, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Return the group leader's plan for this rebalance; ``plan.memory`` is a `StickyMemory`.
