@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet
+import pytest
+from tests.support.simulated_histories import history, member, topics
+
+from partage.jobs.replay import output
+from partage.jobs.replay.output import TableWriters
 from partage.jobs.replay.replay import replay
 from partage.jobs.replay.simulations import pack_tasks, work_units
-from partage.jobs.replay.spill_files import SpilledHistory
+from partage.jobs.replay.spill_files import SpilledHistory, SpillWriter
 from partage.runs.published_run import read_table
+from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.metrics import SimulatedRebalance
+from partage.simulation.recorded_rebalances import recorded_rebalances
 from partage.testing.histories import Size, write_capture
 
 POLICIES = 11
@@ -30,6 +39,49 @@ def test_a_huge_group_is_no_task_of_its_own() -> None:
     tasks = pack_tasks(work, tasks=64)
     cost = [sum(one.cost for one in task) for task in tasks]
     assert max(cost) < 1.5 * sum(cost) / len(cost)
+
+
+def test_few_large_rebalances_are_cut_like_many_small_ones() -> None:
+    """Bytes count as well: 40 rebalances of a giant group are cut by policy and by chunk."""
+    giant = SpilledHistory("giant", "", (0, 0), tuple((0, 1_200_000, 4) for _ in range(10)))
+    work = work_units([giant, kept("small", 200)], policies=POLICIES, cores=2)
+    mine = [one for one in work if one.history == giant]
+    assert len([one for one in mine if one.policies]) == POLICIES
+    assert len([one for one in mine if one.chunks]) == 10
+    assert len([one for one in work if one.history != giant]) == 1
+
+
+def test_a_spilled_chunk_is_limited_by_members_and_partitions(tmp_path: Path) -> None:
+    """Ordinary rebalances share a chunk; large ones fill it one by one."""
+    clusters = topics(t=20_000)
+    chunks = {}
+    with SpillWriter(str(tmp_path), "run", "0") as writer:
+        for name, partitions in (("small", 10), ("large", 20_000)):
+            generations = history(
+                *((1_000 * i, [member("a", range(partitions))]) for i in range(1, 6))
+            )
+            for rebalance in recorded_rebalances(generations, clusters):
+                writer.add((rebalance, {}))
+            found = writer.keep(name, CommitEvidence(), None)
+            chunks[name] = [count for _, _, count in found.chunks]
+            assert found.size == sum(size for _, size, _ in found.chunks) > 0
+            assert len(list(found.rebalance_rows())) == 5
+    assert chunks == {"small": [5], "large": [2, 2, 1]}
+
+
+def test_rows_with_long_plans_are_written_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The buffer of a table is limited by the text of plans, not only by rows."""
+    monkeypatch.setattr(output, "_BUFFER_TEXT", 100)
+    names = ("p", "s", "eager", "cumulative")
+    row = SimulatedRebalance(0, 1, *names, 1_000, "done", plan="x" * 60)
+    with TableWriters(str(tmp_path), "run", "0") as writers:
+        for _ in range(5):
+            writers.add("replays", {"group": "g", **row.row()})
+        (file,) = writers.finish()
+    found = pyarrow.parquet.ParquetFile(tmp_path / file.path)
+    assert [found.metadata.row_group(i).num_rows for i in range(3)] == [2, 2, 1]
 
 
 def test_every_rebalance_is_lived_once() -> None:

@@ -52,7 +52,8 @@ __all__ = [
     "task_name",
 ]
 
-_BUFFER_ROWS = 20_000
+#: Rows of a table, and characters of the plans in them, that are in memory before they are written.
+_BUFFER_ROWS, _BUFFER_TEXT = 20_000, 64 << 20
 #: File of a run with what a later run can continue.
 STATE = "state.json"
 
@@ -107,6 +108,7 @@ class TableWriters:
         self._out, self.run_id = Path(out), run_id
         self._name = f"part-{task}-{uuid4().hex[:8]}.parquet"
         self._rows: dict[str, list[Mapping[str, Any]]] = {}
+        self._text = 0
         self._tables: dict[str, list[pa.Table]] = {}
         self._open: dict[str, Any] = {}
         self._counts: dict[str, int] = {}
@@ -127,7 +129,9 @@ class TableWriters:
         """Write one row; the run id is filled in, and columns that are not given are null."""
         rows = self._rows.setdefault(table, [])
         rows.append(row)
-        if len(rows) >= _BUFFER_ROWS:
+        plan = row.get("plan")
+        self._text += 0 if plan is None else len(plan)
+        if len(rows) >= _BUFFER_ROWS or self._text >= _BUFFER_TEXT:
             self._flush(table)
 
     def add_table(self, table: str, rows: pa.Table) -> None:
@@ -170,6 +174,7 @@ class TableWriters:
 
     def _flush(self, table: str) -> None:
         rows = self._rows.pop(table)
+        self._text = sum(len(row.get("plan") or "") for of in self._rows.values() for row in of)
         if rows:
             self._write(table, _table(table, rows, self.run_id))
 

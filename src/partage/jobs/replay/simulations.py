@@ -22,7 +22,7 @@ from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.totals import SimulationTotals
 from partage.simulation.context import SimulationContext
-from partage.simulation.cumulative import simulate_cumulative
+from partage.simulation.cumulative import simulate_policies
 from partage.simulation.metrics import SimulatedRebalance
 from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import Policy
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkUnit", "pack_tasks", "simulations_job", "work_units"]
 
-#: Rebalances of a group that are in memory at once; a larger group is read from disk as time goes
-#: on, once for each policy.
-_MOST_AT_ONCE = 2_048
+#: Rebalances of a group, and bytes of them in the spill file, that are in memory at once; a larger
+#: group is read from disk as time goes on.
+_MOST_AT_ONCE, _MOST_BYTES_AT_ONCE = 2_048, 8 << 20
 
 
 def simulations_job(
@@ -119,7 +119,7 @@ def _simulate_unit(
                 writers.add("replays", {"group": group, **row.row()})
 
     # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
-    small = unit.history.rebalances <= _MOST_AT_ONCE
+    small = unit.history.rebalances <= _MOST_AT_ONCE and unit.history.size <= _MOST_BYTES_AT_ONCE
     everything = tuple(unit.history.rebalance_rows()) if unit.policies and small else None
     read = unit.history.rebalance_rows(unit.chunks)
     for rebalance, row in everything if everything is not None and unit.whole else read:
@@ -129,15 +129,12 @@ def _simulate_unit(
         writers.add("rebalances", row | _verdict_columns(rebalance, found, context))
         totals.add_verdict(group, rebalance.generation, found)
         write(simulate_rebalance(rebalance, policies, context, judged=found))
-    for number in unit.policies:
-        life = unit.history.rebalance_rows() if everything is None else everything
+    if unit.policies:
+        chosen = [policies[number] for number in unit.policies]
+        whole = unit.history.rebalance_rows() if everything is None else everything
         wanted = _SpanFilter(selection)
-        write(
-            simulate_cumulative(
-                wanted.those(rebalance for rebalance, _ in life), policies[number], context
-            ),
-            wanted,
-        )
+        recorded = wanted.those(rebalance for rebalance, _ in whole)
+        write(simulate_policies(recorded, chosen, context), wanted)
 
 
 class _SpanFilter:
@@ -193,6 +190,8 @@ def _verdict_columns(
 
 #: A group of so many rebalances is never cut.
 _ORDINARY = 32
+#: So many bytes in the spill file take about as long to simulate as an ordinary rebalance.
+_BYTES_OF_A_REBALANCE = 4_096
 #: Units of equal size that each core should have at least, so that all end at about one time.
 _SHARES = 4
 
@@ -206,7 +205,7 @@ class WorkUnit:
         chunks: indices of the history's chunks whose rebalances are simulated one by one; may be
             empty.
         policies: indices of the policies that are simulated over the whole history; may be empty.
-        cost: number of rebalances times policies, to balance tasks.
+        cost: number of rebalances times policies, weighted by their size, to balance tasks.
     """
 
     history: SpilledHistory
@@ -222,26 +221,32 @@ class WorkUnit:
 
 def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:
     """Divide the simulations of all groups into independent units, the most expensive first."""
-    total = sum(one.rebalances for one in groups)
+    total = sum(map(_cost, groups))
     share = max(_ORDINARY, total // (_SHARES * cores))
     made: list[WorkUnit] = []
     every = tuple(range(policies))
     for one in groups:
-        if one.rebalances <= share:
+        cost = _cost(one)
+        if cost <= share or cores == 1:  # policies that are simulated together are cheaper
             whole = tuple(range(len(one.chunks)))
-            made.append(WorkUnit(one, whole, every, 2 * one.rebalances * policies))
+            made.append(WorkUnit(one, whole, every, 2 * cost * policies))
             continue
-        made += [WorkUnit(one, (), (p,), one.rebalances) for p in every]
+        made += [WorkUnit(one, (), (p,), cost) for p in every]
         made += _stretches(one, policies, max(1, share // max(1, policies)))
     return sorted(made, key=lambda u: (-u.cost, u.history.group, u.chunks, u.policies))
+
+
+def _cost(one: SpilledHistory) -> int:
+    """Return the cost of one simulation of a group: its rebalances, large ones count more."""
+    return one.rebalances + one.size // _BYTES_OF_A_REBALANCE
 
 
 def _stretches(one: SpilledHistory, policies: int, share: int) -> list[WorkUnit]:
     """Divide the rebalances of a large group into work units, each with consecutive rebalances."""
     made, chunks, count = [], [], 0
-    for i, (_, _, rebalances) in enumerate(one.chunks):
+    for i, (_, size, rebalances) in enumerate(one.chunks):
         chunks.append(i)
-        count += rebalances
+        count += rebalances + size // _BYTES_OF_A_REBALANCE
         if count >= share or i + 1 == len(one.chunks):
             made.append(WorkUnit(one, tuple(chunks), (), count * policies))
             chunks, count = [], 0

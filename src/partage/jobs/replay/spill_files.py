@@ -47,8 +47,9 @@ __all__ = [
     "spill_folder",
 ]
 
-#: Rebalances that are read at a time.
-_CHUNK = 64
+#: Rebalances that are read at a time, and the most members and assigned partitions in them. Each of
+#: these takes some 100 bytes in memory, several times.
+_MOST_REBALANCES, _MOST_ENTRIES = 64, 32_768
 
 #: What a rebalance has in it besides a history's own values.
 _CLASSES = (Absence, Bounds, CommitEvidence, RecordedRebalance)
@@ -76,6 +77,11 @@ class SpilledHistory:
     path: str
     world: tuple[int, int]
     chunks: tuple[tuple[int, int, int], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all chunks in the spill file."""
+        return sum(chunk[1] for chunk in self.chunks)
 
     @property
     def rebalances(self) -> int:
@@ -115,6 +121,7 @@ class SpillWriter:
         self._path = folder / f"part-{task}-{uuid4().hex[:8]}.spill"
         self._file = self._path.open("wb")
         self._pending: list[SpilledRebalance] = []
+        self._entries = 0
         self._chunks: list[tuple[int, int, int]] = []
 
     def __enter__(self) -> SpillWriter:  # noqa: PYI034 - typing.Self is of Python 3.11
@@ -131,7 +138,9 @@ class SpillWriter:
     def add(self, rebalance: SpilledRebalance) -> None:
         """Add the next rebalance of the current group; complete chunks are written."""
         self._pending.append(rebalance)
-        if len(self._pending) >= _CHUNK:
+        members = rebalance[0].generation.first.members
+        self._entries += sum(1 + sum(len(of) for _, of in member.assigned) for member in members)
+        if len(self._pending) >= _MOST_REBALANCES or self._entries >= _MOST_ENTRIES:
             self._chunk()
 
     def keep(self, group: str, evidence: CommitEvidence, usual_ms: Bounds | None) -> SpilledHistory:
@@ -151,11 +160,11 @@ class SpillWriter:
 
     def drop(self) -> None:
         """Discard the current group's history; its bytes in the file are never read."""
-        self._pending, self._chunks = [], []
+        self._pending, self._entries, self._chunks = [], 0, []
 
     def _chunk(self) -> None:
         self._chunks.append((*self._write(self._pending), len(self._pending)))
-        self._pending = []
+        self._pending, self._entries = [], 0
 
     def _write(self, value: object) -> tuple[int, int]:
         first = self._file.tell()
