@@ -100,6 +100,33 @@ def test_every_plan_of_the_jar_is_the_plan_of_python(strategy, java, parity_n) -
     assert rounds >= 2
 
 
+def test_beyond_the_limit_of_work_kafkas_own_class_decides(java) -> None:
+    """A plan that needs more work than allowed is that of the uniform assignor; where that one throws
+    (the partition count of a topic is unknown), partitions go to the least loaded members.
+    """
+    topics = [
+        {"name": f"t{i}", "id": f"AAAAAAAAAAAAAAAAAAAAA{c}", "n": 3 + i}
+        for i, c in enumerate("Agw")
+    ]
+    members = [
+        {"id": "a", "topics": ["t0", "t1"], "target": [[topics[0]["id"], [0, 1, 2]]]},
+        {"id": "b", "topics": ["t1", "t2"]},
+        {"id": "c", "topics": ["t2"]},
+    ]
+    config = {"assignment.optimal.work.limit": "1"}
+
+    def both(problem, strategy):
+        request = {"strategy": "server:partage-optimal", "config": config, **problem}
+        return java.ask(request), ours(strategy, problem)
+
+    limited, uniform = both({"topics": topics, "members": members}, "server:uniform")
+    assert limited == uniform
+    assert limited != ours("server:partage-optimal", {"topics": topics, "members": members})
+    unknown = [*topics[:2], topics[2] | {"n": -1}]
+    limited, fair = both({"topics": unknown, "members": members}, "server:partage-fair")
+    assert limited == fair
+
+
 def difference(strategy, problem, java):
     def theirs(one):
         return java.ask({"strategy": strategy, **one})

@@ -45,6 +45,14 @@ final class CyclicExchange {
 
     /** Returns the owners of the most even spread; beyond the limits they are no worse than given. */
     static int[] spread(GroupProblem problem, int[] owner, PartitionClasses classes, long excess) {
+        int fewestItems = 0;
+        for (int count : problem.counts) {
+            fewestItems += count > 0 ? 1 : 0;
+        }
+        // Each topic has an item at least: sorting the rows would be in vain.
+        if (2L * (fewestItems + problem.topics) * problem.members > MOST_ARCS) {
+            return owner;
+        }
         CyclicExchange search = new CyclicExchange(problem, owner.clone());
         int[] firstRow = search.findItems(classes);
         long arcs = 2L * (search.items + problem.topics) * problem.members;
