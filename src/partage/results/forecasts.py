@@ -74,13 +74,14 @@ class RecordedGroup:
             run.group(self.group)  # raises, and names the groups of the run
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the group's rows of a published table."""
+        """Return the group's rows of a published table; no rows if the run lacks the table."""
         from pyarrow import compute as pc
 
         if table not in self.run.tables:
             return []
-        found = self.run.table(table)
-        rows: list[dict[str, Any]] = found.filter(pc.equal(found["group"], self.group)).to_pylist()
+        of_group = pc.field("group") == self.group
+        found = self.run._published.table(table, where=of_group)  # noqa: SLF001 - reads one group only
+        rows: list[dict[str, Any]] = found.to_pylist()
         return rows
 
     @cached_property
