@@ -43,6 +43,8 @@ _KNOWN = frozenset({
 })  # fmt: skip
 #: A smaller share of the downtime is not worth a change.
 _LEAST_SHARE = 0.01
+#: A smaller error of the simulation (partition-seconds) is shown as none.
+_SMALLEST_ERROR = 0.05
 #: Policies whose effects differ by less than this share count as equally good.
 _ALIKE = 0.05
 #: Protocols by the size of the change; settings of members come before them.
@@ -148,7 +150,7 @@ def _settings(rule: str, group: GroupFigures) -> Advice | None:
 def _error_sentence(group: GroupFigures) -> str:
     """Return a sentence on how well the simulation reproduces the recorded downtime."""
     error = error_of(group) or 0.0
-    if not error:
+    if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
     return (
         "The simulation of the present settings differs from the record by up to "

@@ -89,6 +89,14 @@ def test_no_change_promises_more_than_the_downtime_or_the_best_settings() -> Non
     assert (saved.best, helped) == (100, 1)
 
 
+@pytest.mark.parametrize(("error", "words"), [(0.3, "equals the record"), (30.0, "by up to 3")])
+def test_an_error_too_small_to_show_is_called_none(error, words) -> None:
+    """No sentence says that something differs by 0 partition-seconds."""
+    group = paged(error=error)
+    assert error_of(group) == pytest.approx(error / 10)
+    assert words in recommendations_for(group)[0].advice.why.replace("\xa0", " ")
+
+
 @pytest.mark.parametrize("saves", [(0, 0), (0, 400), (0, 800), (900, 5_000)])
 @pytest.mark.parametrize("expiry", [0.0, 60.0, 100.0, 400.0])
 def test_no_change_promises_more_than_all_of_them(saves, expiry) -> None:

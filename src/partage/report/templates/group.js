@@ -67,7 +67,7 @@
     const most = Math.max(1, ...members.map((m) => m.before + m.gained));
     if (!members.length) return h("p", { class: "soft" }, "Each member owns the same partitions before and after.");
     return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Members before and after generation ${step.generation}` },
-      h("table", {}, heads([text("Member"), figure("before"), figure("after"), figure("lost"), figure("gained"), text("")]),
+      h("table", {}, heads([text("Member"), figure("before"), figure("after"), figure("lost"), figure("gained"), { text: h("span", { class: "hush" }, "change") }]),
         h("tbody", {}, members.map((m) => h("tr", {},
           h("th", { scope: "row" }, h("b", {}, partage.short(m.owner)), " ", h("bdi", {}, owners[m.owner].label)),
           cell(shown(m.before), m.before), cell(shown(m.after), m.after),
