@@ -23,6 +23,7 @@ from partage.simulation.clock import Clock
 from partage.simulation.members import SimulatedMember
 from partage.simulation.policies import CONSUMER, Policy
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy
+from partage.simulation.shared_problems import SharedProblems
 from partage.tables.statuses import DONE
 
 __all__ = [
@@ -227,7 +228,11 @@ class _GroupState:
         found = self.plans.get((self.rebalances, state))
         if found is None:
             result = self.resolved.rebalance(
-                members, self.settings.cluster, self.rebalances, leader=members[0].state.id
+                members,
+                self.settings.cluster,
+                self.rebalances,
+                SharedProblems(),
+                leader=members[0].state.id,
             )
             if result.status != DONE:
                 raise UnsupportedProblemError(result.detail or "the strategy has no plan")
