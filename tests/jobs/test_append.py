@@ -15,7 +15,7 @@ from tests.support.cuts import cut, cuts, difference, part_of, summary_of, table
 
 import partage as pg
 from partage.errors import InvalidConfigError
-from partage.jobs.replay import decode, output, state_files
+from partage.jobs.replay import decode, output, simulations, state_files
 from partage.jobs.replay.replay import replay
 from partage.runs.published_run import PublishedRun
 
@@ -90,19 +90,32 @@ def test_ten_random_cuts_in_a_row(tmp_path: Path, whole: Path) -> None:
     assert difference(out, tables_of(whole)) == ""
     assert summary_of(out) == summary_of(whole)
     assert len(_state(out)["decoded"]) < 8, "stored rows are merged from time to time"
+    state = _state(out)
     stored = {p.relative_to(out).as_posix() for p in (out / "state").rglob("*") if p.is_file()}
-    assert stored == {*_state(out)["decoded"], *filter(None, [_state(out)["open_commits"]])}
+    memo = {block[0] for group in state["groups"].values() for block in group["memo"]}
+    assert stored == {*state["decoded"], *memo, *filter(None, [state["open_commits"]])}
 
 
 def test_a_transaction_that_ends_later_counts_then(
-    tmp_path: Path, started: Path, whole: Path
+    tmp_path: Path, started: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its commit is stored undecoded, and takes effect at its marker; the run is made in Python."""
     folder, out = _copy(started, tmp_path)
+    simulated: list[int] = []
+    real = simulations.simulate_rebalance
+
+    def simulate(rebalance, *more, **how):
+        simulated.append(rebalance.generation.number)
+        return real(rebalance, *more, **how)
+
+    monkeypatch.setattr(simulations, "simulate_rebalance", simulate)
     with pytest.raises(InvalidConfigError, match="append: needs out"):
         pg.replay(folder, append=True)
     found = pg.replay(grow(folder), policies=POLICY, out=out, append=True, engine="local").summary
     assert found["append"]["new_records"] == part_of().num_rows - _in_a_transaction()
+    before = len(_state(started / "out")["groups"]["ledger-copy"]["memo"][0][3])
+    assert before > 5
+    assert len(simulated) <= found["coverage"]["rebalances"] - before + 2, "results are stored"
     assert difference(out, tables_of(whole)) == ""
     assert summary_of(out) == summary_of(whole)
 
@@ -203,8 +216,8 @@ def test_a_state_of_an_older_version_is_rebuilt(
 ) -> None:
     """The message has both versions; a missing state, row file or table file is named too."""
     folder, out = _copy(started, tmp_path)
-    monkeypatch.setattr(state_files, "VERSION", 2)
-    assert "state has version 1, this Partage has 2" in run(folder, out)["append"]["reason"]
+    monkeypatch.setattr(state_files, "VERSION", 99)
+    assert "state has version 2, this Partage has 99" in run(folder, out)["append"]["reason"]
     for path in (out / "state").rglob("decoded-*"):
         path.unlink()
     assert "decoded-0" in run(folder, out)["append"]["reason"]

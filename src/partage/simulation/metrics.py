@@ -21,6 +21,7 @@ __all__ = [
     "NOTHING",
     "Bounds",
     "CachedJudge",
+    "LateInputs",
     "PlanJudge",
     "PlanMetrics",
     "SimulatedRebalance",
@@ -95,11 +96,34 @@ class PlanJudge(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LateInputs:
+    """What a row's columns that depend on the group's whole history are computed from.
+
+    These columns change with later commits: ``stopped``, ``reread`` and ``load_spread``.
+
+    Attributes:
+        stops: dense numbers of the partitions that stop (int32).
+        extra: partition-seconds of dead members, in addition to the stop; None if unknown.
+        plan: the assignment.
+        group: the members.
+        cluster: the cluster at that time.
+        has_loads: whether the row has a spread of loads.
+    """
+
+    stops: Int32Array
+    extra: Bounds | None
+    plan: Assignment
+    group: Group
+    cluster: Cluster
+    has_loads: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class SimulatedRebalance:
     """The result of one rebalance under one policy: a row of table ``replays``.
 
-    Fields are columns of the table, except for four that make several columns: ``measured`` one
-    for each metric, ``stopped`` and ``reread`` two bounds, ``unread`` an estimate.
+    Fields are columns of the table, except for ``late`` and four that make several columns:
+    ``measured`` one for each metric, ``stopped`` and ``reread`` two bounds, ``unread`` an estimate.
     docs/policies.md defines each column.
 
     Attributes:
@@ -107,6 +131,7 @@ class SimulatedRebalance:
         unread: best estimate of these partition-seconds; None if there is none.
         reread: bounds on records read twice; None if no commit shows it.
         plan: the assignment as JSON.
+        late: inputs of columns that later commits change; None if no column does.
     """
 
     incarnation: int
@@ -133,6 +158,7 @@ class SimulatedRebalance:
     changed: int | None = None
     unread_at_once: int | None = None
     plan: str | None = None
+    late: LateInputs | None = None
 
     def row(self) -> dict[str, Any]:
         """Return the rebalance as a row of table ``replays``, without run and group."""
@@ -160,7 +186,7 @@ def _estimate_columns(found: UnreadEstimate | None) -> dict[str, float | None]:
 _COLUMNS = tuple(
     column.name
     for column in fields(SimulatedRebalance)
-    if column.name not in {"measured", "stopped", "reread", "unread"}
+    if column.name not in {"measured", "stopped", "reread", "unread", "late"}
 )
 _METRICS = tuple(column.name for column in fields(PlanMetrics))
 

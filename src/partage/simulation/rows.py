@@ -22,11 +22,17 @@ from partage.simulation.costs import (
     stopped_partitions,
 )
 from partage.simulation.members import EMPTY, SimulatedMember, owner_view, previous_owners_of
-from partage.simulation.metrics import NOTHING, Bounds, PlanMetrics, SimulatedRebalance
+from partage.simulation.metrics import (
+    NOTHING,
+    Bounds,
+    LateInputs,
+    PlanMetrics,
+    SimulatedRebalance,
+)
 from partage.simulation.policies import Policy, is_recorded_strategy, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
 from partage.simulation.rounds import ResolvedPolicy, RoundResult
-from partage.tables.statuses import DONE, NOT_YET, RECORDED
+from partage.tables.statuses import DONE, NOT_YET, PER_REBALANCE, RECORDED
 
 __all__ = ["RowBuilder", "RowPlace", "recorded_row"]
 
@@ -176,6 +182,11 @@ class RowBuilder:
             unread_at_once=len(stops),
             plan=_to_json(_numbers_by_topic(plan)),
             detail=None if plan.loop is None else plan.loop.warning(resolved.strategy.name),
+            late=None
+            if self.reading != PER_REBALANCE
+            else LateInputs(
+                stops, extra, plan, result.group, on, has_loads=not result.needs_follow_up
+            ),
         )
 
     def _changed_owners(self, plan: Plan) -> int:
@@ -227,6 +238,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
     members, old_owners = _recorded_owners(rebalance, rows)
     protocol = recorded_protocol(generation)
     stopped = rows.costs.stopped_seconds(rows.costs.stopped, context.usual_ms)
+    extra = rows.undetected_seconds(Policy(protocol, None))
     return SimulatedRebalance(
         generation.incarnation,
         generation.number,
@@ -242,14 +254,13 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
         measured=rows.with_known_breaches(
             context.measure(given, members.group, rows.cluster, context.weights, old_owners)
         ),
-        stopped=None
-        if stopped is None
-        else stopped + rows.undetected_seconds(Policy(protocol, None)),
+        stopped=None if stopped is None else stopped + extra,
         unread=generation.unread,
         reread=rows.costs.reread_as_recorded(),
         changed=0,
         unread_at_once=len(rows.costs.stopped),
         plan=_to_json(_recorded_plan(rebalance)),
+        late=LateInputs(rows.costs.stopped, extra, given, members.group, rows.cluster),
     )
 
 

@@ -3,7 +3,8 @@
 `replay` is the entry and the table of contents. Input: `capture`, `records`, `selection`. First
 job: `decode`, `group_records`, `decoded_rows`, `tally`, `inferred_metadata`. Second job:
 `histories`, `group_rows`, `spill_files`, `failed_groups`. Third job: `simulations`. Results:
-`output`, `totals`, `summary`. Continued runs: `append`, `state_files`, `input_digests`.
+`output`, `totals`, `summary`. Continued runs: `append`, `state_files`,
+`rebalance_memo`, `input_digests`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import os
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -33,6 +32,8 @@ from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch
 from partage.jobs.replay.input_digests import Digests, InputDigests, add_digests, by_number
 from partage.jobs.replay.output import Receipt, TableWriters, task_name
+from partage.jobs.replay.rebalance_memo import MemoBlock, MetadataDigests
+from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.state_files import (
     ReplayState,
     StaleStateError,
@@ -58,10 +59,8 @@ __all__ = ["Appender"]
 
 #: After so many runs their stored rows are merged into one file.
 _MOST_RUNS = 8
-#: Causes and verdicts of a rebalance look at metadata that is recorded up to this much later, and
-#: at so many later states (`history.clusters.alternative_clusters`).
+#: Causes of a rebalance look at metadata that is recorded up to this much later.
 _AHEAD_MS = 60_000
-_AHEAD_STATES = 3
 #: Tables whose rows belong to a group and may change with it.
 _OF_GROUPS = frozenset(
     name for name, columns in COLUMNS.items()
@@ -212,6 +211,16 @@ class Appender:
             return fresh
         return group_rows_of(fresh).union(read_decoded(engine, out, stored, self._dirty))
 
+    def with_memo(self, histories: list[SpilledHistory]) -> list[SpilledHistory]:
+        """Add to each group's history the places of results that the last run has stored."""
+        known = {} if self.past is None else self.past.groups
+        return [
+            replace(one, memo=tuple(map(MemoBlock.of, known[one.group]["memo"])))
+            if one.group in known
+            else one
+            for one in histories
+        ]
+
     def _is_dirty(self, group: Mapping[str, Any]) -> bool:
         assert self._context is not None  # noqa: S101 - set by the caller
         return bool(group["failed"]) or self._context.digest(group["seen"]) != group["view"]
@@ -293,6 +302,7 @@ class Appender:
                 "totals": totals, "seen": seen,
                 "simulated": json.loads(done.simulated.of_group(name)),
                 "view": self._context.digest(seen), "failed": totals["status"] == FAILED,
+                "memo": done.memo.get(name, []),
             }  # fmt: skip
         return ReplayState(
             settings=_settings(self._run), files=self._file_states(), positions=positions,
@@ -392,11 +402,10 @@ class _Context:
 
     def __init__(self, states: Sequence[Mapping[str, Any]], around: LogContext) -> None:
         clusters = ClusterHistory(states)
-        self._around, self._times = around, clusters.times
-        self._prefixes = [b""]
-        for state in sorted(states, key=lambda one: one["ts_ms"]):
-            text = json.dumps(state, sort_keys=True).encode()
-            self._prefixes.append(blake2b(self._prefixes[-1] + text, digest_size=16).digest())
+        self._around = around
+        ordered = sorted(states, key=lambda one: one["ts_ms"])
+        texts = ((one["ts_ms"], json.dumps(one, sort_keys=True)) for one in ordered)
+        self._metadata = MetadataDigests(texts)
         topics = list(zip(clusters.index.topics, clusters.index.ids, strict=True))
         #: A name or a rack that is learnt later is used for the past too.
         self._everywhere = repr((topics, sorted(clusters.racks().items())))
@@ -410,7 +419,6 @@ class _Context:
         around = self._around
         first_ms, last_ms = seen["ms"] or (0, 0)
         until_ms = last_ms + _AHEAD_MS
-        states = min(bisect_right(self._times, until_ms) + _AHEAD_STATES, len(self._prefixes) - 1)
         span = around.span
         is_inside = span is not None and span[0] <= first_ms and last_ms <= span[1]
         moves = [
@@ -421,7 +429,7 @@ class _Context:
         ]
         wrong = [around.clocks.wrong.get(partition) for partition in seen["log_partitions"]]
         parts = (
-            self._everywhere, self._prefixes[states].hex(), moves, wrong,
+            self._everywhere, self._metadata.until(until_ms).hex(), moves, wrong,
             None if is_inside else span, around.session_timeout_ms,
         )  # fmt: skip
         return blake2b(repr(parts).encode(), digest_size=16).hexdigest()

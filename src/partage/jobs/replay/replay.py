@@ -52,7 +52,12 @@ from partage.jobs.replay.records import expect_no_duplicates, overlapping_partit
 from partage.jobs.replay.selection import EVERYTHING, Selection
 from partage.jobs.replay.simulations import pack_tasks, simulations_job, work_units
 from partage.jobs.replay.spill_files import SpilledHistory, remove_spill_files
-from partage.jobs.replay.state_files import StaleStateError, discard_state, remove_stale_state
+from partage.jobs.replay.state_files import (
+    StaleStateError,
+    discard_state,
+    remove_stale_state,
+    state_folder,
+)
 from partage.jobs.replay.summary import Summary, summarised
 from partage.jobs.replay.tally import Tally
 from partage.jobs.replay.totals import SimulationTotals
@@ -341,6 +346,7 @@ class JobResults:
         failed: dict from group to the exception that ended its replay.
         seen: group -> its log partitions, and first and last time of its records and commits.
         parts: name of a worker's files -> groups with rows in them.
+        memo: group -> places of the stored results of its rebalances, for the next appending run.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
     """
@@ -355,6 +361,7 @@ class JobResults:
     failed: dict[str, GroupFailure] = field(default_factory=dict)
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     parts: dict[str, list[str]] = field(default_factory=dict)
+    memo: dict[str, list[Any]] = field(default_factory=dict)
     session_timeout_ms: int | None = None
 
 
@@ -409,7 +416,9 @@ def run_jobs(
             with engine.stage(stages, "bad records"):
                 _receive(bad_records_job(decoded, out=out, run_id=run.id), done)
         with engine.stage(stages, "replay"):
-            _receive(_simulate(engine, kept, run, states), done)
+            if appender is not None:
+                kept = appender.with_memo(kept)
+            _receive(_simulate(engine, kept, run, states, appender), done)
             mark_failed(run.out, done)
             copied = None if appender is None else appender.keep_groups(engine, done)
             if copied is not None:
@@ -478,7 +487,11 @@ def _add_tallies(decoded: Rows, done: JobResults) -> None:
 
 
 def _simulate(
-    engine: Engine, kept: list[SpilledHistory], run: ReplayRun, states: SharedValue
+    engine: Engine,
+    kept: list[SpilledHistory],
+    run: ReplayRun,
+    states: SharedValue,
+    appender: Appender | None,
 ) -> Rows:
     with_some = [one for one in kept if one.rebalances]
     work = work_units(with_some, policies=len(run.policies), cores=engine.cores)
@@ -486,6 +499,7 @@ def _simulate(
     return simulations_job(
         engine, shared, states, run.policies,
         selection=run.selection, out=str(run.out), run_id=run.id,
+        memo=None if appender is None else state_folder(run.id),
     )  # fmt: skip
 
 
@@ -511,6 +525,9 @@ def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
         elif what == "part":
             part = json.loads(text)
             done.parts[part["name"]] = part["groups"]
+        elif what == "memo":
+            memo = json.loads(text)
+            done.memo.setdefault(memo["group"], []).extend(memo["blocks"])
         else:
             kept.append(SpilledHistory.of(json.loads(text)))
     return kept

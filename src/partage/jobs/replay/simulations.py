@@ -18,6 +18,7 @@ from partage.history.agreement import Verdict, check_agreement
 from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
 from partage.jobs.replay.histories import RECEIPT_DDL, clusters_of, receipts_batch
 from partage.jobs.replay.output import TableWriters, task_name
+from partage.jobs.replay.rebalance_memo import MemoWriter, RebalanceMemo, metadata_digests
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.totals import SimulationTotals
@@ -50,14 +51,18 @@ def simulations_job(
     selection: Selection,
     out: str,
     run_id: str,
+    memo: str | None = None,
 ) -> Rows:
     """Simulate the rebuilt histories under each policy and write tables; return lazy result rows.
 
     A policy is an assignment strategy with a protocol and member options. The rows are receipts of
     files, and totals of the simulations.
+
+    With ``memo``, a folder relative to ``out``, results of single rebalances are stored there for
+    the next appending run. The rows then have their places too.
     """
     count = len(work.value)
-    job = partial(_task, (work, states), tuple(policies), selection, (out, run_id))
+    job = partial(_task, (work, states), tuple(policies), selection, (out, run_id), memo=memo)
     return engine.run(job, count, count, RECEIPT_DDL)
 
 
@@ -67,6 +72,8 @@ def _task(
     selection: Selection,
     where: tuple[str, str],
     numbers: Iterable[pa.RecordBatch],
+    *,
+    memo: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Simulate rebalances in a Spark worker: those of the work units of some tasks."""
     work, states = shared
@@ -75,6 +82,8 @@ def _task(
     totals = SimulationTotals()
     failed: dict[str, GroupFailure] = {}
     names: dict[str, None] = {}
+    memo_writer = None if memo is None else MemoWriter(where[0], memo, task_name())
+    places: list[tuple[str, str]] = []
     observers = {"replays": totals.add_rows}
     with TableWriters(*where, f"l{task_name()}", observers) as writers:
         for batch in numbers:
@@ -84,16 +93,25 @@ def _task(
                     if group in failed:
                         continue
                     names[group] = None
+                    known = None
+                    if memo_writer is not None and unit.chunks:
+                        digests = metadata_digests(states.value)
+                        known = RebalanceMemo(where[0], unit.history.memo, digests, memo_writer)
                     try:
-                        _simulate_unit(unit, chosen, clusters, selection, (writers, totals))
+                        _simulate_unit(unit, chosen, clusters, selection, (writers, totals, known))
+                        if known is not None:
+                            blocks = {"group": group, "blocks": known.finish()}
+                            places.append(("memo", json.dumps(blocks)))
                     except WHOLE_RUN:
                         raise
                     except Exception as e:  # noqa: BLE001 - the other groups are published
                         failed[group] = GroupFailure.of(group, e)
+                        if memo_writer is not None:
+                            memo_writer.finish()
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
         part = ("part", json.dumps({"name": writers.name, "groups": [*names]}))
     failures = [("failed", json.dumps(asdict(one))) for one in failed.values()]
-    yield receipts_batch([*files, *failures, part, ("simulated", totals.to_json())])
+    yield receipts_batch([*files, *failures, *places, part, ("simulated", totals.to_json())])
 
 
 def _simulate_unit(
@@ -101,13 +119,13 @@ def _simulate_unit(
     policies: Sequence[Policy],
     clusters: Any,
     selection: Selection,
-    out: tuple[TableWriters, SimulationTotals],
+    out: tuple[TableWriters, SimulationTotals, RebalanceMemo | None],
 ) -> None:
     """Simulate one work unit and write its rows of tables ``rebalances`` and ``replays``.
 
     Its totals are added as well.
     """
-    writers, totals = out
+    writers, totals, memo = out
     group = unit.history.group
     context = unit.history.context(clusters)
 
@@ -125,10 +143,18 @@ def _simulate_unit(
     for rebalance, row in everything if everything is not None and unit.whole else read:
         if not selection.started(rebalance.generation.timestamp_ms):
             continue
-        found = check_agreement(rebalance.generation, clusters)
+        key = "" if memo is None else memo.key(rebalance)
+        known = None if memo is None else memo.find(key, rebalance, context)
+        if known is None:
+            found = check_agreement(rebalance.generation, clusters)
+            rows = list(simulate_rebalance(rebalance, policies, context, judged=found))
+            if memo is not None:
+                memo.add(key, found, rows)
+        else:
+            found, rows = known
         writers.add("rebalances", row | _verdict_columns(rebalance, found, context))
         totals.add_verdict(group, rebalance.generation, found)
-        write(simulate_rebalance(rebalance, policies, context, judged=found))
+        write(rows)
     if unit.policies:
         chosen = [policies[number] for number in unit.policies]
         whole = unit.history.rebalance_rows() if everything is None else everything

@@ -29,6 +29,7 @@ from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.history.state_store import pack_state, unpack_state
+from partage.jobs.replay.rebalance_memo import MemoBlock
 from partage.simulation.commit_evidence import CommitEvidence, Rates, weights_of
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import usual_length
@@ -71,12 +72,14 @@ class SpilledHistory:
         path: path of the spill file.
         world: first byte and length of the data that all rebalances of the group share.
         chunks: first byte, length, and number of rebalances of each chunk.
+        memo: results of its rebalances that an earlier run has stored.
     """
 
     group: str
     path: str
     world: tuple[int, int]
     chunks: tuple[tuple[int, int, int], ...]
+    memo: tuple[MemoBlock, ...] = ()
 
     @property
     def size(self) -> int:

@@ -21,11 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import partage
+from partage.history.commit_kernels import RUN
 from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch, sorted_by_group
 from partage.jobs.replay.output import STATE, task_name
@@ -45,12 +47,13 @@ __all__ = [
     "open_commits",
     "read_decoded",
     "remove_stale_state",
+    "state_folder",
     "write_decoded",
     "write_open_commits",
 ]
 
-#: Raised when what is stored, or its meaning, changes.
-VERSION = 1
+#: Raised when what is stored, or its meaning, changes. Version 2: results of single rebalances.
+VERSION = 2
 _FOLDER = "state"
 #: Rows of a row group: a reader skips those without a wanted group.
 _ROW_GROUP = 20_000
@@ -63,7 +66,11 @@ class StaleStateError(Exception):
 def _software() -> dict[str, str]:
     """Return the versions that stored state depends on; blocks of group records are marshalled."""
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"partage": partage.__version__, "python": python, "marshal": str(marshal.version)}
+    layout = blake2b(repr((OUT_COLUMNS, RUN)).encode(), digest_size=4).hexdigest()
+    return {
+        "partage": partage.__version__, "python": python, "marshal": str(marshal.version),
+        "layout of stored rows": layout,
+    }  # fmt: skip
 
 
 @dataclass
@@ -130,6 +137,7 @@ class ReplayState:
         if self.open_commits is not None:
             yield self.open_commits
         yield from (one["path"] for one in self.receipts)
+        yield from dict.fromkeys(b[0] for group in self.groups.values() for b in group["memo"])
 
 
 def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplayState] | None:
@@ -155,6 +163,11 @@ def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplaySta
     if missing is not None:
         raise StaleStateError(f"its file {missing} is missing")
     return str(run_id), state
+
+
+def state_folder(run_id: str) -> str:
+    """Return the folder of a run's stored rows and results, relative to the output folder."""
+    return f"{_FOLDER}/{run_id}"
 
 
 def remove_stale_state(out: Path, state: ReplayState | None) -> None:
