@@ -88,7 +88,11 @@ def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] |
 
     None unless the members are those of the problem in the same order, each entry makes the member
     the owner of an existing partition, and no partition has two entries.
+
+    Raises:
+        InvalidProblemError: it is no `Assignment`.
     """
+    expect_kind(assignment, Assignment, "assignment")
     if (
         assignment.index is not problem.index
         or assignment.unresolved
