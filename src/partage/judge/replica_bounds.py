@@ -67,7 +67,8 @@ def figure_bound(
     Args:
         task: the reassignment.
         plan: the plan, with the dual prices that it claims.
-        name: the figure, such as "moved" or "bytes"; leaders have `lead_bound`.
+        name: the figure, such as "moved" (bytes copied) or "bytes" (imbalance of bytes); leaders
+            have `lead_bound`.
         figures: the plan's figures.
         least: the fewest breaches of the rack rule, if the plan has no more; None for a bound that
             ignores the rule.

@@ -1,4 +1,4 @@
-"""Builds the rows of table ``replays``: the only module that fills in its columns."""
+"""Builds the rows of table ``replays`` from the figures that other modules compute."""
 
 from __future__ import annotations
 
