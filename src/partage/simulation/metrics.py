@@ -158,7 +158,8 @@ class SimulatedRebalance:
     changed: int | None = None
     unread_at_once: int | None = None
     plan: str | None = None
-    late: LateInputs | None = None
+    # Its arrays have no truth value; rows that differ in it differ in a column, too.
+    late: LateInputs | None = field(default=None, compare=False)
 
     def row(self) -> dict[str, Any]:
         """Return the rebalance as a row of table ``replays``, without run and group."""
