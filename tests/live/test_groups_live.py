@@ -138,7 +138,7 @@ def test_what_is_asked_wrongly_is_said(broker) -> None:
         assert "Traceback" not in done.stderr
         return done.stderr
 
-    assert "fits none" in said("-b", broker.bootstrap, "-g", "nobody-has-this", "--every", "0.1")
+    assert "matches no" in said("-b", broker.bootstrap, "-g", "nobody-has-this", "--every", "0.1")
     assert "nosuch" in said("-b", "127.0.0.1:1", "-s", "nosuch")
     assert "HOST:PORT" in said("-b", "localhost")
     began = time.monotonic()

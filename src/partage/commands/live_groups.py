@@ -128,7 +128,7 @@ def no_such_group(connection: ClusterConnection, patterns: list[str]) -> Invalid
 
     there = [one.id for one in live_groups(connection)[0]]
     names = ", ".join(there[:10]) + (" ..." if len(there) > 10 else "")
-    what = f"fits none of the {len(there)} groups: {names}" if there else "fits none: there is none"
+    what = f"matches none of the {len(there)} groups: {names}" if there else "matches no group"
     return InvalidConfigError("groups", what, ", ".join(patterns))
 
 

@@ -38,7 +38,7 @@ class DrainTime:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a larger partition count does to keys, and the steps that keep their order.
+    """The effect of a larger partition count on keys, and the steps that keep their order.
 
     Attributes:
         before, after: partition counts.

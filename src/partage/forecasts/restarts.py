@@ -1,4 +1,4 @@
-"""What the record of a group shows about its restarts: their time, LeaveGroup, commits, members.
+"""Evidence in a group's record about restarts: their time, LeaveGroup, commits, members.
 
 The inputs are rows of a run's tables. Each value has a default for groups without evidence.
 """
@@ -29,7 +29,7 @@ _COMMIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RestartEvidence:
-    """What a group's record shows about restarts.
+    """Evidence about restarts in a group's record.
 
     Attributes:
         restart: time from a member's shutdown to its rejoin; None if no restart is recorded.

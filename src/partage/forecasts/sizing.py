@@ -94,7 +94,7 @@ PARTITIONS, HOT_PARTITION = "partitions", "hot partition"
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How many consumers a group needs.
+    """The number of consumers that a group needs.
 
     Attributes:
         strategy: the strategy that assigned the partitions.
