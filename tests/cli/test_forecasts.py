@@ -67,8 +67,8 @@ def test_size_from_numbers_alone() -> None:
     """A sentence, a table, and settings of both scalers."""
     done = run("size", *NUMBERS)
     assert done.exit_code == 0, done.stderr
-    for words in ("5 consumers keep the lag within 30 s, also while one is down",
-                  "minReplicaCount: 5", "maxReplicas: 12", "a dead consumer is noticed after 45 s",
+    for words in ("5 consumers keep the lag within 30 s, also after one has left",
+                  "minReplicaCount: 5", "maxReplicas: 12", "a dead consumer is detected after 45 s",
                   "100%"):  # fmt: skip
         assert words in done.stdout, words
 
@@ -187,7 +187,7 @@ def test_keys_grow_prints_moves_and_the_safe_sequence(tmp_path: Path) -> None:
         (("forecast", *DEPLOYMENT[1:]), 2, "say what to forecast"),
         (("forecast", "--rolling-restart"), 2, "give DIR, or --partitions"),
         (("forecast", *DEPLOYMENT, "--policy", "eager/rnage"), 1, "eager/range"),
-        (("forecast", *DEPLOYMENT, "--max-unavailable", "0"), 1, "unavailable"),
+        (("forecast", *DEPLOYMENT, "--max-unavailable", "0"), 1, "--max-unavailable: "),
         (("keys", "--grow", "12", "6"), 1, "the second one larger"),
         (("keys", "--grow", "6", "12", "--lag", "x"), 1, "GROUP=RECORDS"),
         (("migrate", "no-such-folder"), 1, "no published run"),

@@ -14,6 +14,7 @@ from partage.cli.options import (
     AsJson,
     GroupPatterns,
     RunId,
+    named_options,
     parse_seconds,
     partitions_option,
     picture_option,
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
     from partage.tables.sums import Estimate
 
 __all__ = ["forecast"]
+
+#: The option of each argument that an error of `pg.forecast` may name.
+_OPTIONS = {
+    "members": "--members", "partitions": "--partitions", "pause": "--pause", "policy": "--policy",
+    "replaced": "--replaced", "restart_time": "--restart-time", "session_s": "--session-timeout",
+    "unavailable": "--max-unavailable",
+}  # fmt: skip
 
 
 @with_options
@@ -111,7 +119,7 @@ def forecast(
 
         partage forecast run --group billing --rolling-restart --max-unread 300
 
-    The deployment is simulated many times. Restart times, LeaveGroup, instance ids, session
+    The deployment is simulated 40 to 100 times. Restart times, LeaveGroup, instance ids, session
     timeout and commits are those of the run. Values are means with 80% intervals.
     """
     from partage.results.forecasts import forecast as forecast_rollouts
@@ -132,10 +140,12 @@ def forecast(
         if None in (partitions, members, restart_time):
             what = "give DIR, or --partitions, --members and --restart-time"
             raise typer.BadParameter(what)
-        found["group"] = forecast_rollouts(**settings)
+        with named_options(**_OPTIONS):
+            found["group"] = forecast_rollouts(**settings)
     else:
         for one in chosen_groups(folder, run, group):
-            found[one] = forecast_rollouts(opened(folder, run), one, **settings)
+            with named_options(**_OPTIONS):
+                found[one] = forecast_rollouts(opened(folder, run), one, **settings)
     if picture is not None:
         from partage.forecasts.pictures import rollout_picture
 

@@ -166,6 +166,7 @@ def show_growth(
     show(name("Safe sequence", "bold"))
     for number, step in enumerate(found.steps, 1):
         show(name(f"  {number}. {step}"))
+    show(name(f"  or, without a stop: {found.alternative}"))
 
 
 def _drain(text: str, drain_rate: float | None) -> DrainTime:

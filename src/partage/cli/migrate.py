@@ -113,10 +113,12 @@ def _clients(found: Migration) -> str:
 def _effect(effect: Effect) -> str:
     """Return the simulated effect as a sentence."""
     text = (
-        f"under {effect.policy} the record has {effect.rebalances} rebalances "
-        f"({effect.rebalances_now} now)"
+        f"simulated under {effect.policy}: {effect.rebalances} rebalances "
+        f"({effect.rebalances_now} recorded)"
     )
     if effect.saved_low is None or effect.saved_high is None:
         return text
-    saved = f"{effect.saved_low:,.0f} to {effect.saved_high:,.0f}"
-    return f"{text} and saves {saved} partition-seconds of unread time"
+    change = f"{-effect.saved_high:+,.0f} to {-effect.saved_low:+,.0f} partition-seconds"
+    if effect.saved_low <= 0 <= effect.saved_high:
+        change += " (no measurable difference)"
+    return f"{text}; change of unread time {change}"

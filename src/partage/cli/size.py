@@ -33,6 +33,11 @@ __all__ = ["size"]
 
 #: Characters of a full bar, which stands for 100 % of a consumer's capacity.
 _BAR = 20
+#: The option of each argument that an error of `pg.size` may name.
+_OPTIONS = {
+    "capacity": "--capacity", "max_lag": "--max-lag", "partitions": "--partitions",
+    "rate": "--rate", "strategy": "--strategy",
+}  # fmt: skip
 
 
 @with_options
@@ -93,11 +98,13 @@ def size(
     if folder is None:
         if partitions is None or rate is None or capacity is None:
             raise typer.BadParameter("give DIR, or --partitions, --rate and --capacity")
-        found["group"] = forecast_size(topics={"topic": partitions}, **settings)
+        with named_options(**_OPTIONS):
+            found["group"] = forecast_size(topics={"topic": partitions}, **settings)
     else:
         for one in chosen_groups(folder, run, group):
             topics = None if partitions is None else {"topic": partitions}
-            found[one] = forecast_size(opened(folder, run), one, topics=topics, **settings)
+            with named_options(**_OPTIONS):
+                found[one] = forecast_size(opened(folder, run), one, topics=topics, **settings)
     if picture is not None:
         from partage.forecasts.pictures import sizing_picture
 
@@ -180,7 +187,8 @@ def _verdict(found: Sizing) -> str:
     limit = f"{found.max_lag_s:g} s"
     if found.needed is not None:
         many = f"{found.needed} consumer{'' if found.needed == 1 else 's'}"
-        return f"{many} keep the lag within {limit}, also while one is down"
+        keep = "keeps" if found.needed == 1 else "keep"
+        return f"{many} {keep} the lag within {limit}, also after one has left"
     from partage.forecasts.sizing import HOT_PARTITION
 
     if found.limit == HOT_PARTITION:
@@ -200,13 +208,13 @@ def _notes(found: Sizing) -> list[str]:
         )
     if found.limit == PARTITIONS:
         notes.append(
-            "limit: consumers without a partition do nothing. Add partitions (partage keys --grow "
-            "shows the safe order of steps), or make a consumer faster."
+            "limit: more consumers than partitions lower no load. Add partitions (partage keys "
+            "--grow shows the safe order of steps), or make a consumer faster."
         )
     if found.outage_s > found.max_lag_s:
         notes.append(
-            f"a dead consumer is noticed after {found.outage_s:g} s: its partitions lag that long, "
-            "whatever the number of consumers. Lower session.timeout.ms for a shorter time."
+            f"a dead consumer is detected after {found.outage_s:g} s: its partitions lag that "
+            "long, with any number of consumers. Lower session.timeout.ms to detect it earlier."
         )
     return notes
 

@@ -46,7 +46,8 @@ class Growth:
         successors: for each old partition, the partitions that its keys are in afterwards; empty
             for large counts.
         new_partitions: partitions that get all of their keys from old ones.
-        steps: the safe sequence.
+        steps: the safe sequence, with a stop of the producers.
+        alternative: the way without a stop.
     """
 
     before: int
@@ -55,6 +56,10 @@ class Growth:
     successors: tuple[tuple[int, ...], ...]
     new_partitions: int
     steps: tuple[str, ...]
+    alternative: str = (
+        "create a new topic with this count and move the producers to it. Each consumer reads the "
+        "old topic to its end before the new one"
+    )
 
 
 def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Growth:
@@ -96,13 +101,14 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
         drain_rate: records per second that it reads when it catches up; None if unknown.
 
     Raises:
-        InvalidConfigError: a number is not positive.
+        InvalidConfigError: the lag is negative, or the rate is not positive and finite.
 
     >>> drain_time("billing", 6_000, drain_rate=400.0).seconds
     15.0
     """
     if lag < 0 or (drain_rate is not None and not 0 < drain_rate < inf):
-        raise InvalidConfigError("lag", "lag and drain rate must be positive", (lag, drain_rate))
+        what = "lag must not be negative, drain rate must be positive"
+        raise InvalidConfigError("lag", what, (lag, drain_rate))
     if drain_rate is None:
         return DrainTime(group, lag, 0.0 if lag == 0 else None)
     return DrainTime(group, lag, lag / drain_rate)
@@ -116,14 +122,12 @@ def _steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
         "consumers: set auto.offset.reset=earliest, or records that reach a new partition before "
         "its consumer are skipped",
         "joined topics: grow all of them together, or their partition numbers no longer match",
-        "Kafka Streams, ksqlDB, Flink state: do not grow; changelogs keep the old placement. Copy "
-        "to a new topic instead",
+        "Kafka Streams and ksqlDB: add no partitions, because changelogs keep the old placement. "
+        "Copy to a new topic instead",
         "stop all producers of the topic and flush them",
         f"wait until every group has lag 0 on all old partitions{wait}",
         f"kafka-topics.sh --alter --partitions {after}",
         "wait until each group owns all partitions (partage groups); clients learn of new ones "
         "within metadata.max.age.ms (5 min)",
         "start the producers",
-        "without a stop: create a new topic with this count, let consumers read the old topic to "
-        "its end before the new one, and move producers first",
     )

@@ -81,7 +81,7 @@ class RestartTime:
         RestartTime(median=20.0, low=16.0, high=25.0, count=0)
         """
         if not 0 < low <= (low if high is None else high) < float("inf"):
-            raise InvalidConfigError("restart-time", "must be positive, low..high", (low, high))
+            raise InvalidConfigError("restart_time", "must be positive, low..high", (low, high))
         if high is None:
             return cls(low, low / _DEFAULT_SPREAD, low * _DEFAULT_SPREAD)
         return cls(sqrt(low * high), low, high)

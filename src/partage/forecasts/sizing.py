@@ -159,7 +159,7 @@ def size_group(
     >>> found.needed, found.useful, found.row(5).use, found.row(5).use_down
     (5, 12, 0.75, 0.75)
     """
-    for name, value in (("capacity", capacity), ("max-lag", max_lag_s)):
+    for name, value in (("capacity", capacity), ("max_lag", max_lag_s)):
         if not 0 < value < inf:
             raise InvalidConfigError(name, "must be a positive number", value)
     if load.total <= 0:

@@ -265,8 +265,8 @@ def _learnt(tables: RecordedGroup) -> float:
     found = tables.capacity
     if found is None or not found.is_known:
         seen = "" if found is None else f"; the highest rate of one consumer is {found.rate:.0f}/s"
-        what = f"the run has no catch-up phase to learn it from{seen}; give it"
-        raise InvalidConfigError("capacity", what, tables.group)
+        what = f"cannot be learnt: the run has no catch-up phase{seen}. Give records per second"
+        raise InvalidConfigError("capacity", what, None)
     return found.rate
 
 
@@ -332,8 +332,8 @@ def forecast(
         ends = restart_time if isinstance(restart_time, tuple) else (restart_time,)
         restart = RestartTime.given(*ends)
     if restart is None:
-        missing = "the run has no restart to learn it from; give it" if tables else "is needed"
-        raise InvalidConfigError("restart-time", missing, restart_time)
+        missing = "cannot be learnt: the run has no restart" if tables else "is needed"
+        raise InvalidConfigError("restart_time", missing, restart_time)
     size = members if members is not None else None if shown is None else shown.members
     if size is None:
         raise InvalidConfigError("members", "is needed without a run", size)

@@ -144,7 +144,7 @@ def test_restart_times_are_learnt_with_a_prior_spread() -> None:
     assert one.high / one.low > many.high / many.low
     assert many.high == pytest.approx(10.7, abs=0.3)
     assert RestartTime.learnt([]) is None
-    with pytest.raises(InvalidConfigError, match="restart-time"):
+    with pytest.raises(InvalidConfigError, match="restart_time"):
         RestartTime.given(30.0, 10.0)
 
 
@@ -211,7 +211,7 @@ def test_static_restarts_and_commits_are_learnt() -> None:
 
 def test_the_verb_names_what_is_missing() -> None:
     """`pg.forecast` without a run needs topics, members and a restart time."""
-    with pytest.raises(InvalidConfigError, match="restart-time"):
+    with pytest.raises(InvalidConfigError, match="restart_time"):
         pg.forecast(topics={"t": 2}, members=2)
     with pytest.raises(InvalidConfigError, match="members"):
         pg.forecast(topics={"t": 2}, restart_time=5.0)

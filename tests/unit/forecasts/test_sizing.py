@@ -141,7 +141,7 @@ def test_scaler_lines_quote_names() -> None:
     ("named", "message"),
     [
         ({"capacity": 0.0}, "capacity"),
-        ({"max_lag_s": float("nan")}, "max-lag"),
+        ({"max_lag_s": float("nan")}, "max_lag"),
     ],
 )
 def test_wrong_numbers_are_errors(named: dict[str, float], message: str) -> None:
