@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -18,6 +22,7 @@ from partage.errors import InvalidConfigError
 from partage.jobs.replay import decode, output, simulations, state_files
 from partage.jobs.replay.replay import replay
 from partage.runs.published_run import PublishedRun
+from partage.simulation import cumulative
 
 POLICY = ["eager/range"]
 #: Of the sample's metadata, so that a small run is short.
@@ -93,6 +98,9 @@ def test_ten_random_cuts_in_a_row(tmp_path: Path, whole: Path) -> None:
     state = _state(out)
     stored = {p.relative_to(out).as_posix() for p in (out / "state").rglob("*") if p.is_file()}
     memo = {block[0] for group in state["groups"].values() for block in group["memo"]}
+    for group in state["groups"].values():
+        for one in group["simulations"].values():
+            memo.update(state_files.StoredSimulation.of(one).paths())
     assert stored == {*state["decoded"], *memo, *filter(None, [state["open_commits"]])}
 
 
@@ -102,13 +110,19 @@ def test_a_transaction_that_ends_later_counts_then(
     """Its commit is stored undecoded, and takes effect at its marker; the run is made in Python."""
     folder, out = _copy(started, tmp_path)
     simulated: list[int] = []
-    real = simulations.simulate_rebalance
+    applied: list[int] = []
+    real, real_apply = simulations.simulate_rebalance, cumulative._Simulation._apply
 
     def simulate(rebalance, *more, **how):
         simulated.append(rebalance.generation.number)
         return real(rebalance, *more, **how)
 
+    def apply(simulation, rebalance):
+        applied.append(rebalance.generation.number)
+        real_apply(simulation, rebalance)
+
     monkeypatch.setattr(simulations, "simulate_rebalance", simulate)
+    monkeypatch.setattr(cumulative._Simulation, "_apply", apply)
     with pytest.raises(InvalidConfigError, match="append: needs out"):
         pg.replay(folder, append=True)
     found = pg.replay(grow(folder), policies=POLICY, out=out, append=True, engine="local").summary
@@ -116,6 +130,7 @@ def test_a_transaction_that_ends_later_counts_then(
     before = len(_state(started / "out")["groups"]["ledger-copy"]["memo"][0][3])
     assert before > 5
     assert len(simulated) <= found["coverage"]["rebalances"] - before + 2, "results are stored"
+    assert len(applied) <= found["coverage"]["rebalances"] - before + 2, "states are stored"
     assert difference(out, tables_of(whole)) == ""
     assert summary_of(out) == summary_of(whole)
 
@@ -217,7 +232,7 @@ def test_a_state_of_an_older_version_is_rebuilt(
     """The message has both versions; a missing state, row file or table file is named too."""
     folder, out = _copy(started, tmp_path)
     monkeypatch.setattr(state_files, "VERSION", 99)
-    assert "state has version 2, this Partage has 99" in run(folder, out)["append"]["reason"]
+    assert "state has version 3, this Partage has 99" in run(folder, out)["append"]["reason"]
     for path in (out / "state").rglob("decoded-*"):
         path.unlink()
     assert "decoded-0" in run(folder, out)["append"]["reason"]
@@ -256,6 +271,61 @@ def test_a_kill_at_any_step_of_publishing_leaves_the_old_run(
     found = run(folder, out)
     assert "reason" not in found["append"]
     assert difference(out, expected) == ""
+
+
+_SCRIPT = """
+import sys
+from partage.jobs.replay.replay import replay
+replay(sys.argv[1], sys.argv[2], append=True, engine="local", policies=["eager/range"],
+       progress=lambda stage, done, total: print(stage, done, flush=True))
+"""
+
+
+def _process(folder: Path, out: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _SCRIPT, str(folder), str(out)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _seconds_of_publishing(folder: Path, out: Path) -> float:
+    """Run to the end; return how long it took from the beginning of publishing."""
+    with _process(folder, out) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "publish 0\n":
+            assert process.poll() is None
+        began = time.monotonic()
+        assert process.wait(timeout=60) == 0
+        return time.monotonic() - began
+
+
+@pytest.mark.soak
+def test_kills_at_random_moments_of_publishing(tmp_path: Path, started: Path, whole: Path) -> None:
+    """After SIGKILL at any moment the old run or the new one is published, and the next appending
+    run gives the tables of a full run.
+    """
+    expected, random = tables_of(whole), Random(3)
+    grow(_copy(started, tmp_path / "measured")[0])
+    seconds = _seconds_of_publishing(tmp_path / "measured" / "c", tmp_path / "measured" / "out")
+    before = tables_of(started / "out")
+    published: list[bool] = []
+    for number in range(20):
+        folder, out = _copy(started, tmp_path / str(number))
+        grow(folder)
+        for _ in range(random.randint(1, 2)):
+            with _process(folder, out) as process:
+                assert process.stdout is not None
+                while process.stdout.readline() != "publish 0\n":
+                    assert process.poll() is None
+                time.sleep(random.uniform(0, seconds))
+                process.kill()
+                process.wait(timeout=30)
+            published.append(difference(out, before) != "")
+            assert not published[-1] or difference(out, expected) == ""
+        found = run(folder, out)
+        assert "reason" not in found["append"], found["append"]
+        assert difference(out, expected) == ""
+        assert summary_of(out) == summary_of(whole)
+        assert not [*(out / "running").glob("*")]
+    assert False in published
 
 
 def test_metadata_that_is_inferred_grows_with_the_log(tmp_path: Path, started: Path) -> None:

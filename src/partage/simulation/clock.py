@@ -51,3 +51,11 @@ class Clock:
             time_ms, _, _, action = heapq.heappop(self._queue)
             self.now_ms = max(self.now_ms, time_ms)
             action()
+
+    def scheduled(self) -> list[tuple[int, Callable[[], None]]]:
+        """Return the actions that have not run, with their due times, in the order of running."""
+        return [(time_ms, action) for time_ms, _, _, action in sorted(self._queue, key=_place)]
+
+
+def _place(entry: tuple[int, int, int, Callable[[], None]]) -> tuple[int, int, int]:
+    return entry[:3]

@@ -4,42 +4,64 @@ The group's recorded assignments are ignored. Only the causes drive the simulati
 joined and left, what they subscribed to, which topics existed. The policy makes its own plans and
 its own follow-ups, and carries its state forward. A simulation is sequential, but those of
 different groups or policies are independent.
+
+A simulation can store its state, and continue from it when the history has grown (`checkpoints`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import NamedTuple
 
+from partage.history.events import subscribed_topics
 from partage.history.records import MemberState
 from partage.history.stop_model import HEARTBEAT_MS, UnreadEstimate
 from partage.model.index import Int32Array
+from partage.simulation.checkpoints import (
+    Checkpoint,
+    Continuation,
+    PendingAction,
+    PlanLoads,
+    RecentRebalances,
+    SimulationStore,
+    StoredRow,
+    UnreadInputs,
+)
 from partage.simulation.clock import Clock
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import detection_delay
 from partage.simulation.members import (
-    DEPARTED,
     ConsumptionListener,
     ConsumptionTracker,
     SimulatedMember,
 )
-from partage.simulation.metrics import NOTHING, Bounds, SimulatedRebalance
-from partage.simulation.policies import CONSUMER, OWN, Policy, recorded_protocol
+from partage.simulation.metrics import Bounds, SimulatedRebalance
+from partage.simulation.policies import CONSUMER, Policy
+from partage.simulation.policy_state import (
+    Absences,
+    AbsentMember,
+    DepartedOwner,
+    PendingRebalance,
+    PolicyState,
+    has_other_cause,
+    protocol_of,
+    stops_of,
+)
 from partage.simulation.recorded_rebalances import (
     Absence,
     RecordedRebalance,
     session_timeout_ms,
 )
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, RoundResult
-from partage.simulation.rows import RowBuilder, RowPlace
-from partage.simulation.stop_lengths import Stop, StopLengths
+from partage.simulation.rows import RowBuilder, RowCount, RowPlace
+from partage.simulation.stop_lengths import StopLengths
 from partage.tables.statuses import CUMULATIVE
 
-__all__ = ["PolicyState", "simulate_cumulative", "simulate_policies"]
+__all__ = ["simulate_cumulative", "simulate_policies"]
 
 #: Recorded rebalances are scheduled so long before they are due: the broker's default of
 #: group.max.session.timeout.ms. A shorter session timeout evicts at most that much earlier.
@@ -48,6 +70,8 @@ _LOOKAHEAD_MS = 1_800_000
 _MOST_KEPT = 4_096
 #: Rows that all simulations of a group keep to sort them, and characters of their plans.
 _MOST_ROWS, _MOST_TEXT = 8_192, 64 << 20
+#: Ranks of stored rows (their number is added) and of a checkpoint: before all other actions.
+_STORED_ROW, _CHECKPOINT = -(1 << 40), -(1 << 20)
 
 _FOLLOWS = "only completed the rebalance before it in the record"
 _AWAY = "static members are expected back: nothing happens before their session times out"
@@ -66,9 +90,8 @@ def simulate_cumulative(
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one group's whole history under one policy, carrying the state of members forward.
 
-    Yield the rows of table ``replays``.
-
-    The rows are in order of generation and of step (a rebalance may have follow-ups).
+    Yield the rows of table ``replays``, in order of generation and of step (a rebalance may have
+    follow-ups).
 
     Every recorded rebalance that can be replayed has at least one row: the rebalance that its
     causes lead to, or why there is none. A cause may take effect at another time than recorded (an
@@ -86,7 +109,10 @@ def simulate_cumulative(
 
 
 def simulate_policies(
-    rebalances: Iterable[RecordedRebalance], policies: Sequence[Policy], context: SimulationContext
+    rebalances: Iterable[RecordedRebalance],
+    policies: Sequence[Policy],
+    context: SimulationContext,
+    continuations: Mapping[str, Continuation] | None = None,
 ) -> Iterator[SimulatedRebalance]:
     """Simulate one group's whole history under several policies, in one pass over the history.
 
@@ -98,8 +124,14 @@ def simulate_policies(
         rebalances: all recorded rebalances of the group, in order.
         policies: the policies.
         context: metadata, judge and commit evidence.
+        continuations: by name of a policy, what its simulation continues from and stores. Rows and
+            their order do not depend on it.
     """
-    return _simulate(rebalances, lambda: [_Simulation(one, context, None) for one in policies])
+    known = continuations or {}
+    return _simulate(
+        rebalances,
+        lambda: [_Simulation(one, context, None, known.get(one.name)) for one in policies],
+    )
 
 
 def _simulate(
@@ -110,170 +142,58 @@ def _simulate(
     Each recorded rebalance is scheduled in advance. ``begin`` creates the simulations of one
     incarnation of the group.
     """
-    for _, incarnation in groupby(rebalances, lambda one: one.generation.incarnation):
+    for _, incarnation in groupby(enumerate(rebalances), lambda one: one[1].generation.incarnation):
         simulations = begin()
         newest_ms = None
-        waiting: deque[int] = deque()
-        for rebalance in incarnation:
+        waiting: deque[tuple[int, int]] = deque()
+        for position, rebalance in incarnation:
             recorded_ms = rebalance.generation.timestamp_ms
             # The order holds where a broker's clock went back.
             newest_ms = recorded_ms if newest_ms is None else max(newest_ms, recorded_ms)
-            waiting.append(newest_ms)
+            waiting.append((newest_ms, position))
             for one in simulations:
-                one.schedule(rebalance, newest_ms)
+                one.schedule(position, rebalance, newest_ms)
             _advance(simulations, waiting, newest_ms - _LOOKAHEAD_MS)
             for one in simulations:
                 if one.is_full(len(simulations)):
                     yield from one.take_rows(len(one.rows) // 2)
+        for one in simulations:
+            one.schedule_last_rows(position)
         _advance(simulations, waiting, None)
         for one in simulations:
             yield from one.take_rows(len(one.rows))
 
 
 def _advance(
-    simulations: Sequence[_Simulation], waiting: deque[int], before_ms: int | None
+    simulations: Sequence[_Simulation], waiting: deque[tuple[int, int]], before_ms: int | None
 ) -> None:
     """Run all simulations up to a time; each recorded rebalance in all of them before the next.
 
     Args:
         simulations: the simulations.
-        waiting: times of the scheduled rebalances that have not been simulated; changed in place.
+        waiting: times and positions of the scheduled rebalances that have not been simulated;
+            changed in place.
         before_ms: simulated time up to which actions run; None for all.
     """
-    while waiting and (before_ms is None or waiting[0] < before_ms):
-        end_ms = waiting.popleft() + 1
+    while waiting and (before_ms is None or waiting[0][0] < before_ms):
+        time_ms, position = waiting.popleft()
+        is_between = not waiting or waiting[0][0] > time_ms
         for one in simulations:
-            one.clock.run(before_ms=end_ms)
+            one.clock.run(before_ms=time_ms + 1)
+            one.passed(position, time_ms, is_between=is_between)
     for one in simulations:
         one.clock.run(before_ms=before_ms)
-
-
-@dataclass(slots=True)
-class _AbsentMember:
-    """A simulated member that does not respond and has not been evicted yet.
-
-    Attributes:
-        rebalance: the recorded rebalance without it.
-        gone_ms: when it stopped responding.
-        timeout_ms: its session timeout.
-    """
-
-    rebalance: RecordedRebalance
-    gone_ms: int
-    timeout_ms: int
-
-
-class _Absences(NamedTuple):
-    """Partition-seconds without a consumer, because members did not respond before a rebalance.
-
-    Attributes:
-        bounds: bounds on the sum over all such members.
-        away_s: the part of static members that rejoined; exact.
-    """
-
-    bounds: Bounds = NOTHING
-    away_s: float = 0.0
-
-    def plus(self, other: _Absences) -> _Absences:
-        return _Absences(self.bounds + other.bounds, self.away_s + other.away_s)
-
-
-@dataclass(frozen=True, slots=True)
-class _DepartedOwner:
-    """A simulated member that left since the last rebalance, with the partitions that it owned.
-
-    Attributes:
-        partitions: int32, dense numbers of what it owned last.
-        members: its member ids, the newest first.
-        session_ms: its session timeout if it was evicted, else None.
-        later_ms: how much later than in the record it left.
-    """
-
-    partitions: Int32Array
-    members: tuple[str, ...]
-    session_ms: int | None
-    later_ms: int
-
-
-@dataclass(slots=True)
-class PolicyState:
-    """The state that a simulated group carries from one rebalance to the next.
-
-    Attributes:
-        members: dict from key to member, in join order.
-        absent: dict from key to member that does not respond.
-        released: members that left since the last rebalance, with what they owned.
-        former: member ids before a restart since the last rebalance, by key.
-        was_empty: whether the group had no member before the next rebalance.
-        key_of: dict from member id to key of `SimulatedMember`; a static member keeps its key.
-        evicted_early: ids of members that this policy has evicted before the record did.
-        generation: number of rebalances so far.
-        resolved: the policy with the strategy of the last rebalance.
-    """
-
-    members: dict[str, SimulatedMember] = field(default_factory=dict)
-    absent: dict[str, _AbsentMember] = field(default_factory=dict)
-    released: list[_DepartedOwner] = field(default_factory=list)
-    former: dict[str, str] = field(default_factory=dict)
-    was_empty: bool = False
-    key_of: dict[str, str] = field(default_factory=dict)
-    evicted_early: dict[str, None] = field(default_factory=dict)
-    generation: int = 0
-    resolved: ResolvedPolicy | None = None
-
-    def key(self, member: MemberState) -> str:
-        """Return the key by which the simulation identifies a recorded member."""
-        return self.key_of.get(member.id, member.owner)
-
-    def is_responding(self, key: str) -> bool:
-        """Return whether a member is in the group and sends heartbeats."""
-        return key in self.members and key not in self.absent
-
-    def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
-        """Sort members in the recorded order; those that only the simulated group has come last."""
-        keys = map(self.key, recorded)
-        first = {key: self.members[key] for key in keys if key in self.members}
-        # The first occurrence of a key in a mapping decides its place.
-        self.members = first | self.members
-
-    def forget_old(self) -> None:
-        """Remove data of members that left long ago, so that memory stays bounded."""
-        self.evicted_early = dict.fromkeys(list(self.evicted_early)[-_MOST_KEPT:])
-        if len(self.key_of) > _MOST_KEPT:
-            alive = self.members.keys() | self.absent.keys()
-            self.key_of = {name: key for name, key in self.key_of.items() if key in alive}
-
-
-@dataclass(slots=True)
-class _PendingRebalance:
-    """A simulated classic rebalance that waits until each member has joined or was evicted."""
-
-    rebalance: RecordedRebalance
-    since_ms: int
-    extra: _Absences
-
-
-@dataclass(slots=True)
-class _RowCount:
-    """Counts the rows of table ``replays`` that one recorded rebalance has so far.
-
-    Attributes:
-        rebalance: the recorded rebalance. The reference keeps its Python ``id``, the key of this
-            entry, unique.
-        rows: the builder.
-        steps: rows so far.
-    """
-
-    rebalance: RecordedRebalance
-    rows: RowBuilder
-    steps: int = 0
 
 
 class _Simulation:
     """The simulation of one incarnation of a group under one policy; an instance is used once."""
 
     def __init__(
-        self, policy: Policy, context: SimulationContext, listener: ConsumptionListener | None
+        self,
+        policy: Policy,
+        context: SimulationContext,
+        listener: ConsumptionListener | None,
+        continuation: Continuation | None = None,
     ) -> None:
         self.policy, self.context = policy, context
         self.clock = Clock()
@@ -282,19 +202,35 @@ class _Simulation:
         self.lengths = StopLengths()
         #: Begins the second phase of the newest rebalance of `own`, when the recorded one began.
         self.second_phase: Callable[[], None] = lambda: None
-        self.pending: _PendingRebalance | None = None
+        self.pending: PendingRebalance | None = None
         self.cluster = context.clusters.at(0)
         self.rows: list[SimulatedRebalance] = []
         self.text = 0
-        self.counts: dict[int, _RowCount] = {}
+        self.counts: dict[int, RowCount] = {}
+        self.continuation = continuation
+        #: Receives rows and checkpoints; None if nothing is stored (any more).
+        self.store: SimulationStore | None = None if continuation is None else continuation.store
+        past = None if continuation is None else continuation.checkpoint
+        self.recent = RecentRebalances(frozenset() if past is None else past.rebalances)
+        self.loads = PlanLoads()
+        self.unread_inputs: UnreadInputs | None = None
+        #: Recorded rebalance whose strategy `own` used last.
+        self.resolved_at: RecordedRebalance | None = None
+        #: Position of the newest recorded rebalance some of whose evictions came earlier.
+        self.newest_early = -1
 
-    def schedule(self, rebalance: RecordedRebalance, time_ms: int) -> None:
+    def schedule(self, position: int, rebalance: RecordedRebalance, time_ms: int) -> None:
         """Schedule a recorded rebalance, and evictions that come earlier under the policy.
 
         A member is evicted earlier if the policy's session timeout is shorter than the recorded
-        one.
+        one. If the rebalance was simulated by an earlier run, its rows are scheduled.
         """
         self.lengths.feed(rebalance)
+        if self.continuation is not None:
+            self.recent.add(position, rebalance)
+            if self.continuation.covers(position):
+                self._schedule_stored(self.continuation, position, time_ms)
+                return
         for absence in rebalance.departures:
             early = absence.gone_ms + self._timeout(absence.member)
             if absence.expired and early < rebalance.generation.timestamp_ms:
@@ -311,8 +247,106 @@ class _Simulation:
         done, self.rows = self.rows[:count], self.rows[count:]
         self.text = sum(len(row.plan or "") for row in self.rows)
         self.counts = dict(list(self.counts.items())[-_MOST_KEPT:])
-        self.state.forget_old()
+        self.state.forget_old(_MOST_KEPT)
         return done
+
+    # -- checkpoints ---------------------------------------------------------------------------
+
+    def _schedule_stored(self, known: Continuation, position: int, time_ms: int | None) -> None:
+        """Schedule the stored rows up to a recorded rebalance, and the checkpoint after them."""
+        for number, row in known.rows_until(position, time_ms):
+            rank = _STORED_ROW + number
+            self.clock.at(row.time_ms, partial(self._add_stored, row), rank=rank)
+        past = known.checkpoint
+        if past is not None and position == past.position and time_ms is not None:
+            self.clock.at(time_ms, partial(self._resume, past), rank=_CHECKPOINT)
+
+    def schedule_last_rows(self, position: int) -> None:
+        """Schedule the stored rows that were made after the incarnation's last rebalance."""
+        if self.continuation is not None and self.continuation.covers(position):
+            self._schedule_stored(self.continuation, position, None)
+
+    def _add_stored(self, row: StoredRow) -> None:
+        rebalance = self.recent[row.position]
+        self._append(row.finish(self.policy.name, rebalance, self.context, self.lengths))
+
+    def passed(self, position: int, time_ms: int, *, is_between: bool) -> None:
+        """Store a checkpoint after a recorded rebalance if one is wanted there.
+
+        Args:
+            position: of the rebalance.
+            time_ms: simulated time.
+            is_between: whether the next recorded rebalance is later than this one.
+        """
+        known = self.continuation
+        if known is None:
+            return
+        is_new = not known.covers(position) and self.newest_early <= position
+        if self.store is not None and is_new and is_between and position in known.wanted:
+            with suppress(KeyError):  # it refers to a rebalance too long ago
+                self.store.checkpoint(self._checkpoint(position, time_ms))
+        self.recent.forget_before(position - _MOST_KEPT)
+
+    def _checkpoint(self, position: int, time_ms: int) -> Checkpoint:
+        """Return the state of the simulation.
+
+        Raises:
+            KeyError: it refers to a rebalance too long ago.
+        """
+        state, at, waits = self.state, self.recent.position, self.pending
+        actions: list[PendingAction] = []
+        for due_ms, action in self.clock.scheduled():
+            if isinstance(action, partial) and action.func == self._follow_up:
+                rebalance, generation = action.args
+                actions.append(PendingAction(due_ms, at(rebalance), generation))
+            elif isinstance(action, partial) and action.func == self._time_out:
+                key, one = action.args
+                is_absent = state.absent.get(key) is one
+                more = (None, key, one.gone_ms, one.timeout_ms, is_absent)
+                actions.append(PendingAction(due_ms, at(one.rebalance), *more))
+        second = self.second_phase.args if isinstance(self.second_phase, partial) else (None, -1)
+        found = Checkpoint(
+            position, time_ms, tuple(state.members.values()), tuple(actions),
+            tuple(state.released), state.former, state.was_empty, state.key_of,
+            tuple(state.evicted_early), state.generation,
+            None if self.resolved_at is None else at(self.resolved_at),
+            (at(second[0]), second[1]) if second[1] == state.generation else None,
+            None if waits is None else (at(waits.rebalance), waits.since_ms, waits.extra), (),
+        )  # fmt: skip
+        steps = ((one, self._steps(self.recent[one])) for one in sorted(found.rebalances))
+        return replace(found, steps=tuple(steps))
+
+    def _resume(self, past: Checkpoint) -> None:
+        """Continue from a checkpoint, whose time has come."""
+        recent = self.recent
+        self.cluster = self.context.clusters.at(recent[past.position].generation.timestamp_ms)
+        self.state = state = PolicyState(
+            {one.key: one for one in past.members}, {}, list(past.released), dict(past.former),
+            past.was_empty, dict(past.key_of), dict.fromkeys(past.evicted_early), past.generation,
+        )  # fmt: skip
+        if past.resolved_at is not None:
+            self.resolved_at = recent[past.resolved_at]
+            state.resolved = ResolvedPolicy.at(self.policy, self.resolved_at)
+        for action in past.actions:
+            rebalance = recent[action.position]
+            do: Callable[[], None]
+            if action.generation is not None:
+                do = partial(self._follow_up, rebalance, action.generation)
+            else:
+                absent = AbsentMember(rebalance, action.gone_ms, action.timeout_ms)
+                do = partial(self._time_out, action.key, absent)
+                if action.is_absent:
+                    state.absent[action.key] = absent
+            self.clock.at(action.time_ms, do, rank=-1)
+        if past.second_phase is not None:
+            at, generation = past.second_phase
+            self.second_phase = partial(self._follow_up, recent[at], generation)
+        if past.pending is not None:
+            at, since_ms, extra = past.pending
+            self.pending = PendingRebalance(recent[at], since_ms, extra)
+        for at, steps in past.steps:
+            if self._row_builder(recent[at]) is not None:
+                self.counts[id(recent[at])].steps = steps
 
     # -- causes in the record ------------------------------------------------------------------
 
@@ -326,7 +360,7 @@ class _Simulation:
         if not rebalance.replayable and generation.first.members:
             self._forget_members()
             return
-        extra, why, is_caused = _Absences(), _NO_CAUSE, False
+        extra, why, is_caused = Absences(), _NO_CAUSE, False
         for absence in rebalance.departures:
             is_known, undetected = self._depart(rebalance, absence)
             is_caused, extra = is_caused or is_known, extra.plus(undetected)
@@ -338,7 +372,7 @@ class _Simulation:
             is_caused, extra = is_caused or is_change, extra.plus(absent)
             why = _BACK if absent.away_s else why
         self.state.order_as_recorded(generation.first.members)
-        is_caused = is_caused or self._has_other_cause(rebalance)
+        is_caused = is_caused or has_other_cause(self.policy, rebalance)
         if rebalance.is_follow_up and not is_caused:
             why = _FOLLOWS
             self.second_phase()
@@ -348,24 +382,7 @@ class _Simulation:
             self._add_no_rebalance(rebalance, why, extra)
         self._resume_pending()
 
-    def _has_other_cause(self, rebalance: RecordedRebalance) -> bool:
-        kinds = rebalance.cause_kinds
-        if "topics" in kinds:
-            return True
-        if rebalance.is_migration or rebalance.is_follow_up:
-            return False
-        if self.policy.is_own:  # nothing differs from the record: its causes have their effect
-            return True
-        if self.policy.protocol == OWN and "strategy" in kinds:
-            return True
-        # A member that rejoins for a reason of its own: only classic members do.
-        is_rejoin = kinds[0] in {"broker", "request", "unknown"} if kinds else False
-        is_static_restart = kinds[:1] == ("bounce",) and not (
-            rebalance.departures or rebalance.returns
-        )
-        return (is_rejoin or is_static_restart) and self._protocol(rebalance) != CONSUMER
-
-    def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, _Absences]:
+    def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Absences]:
         """Let a simulated member stop responding or leave, as in the recorded rebalance.
 
         Returns:
@@ -374,25 +391,25 @@ class _Simulation:
         member = absence.member
         key = self.state.key(member)
         if not self.state.is_responding(key):
-            return False, _Absences()
+            return False, Absences()
         timeout = self._timeout(member)
         if not absence.expired and (member.instance is not None or not self.policy.static):
             self._remove(key)
-            return True, _Absences()
+            return True, Absences()
         evicted_ms = absence.gone_ms + timeout
         if evicted_ms <= self.clock.now_ms:
             return True, self._evict(key, timeout, evicted_ms - rebalance.generation.timestamp_ms)
-        absent = _AbsentMember(rebalance, absence.gone_ms, timeout)
+        absent = AbsentMember(rebalance, absence.gone_ms, timeout)
         self.state.absent[key] = absent
         self.clock.at(evicted_ms, partial(self._time_out, key, absent), rank=-1)
-        return False, _Absences()
+        return False, Absences()
 
     def _recognise(self, absence: Absence) -> None:
         """Let a returning member keep its identity if the policy makes members static (KIP-345)."""
         if self.policy.static and absence.as_member is not None:
             self.state.key_of[absence.as_member.id] = self.state.key(absence.member)
 
-    def _join(self, member: MemberState) -> tuple[bool, _Absences]:
+    def _join(self, member: MemberState) -> tuple[bool, Absences]:
         """Add a member of a recorded rebalance to the simulated group, or update it.
 
         Returns:
@@ -401,19 +418,19 @@ class _Simulation:
         """
         state = self.state
         if member.id in state.evicted_early:
-            return False, _Absences()
+            return False, Absences()
         key = state.key_of.setdefault(member.id, member.owner)
         known = state.members.get(key)
         if known is None:
             state.members[key] = SimulatedMember(key, member)
-            return True, _Absences()
-        absence = _Absences()
+            return True, Absences()
+        absence = Absences()
         absent = state.absent.pop(key, None)
         if absent is not None:
             away = max(0, self.clock.now_ms - absent.gone_ms) / 1_000
             seconds = away * len(known.owned)
-            absence = _Absences(Bounds(seconds, seconds), seconds)
-        is_new_subscription = _topics(known.state) != _topics(member)
+            absence = Absences(Bounds(seconds, seconds), seconds)
+        is_new_subscription = subscribed_topics(known.state) != subscribed_topics(member)
         is_restarted = known.state.id != member.id
         if is_restarted:
             state.former[key] = known.state.id
@@ -424,7 +441,7 @@ class _Simulation:
 
     # -- evictions -----------------------------------------------------------------------------
 
-    def _time_out(self, key: str, absent: _AbsentMember) -> None:
+    def _time_out(self, key: str, absent: AbsentMember) -> None:
         """Evict an absent member at its session timeout, unless it has returned."""
         if self.state.absent.get(key) is absent:
             later = self.clock.now_ms - absent.rebalance.generation.timestamp_ms
@@ -434,13 +451,15 @@ class _Simulation:
 
     def _evict_early(self, rebalance: RecordedRebalance, absence: Absence) -> None:
         """Evict a dead member earlier than recorded: the policy's session timeout is shorter."""
+        if self.continuation is not None:
+            self.newest_early = max(self.newest_early, self.recent.position(rebalance))
         key = self.state.key(absence.member)
         if self.state.is_responding(key):
             self.state.evicted_early[absence.member.id] = None
             later = self.clock.now_ms - rebalance.generation.timestamp_ms
             self._begin(rebalance, self._evict(key, self._timeout(absence.member), later))
 
-    def _evict(self, key: str, timeout_ms: int, later_ms: int) -> _Absences:
+    def _evict(self, key: str, timeout_ms: int, later_ms: int) -> Absences:
         """Remove a dead member; return the partition-seconds from its death to its eviction.
 
         Args:
@@ -450,13 +469,13 @@ class _Simulation:
         """
         partitions = len(self.state.members[key].owned)
         self._remove(key, timeout_ms, later_ms)
-        return _Absences(detection_delay(timeout_ms).times(partitions / 1_000))
+        return Absences(detection_delay(timeout_ms).times(partitions / 1_000))
 
     def _remove(self, key: str, session_ms: int | None = None, later_ms: int = 0) -> None:
-        """Remove a member from the group and release its partitions (see `_DepartedOwner`)."""
+        """Remove a member from the group and release its partitions (see `DepartedOwner`)."""
         ids = self._ids(key)
         partitions = self.state.members.pop(key).last_owned
-        self.state.released.append(_DepartedOwner(partitions, ids, session_ms, later_ms))
+        self.state.released.append(DepartedOwner(partitions, ids, session_ms, later_ms))
         self.state.absent.pop(key, None)
         self.consumption.remove(key)
 
@@ -476,7 +495,7 @@ class _Simulation:
 
     # -- rebalances ----------------------------------------------------------------------------
 
-    def _begin(self, rebalance: RecordedRebalance, extra: _Absences) -> None:
+    def _begin(self, rebalance: RecordedRebalance, extra: Absences) -> None:
         """Begin a simulated rebalance.
 
         A classic one waits until each member has joined or was evicted.
@@ -493,8 +512,8 @@ class _Simulation:
             self._add_no_rebalance(rebalance, _EMPTY if not state.members else _AWAY, extra)
         elif self.pending is not None:
             self._add_no_rebalance(rebalance, _MERGED, extra)
-        elif state.absent and self._protocol(rebalance) != CONSUMER:
-            self.pending = _PendingRebalance(rebalance, self.clock.now_ms, extra)
+        elif state.absent and protocol_of(self.policy, rebalance) != CONSUMER:
+            self.pending = PendingRebalance(rebalance, self.clock.now_ms, extra)
         else:
             self._complete(rebalance, extra, None)
 
@@ -508,7 +527,7 @@ class _Simulation:
             self._complete(pending.rebalance, pending.extra, longer)
 
     def _complete(
-        self, rebalance: RecordedRebalance, extra: _Absences, longer_ms: Bounds | None
+        self, rebalance: RecordedRebalance, extra: Absences, longer_ms: Bounds | None
     ) -> None:
         """Assign the partitions of a simulated rebalance, add its row, and schedule a follow-up.
 
@@ -522,6 +541,7 @@ class _Simulation:
                 self._add(rebalance, rows.unknown_strategy(self.policy, self._place(rebalance)))
             return
         self._resolve(resolved)
+        self.resolved_at = rebalance
         state.generation += 1
         members = list(state.members.values())
         leader = rebalance.generation.first.leader
@@ -546,6 +566,7 @@ class _Simulation:
                 extra=extra.bounds,
                 longer_ms=longer_ms,
                 unread=unread,
+                is_stored=self.store is not None,
             )
             self._add(rebalance, row)
         state.released, state.former, state.was_empty = [], {}, False
@@ -577,28 +598,23 @@ class _Simulation:
             away_s: partition-seconds of static members that were away.
             longer_ms: how much longer it waited for members that did not respond.
         """
-        state, index = self.state, self.cluster.index
-        waited = longer_ms.high if longer_ms is not None else 0.0
-        departed = {p: one for one in state.released for p in one.partitions.tolist()}
-        ids = [self._ids(member.key) for member in members]
-        topics, numbers = index.topic_of[stops].tolist(), index.number_of[stops].tolist()
-        owners = result.last_owner[stops].tolist() if result.last_owner is not None else []
-        found = []
-        for p, topic, number, owner in zip(stops.tolist(), topics, numbers, owners, strict=True):
-            name = index.topics[topic]
-            if owner == DEPARTED:
-                one = departed[p]
-                later = one.later_ms + waited
-                found.append(Stop(name, number, one.members, one.session_ms, later, left=True))
-            else:
-                found.append(Stop(name, number, ids[owner], later_ms=waited))
-        return self.lengths.estimate(
-            rebalance,
-            found,
-            was_empty=state.was_empty,
-            away_s=away_s,
-            restarts=self._steps(rebalance) == 0,
+        found = stops_of(
+            (stops, result.last_owner),
+            self.cluster.index,
+            [self._ids(member.key) for member in members],
+            self.state.released,
+            longer_ms.high if longer_ms is not None else 0.0,
         )
+        is_first = self._steps(rebalance) == 0
+        inputs = UnreadInputs(found, self.state.was_empty, away_s, is_first)
+        return self._estimate(rebalance, inputs)
+
+    def _estimate(
+        self, rebalance: RecordedRebalance, inputs: UnreadInputs
+    ) -> UnreadEstimate | None:
+        """Estimate the unread time of the next row, and remember what it is estimated from."""
+        self.unread_inputs = inputs
+        return inputs.estimate(self.lengths, rebalance)
 
     def _follow_up(self, rebalance: RecordedRebalance, generation: int) -> None:
         """Begin the second phase of a cooperative rebalance.
@@ -606,7 +622,7 @@ class _Simulation:
         Nothing happens if another rebalance has completed it.
         """
         if generation == self.state.generation and self.pending is None:
-            self._begin(rebalance, _Absences())
+            self._begin(rebalance, Absences())
 
     def _resolve(self, resolved: ResolvedPolicy) -> None:
         """Switch to a resolved policy.
@@ -626,10 +642,6 @@ class _Simulation:
         else:
             member.memory = resolved.restored_memory(member, self.cluster.index)
 
-    def _protocol(self, rebalance: RecordedRebalance) -> str:
-        is_own = self.policy.protocol == OWN
-        return recorded_protocol(rebalance.generation) if is_own else self.policy.protocol
-
     # -- rows ----------------------------------------------------------------------------------
 
     def _row_builder(self, rebalance: RecordedRebalance) -> RowBuilder | None:
@@ -642,7 +654,7 @@ class _Simulation:
         count = self.counts.get(id(rebalance))
         if count is None:
             rows = RowBuilder.of(rebalance, self.context, CUMULATIVE)
-            count = self.counts[id(rebalance)] = _RowCount(rebalance, rows)
+            count = self.counts[id(rebalance)] = RowCount(rebalance, rows)
         return count.rows
 
     def _steps(self, rebalance: RecordedRebalance) -> int:
@@ -650,15 +662,14 @@ class _Simulation:
         count = self.counts.get(id(rebalance))
         return 0 if count is None else count.steps
 
-    def _add_no_rebalance(self, rebalance: RecordedRebalance, why: str, extra: _Absences) -> None:
+    def _add_no_rebalance(self, rebalance: RecordedRebalance, why: str, extra: Absences) -> None:
         """Add a row that says why a recorded rebalance does not happen under this policy."""
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.at(self.policy, rebalance)
         if rows is not None and resolved is not None:
             place = self._place(rebalance)
-            unread = self.lengths.estimate(
-                rebalance, (), away_s=extra.away_s, restarts=place.step == 0
-            )
+            inputs = UnreadInputs(away_s=extra.away_s, restarts=place.step == 0)
+            unread = self._estimate(rebalance, inputs)
             row = rows.no_rebalance(
                 self.policy, resolved, why, place=place, stopped=extra.bounds, unread=unread
             )
@@ -671,11 +682,17 @@ class _Simulation:
         return RowPlace(self._steps(rebalance), self.clock.now_ms)
 
     def _add(self, rebalance: RecordedRebalance, row: SimulatedRebalance) -> None:
-        """Add an output row."""
+        """Add an output row, and store it for the next run."""
+        if self.store is not None:
+            try:
+                position = self.recent.position(rebalance)
+                self.store.row(StoredRow.of(position, row, self.unread_inputs, self.loads))
+            except KeyError:  # too long ago: only what is stored so far can be continued
+                self.store = None
+        self.unread_inputs = None
+        self.counts[id(rebalance)].steps += 1
+        self._append(row if row.late is None else replace(row, late=None))
+
+    def _append(self, row: SimulatedRebalance) -> None:
         self.rows.append(row)
         self.text += len(row.plan or "")
-        self.counts[id(rebalance)].steps += 1
-
-
-def _topics(state: MemberState) -> frozenset[str]:
-    return frozenset(state.subscription.topics if state.subscription else ())

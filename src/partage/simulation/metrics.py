@@ -108,6 +108,8 @@ class LateInputs:
         group: the members.
         cluster: the cluster at that time.
         has_loads: whether the row has a spread of loads.
+        longer_ms: how much longer the rebalance waited for members that did not respond; None if it
+            did not wait.
     """
 
     stops: Int32Array
@@ -116,6 +118,7 @@ class LateInputs:
     group: Group
     cluster: Cluster
     has_loads: bool = True
+    longer_ms: Bounds | None = None
 
 
 @dataclass(frozen=True, slots=True)

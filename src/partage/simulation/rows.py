@@ -34,7 +34,7 @@ from partage.simulation.recorded_rebalances import RecordedRebalance, session_ti
 from partage.simulation.rounds import ResolvedPolicy, RoundResult
 from partage.tables.statuses import DONE, NOT_YET, PER_REBALANCE, RECORDED
 
-__all__ = ["RowBuilder", "RowPlace", "recorded_row"]
+__all__ = ["RowBuilder", "RowCount", "RowPlace", "recorded_row"]
 
 #: Metrics of a rebalance that does not happen.
 _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
@@ -139,6 +139,7 @@ class RowBuilder:
         extra: Bounds | None = NOTHING,
         longer_ms: Bounds | None = None,
         unread: Callable[[Int32Array, RoundResult], UnreadEstimate | None] | None = None,
+        is_stored: bool = False,
     ) -> SimulatedRebalance:
         """Return the output row of a simulated rebalance, with metrics and costs.
 
@@ -151,6 +152,7 @@ class RowBuilder:
             extra: partition-seconds of dead or absent members, in addition to the stop.
             longer_ms: additional time that it waited for members that did not respond.
             unread: returns the estimated unread time of the partitions that stop.
+            is_stored: whether the row gets `LateInputs` in a cumulative simulation too.
         """
         if result.plan is None or result.group is None or result.last_owner is None:
             return self._row(policy, resolved, result.status, place, detail=result.detail)
@@ -182,11 +184,11 @@ class RowBuilder:
             unread_at_once=len(stops),
             plan=_to_json(_numbers_by_topic(plan)),
             detail=None if plan.loop is None else plan.loop.warning(resolved.strategy.name),
-            late=None
-            if self.reading != PER_REBALANCE
-            else LateInputs(
-                stops, extra, plan, result.group, on, has_loads=not result.needs_follow_up
-            ),
+            late=LateInputs(
+                stops, extra, plan, result.group, on, not result.needs_follow_up, longer_ms
+            )
+            if is_stored or self.reading == PER_REBALANCE
+            else None,
         )
 
     def _changed_owners(self, plan: Plan) -> int:
@@ -217,6 +219,22 @@ class RowBuilder:
                 existing = int(np.count_nonzero(self.cluster.partition_exists[owned]))
                 total = total + detection_delay(timeout).times(existing / 1_000)
         return total
+
+
+@dataclass(slots=True)
+class RowCount:
+    """Counts the rows of table ``replays`` that one recorded rebalance has so far.
+
+    Attributes:
+        rebalance: the recorded rebalance. The reference keeps its Python ``id``, the key of this
+            entry, unique.
+        rows: the builder.
+        steps: rows so far.
+    """
+
+    rebalance: RecordedRebalance
+    rows: RowBuilder
+    steps: int = 0
 
 
 class RowPlace(NamedTuple):

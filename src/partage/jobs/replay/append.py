@@ -32,7 +32,8 @@ from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch
 from partage.jobs.replay.input_digests import Digests, InputDigests, add_digests, by_number
 from partage.jobs.replay.output import Receipt, TableWriters, task_name
-from partage.jobs.replay.rebalance_memo import MemoBlock, MetadataDigests
+from partage.jobs.replay.rebalance_memo import AHEAD_STATES, MemoBlock, MetadataDigests
+from partage.jobs.replay.simulation_memo import StoredSimulation
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.state_files import (
     ReplayState,
@@ -215,10 +216,7 @@ class Appender:
         """Add to each group's history the places of results that the last run has stored."""
         known = {} if self.past is None else self.past.groups
         return [
-            replace(one, memo=tuple(map(MemoBlock.of, known[one.group]["memo"])))
-            if one.group in known
-            else one
-            for one in histories
+            _with_stored(one, known[one.group]) if one.group in known else one for one in histories
         ]
 
     def _is_dirty(self, group: Mapping[str, Any]) -> bool:
@@ -303,6 +301,7 @@ class Appender:
                 "simulated": json.loads(done.simulated.of_group(name)),
                 "view": self._context.digest(seen), "failed": totals["status"] == FAILED,
                 "memo": done.memo.get(name, []),
+                "simulations": done.simulations.get(name, {}),
             }  # fmt: skip
         return ReplayState(
             settings=_settings(self._run), files=self._file_states(), positions=positions,
@@ -325,6 +324,15 @@ class Appender:
                 digests = {} if before is None else by_number(before["digests"])
             found[name] = {**file, "digests": digests}
         return found
+
+
+def _with_stored(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
+    """Add the places of results that the last run has stored of a group."""
+    return replace(
+        history,
+        memo=tuple(map(MemoBlock.of, group["memo"])),
+        simulations={name: StoredSimulation.of(one) for name, one in group["simulations"].items()},
+    )
 
 
 def _settings(run: ReplayRun) -> dict[str, Any]:
@@ -429,7 +437,7 @@ class _Context:
         ]
         wrong = [around.clocks.wrong.get(partition) for partition in seen["log_partitions"]]
         parts = (
-            self._everywhere, self._metadata.until(until_ms).hex(), moves, wrong,
+            self._everywhere, self._metadata.until(until_ms, AHEAD_STATES).hex(), moves, wrong,
             None if is_inside else span, around.session_timeout_ms,
         )  # fmt: skip
         return blake2b(repr(parts).encode(), digest_size=16).hexdigest()

@@ -22,16 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-import numpy as np
-
 from partage.errors import InvalidCaptureError
 from partage.history.agreement import Verdict
 from partage.history.state_store import pack_state, unpack_state
-from partage.judge import Facts
-from partage.judge.measures import tally
-from partage.model import Problem
 from partage.model.index import Int32Array
-from partage.simulation.commit_evidence import Weights
+from partage.simulation.checkpoints import Loads, PlanLoads, load_spread
 from partage.simulation.context import SimulationContext
 from partage.simulation.metrics import Bounds, PlanMetrics, SimulatedRebalance
 from partage.simulation.recorded_rebalances import Absence, RecordedRebalance
@@ -39,7 +34,7 @@ from partage.tables.statuses import RECORDED
 
 __all__ = [
     "AHEAD_STATES", "MemoBlock", "MemoWriter", "MetadataDigests", "RebalanceMemo",
-    "metadata_digests",
+    "digests_of_rebalance", "metadata_digests",
 ]  # fmt: skip
 
 #: Verdicts look at so many later metadata states (`history.clusters.alternative_clusters`).
@@ -63,9 +58,9 @@ class MetadataDigests:
             joined = self._prefixes[-1] + text.encode()
             self._prefixes.append(blake2b(joined, digest_size=16).digest())
 
-    def until(self, time_ms: int) -> bytes:
-        """Return a digest of the states up to a time, and of `AHEAD_STATES` later ones."""
-        last = bisect_right(self._times, time_ms) + AHEAD_STATES
+    def until(self, time_ms: int, ahead: int = 0) -> bytes:
+        """Return a digest of the states up to a time, and of some later ones."""
+        last = bisect_right(self._times, time_ms) + ahead
         return self._prefixes[min(last, len(self._prefixes) - 1)]
 
 
@@ -117,12 +112,8 @@ _CLASSES = (
 )  # fmt: skip
 
 
-#: Owners, partitions, members whose loads count, and number of members of an assignment.
-_Loads = tuple[Int32Array, Int32Array, Int32Array, int]
-
-
-def _stored_row(row: SimulatedRebalance, loads: dict[int, _Loads]) -> _StoredRow:
-    """Return a row without its late columns; ``loads`` caches those of equal plans, by ``id``."""
+def _stored_row(row: SimulatedRebalance, loads: PlanLoads) -> _StoredRow:
+    """Return a row without its late columns."""
     late = row.late
     row = replace(row, late=None)
     if late is None:
@@ -130,15 +121,8 @@ def _stored_row(row: SimulatedRebalance, loads: dict[int, _Loads]) -> _StoredRow
     blank = replace(row, stopped=None, reread=None)
     if not late.has_loads:
         return _StoredRow(blank, True, late.stops, late.extra)
-    if id(late.plan) not in loads:
-        facts = Facts(Problem(late.group, late.cluster))
-        counted = tally(late.plan, facts)
-        loads[id(late.plan)] = (
-            counted.member.astype(np.int32), counted.partition.astype(np.int32),
-            np.flatnonzero(facts.takes_part).astype(np.int32), facts.members,
-        )  # fmt: skip
     blank = replace(blank, measured=replace(row.measured, load_spread=None))
-    return _StoredRow(blank, True, late.stops, late.extra, *loads[id(late.plan)])
+    return _StoredRow(blank, True, late.stops, late.extra, *loads.of(late))
 
 
 def _finished_row(
@@ -153,19 +137,42 @@ def _finished_row(
     stopped = costs.stopped_seconds(stops, context.usual_ms)
     return replace(
         row,
-        measured=replace(row.measured, load_spread=_load_spread(stored, context.weights)),
+        measured=replace(row.measured, load_spread=load_spread(_loads_of(stored), context.weights)),
         stopped=None if stopped is None or stored.extra is None else stopped + stored.extra,
         reread=costs.reread_as_recorded() if is_recorded else costs.reread(stops),
     )
 
 
-def _load_spread(stored: _StoredRow, weights: Weights) -> float | None:
-    """Return the spread of loads as the judge computes it for members of weight 1."""
+def _loads_of(stored: _StoredRow) -> Loads | None:
+    """Return what the spread of loads is computed from; None for a row without it."""
     taking, member, partition = stored.takes_part, stored.member, stored.partition
-    if weights is None or taking is None or member is None or partition is None or not len(taking):
+    if taking is None or member is None or partition is None:
         return None
-    load = np.bincount(member, weights[partition], minlength=stored.members)[taking]
-    return float(load.max() - load.min())
+    return member, partition, taking, stored.members
+
+
+def digests_of_rebalance(
+    rebalance: RecordedRebalance, digests: MetadataDigests
+) -> tuple[str, bytes]:
+    """Return two digests of a recorded rebalance: of everything that its stored result depends on,
+    and of what a cumulative simulation depends on.
+
+    The second one leaves out later metadata, and whether departed members rejoin later. Pauses are
+    in neither.
+    """
+    departures = tuple(
+        replace(one, back=None, back_ms=None, as_member=None) for one in rebalance.departures
+    )
+    text = pack_state(replace(rebalance, pauses=(), departures=departures), _CLASSES, level=0)
+    of_result, of_history = (blake2b(text, digest_size=12) for _ in range(2))
+    later = [(i, one.back, one.back_ms, one.as_member)
+             for i, one in enumerate(rebalance.departures) if one.back is not None]  # fmt: skip
+    if later:
+        of_result.update(pack_state(later, _CLASSES, level=0))
+    time_ms = rebalance.generation.timestamp_ms
+    of_result.update(digests.until(time_ms, AHEAD_STATES))
+    of_history.update(digests.until(time_ms))
+    return of_result.hexdigest(), of_history.digest()
 
 
 class RebalanceMemo:
@@ -174,29 +181,16 @@ class RebalanceMemo:
     Args:
         out: the output folder.
         blocks: where the results of the last run are.
-        digests: digests of the cluster metadata.
         writer: writes the results for the next run.
     """
 
-    def __init__(
-        self,
-        out: str,
-        blocks: Sequence[MemoBlock],
-        digests: MetadataDigests,
-        writer: MemoWriter,
-    ) -> None:
-        self._out, self._blocks, self._digests, self._writer = out, blocks, digests, writer
+    def __init__(self, out: str, blocks: Sequence[MemoBlock], writer: MemoWriter) -> None:
+        self._out, self._blocks, self._writer = out, blocks, writer
+        self._loads = PlanLoads()
         self._block_of = {key: i for i, block in enumerate(blocks) for key in block.keys}
         self._found: set[str] = set()
         #: The block that was read last: rebalances come in order.
         self._loaded: tuple[int, Mapping[str, _Result]] = (-1, {})
-
-    def key(self, rebalance: RecordedRebalance) -> str:
-        """Return a digest of everything that the stored result of a rebalance depends on."""
-        text = pack_state(replace(rebalance, pauses=()), _CLASSES, level=0)
-        digest = blake2b(text, digest_size=12)
-        digest.update(self._digests.until(rebalance.generation.timestamp_ms))
-        return digest.hexdigest()
 
     def find(
         self, key: str, rebalance: RecordedRebalance, context: SimulationContext
@@ -215,9 +209,8 @@ class RebalanceMemo:
     def add(self, key: str, verdict: Verdict, rows: Sequence[SimulatedRebalance]) -> None:
         """Store the verdict and the rows of a rebalance for the next run."""
         if any(m.weight != 1 for one in rows if one.late is not None for m in one.late.group):
-            return  # `_load_spread` is for members of weight 1
-        loads: dict[int, _Loads] = {}
-        self._writer.add(key, (verdict, tuple(_stored_row(row, loads) for row in rows)))
+            return  # `load_spread` is for members of weight 1
+        self._writer.add(key, (verdict, tuple(_stored_row(row, self._loads) for row in rows)))
 
     def finish(self) -> list[MemoBlock]:
         """Return the places of all results for the next run, old and new ones.
@@ -277,11 +270,15 @@ class MemoWriter:
             blob = pack_state(list(pending.values()), _CLASSES, level=1)
         except TypeError:
             return  # a plug-in's row has a value that is no plain one: nothing is stored
+        self._blocks.append(self.write(blob, tuple(pending)))
+
+    def write(self, blob: bytes, keys: tuple[str, ...]) -> MemoBlock:
+        """Write a block that is not one of `finish`; return its place."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("ab") as file:
             file.write(blob)
-        self._blocks.append(MemoBlock(self._path, self._size, len(blob), tuple(pending)))
         self._size += len(blob)
+        return MemoBlock(self._path, self._size - len(blob), len(blob), keys)
 
 
 @lru_cache(maxsize=1)

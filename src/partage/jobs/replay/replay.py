@@ -347,6 +347,7 @@ class JobResults:
         seen: group -> its log partitions, and first and last time of its records and commits.
         parts: name of a worker's files -> groups with rows in them.
         memo: group -> places of the stored results of its rebalances, for the next appending run.
+        simulations: group -> policy -> places of its stored simulation, for the next appending run.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
     """
@@ -362,6 +363,7 @@ class JobResults:
     seen: dict[str, dict[str, Any]] = field(default_factory=dict)
     parts: dict[str, list[str]] = field(default_factory=dict)
     memo: dict[str, list[Any]] = field(default_factory=dict)
+    simulations: dict[str, dict[str, Any]] = field(default_factory=dict)
     session_timeout_ms: int | None = None
 
 
@@ -528,6 +530,9 @@ def _receive(found: Rows, done: JobResults) -> list[SpilledHistory]:
         elif what == "memo":
             memo = json.loads(text)
             done.memo.setdefault(memo["group"], []).extend(memo["blocks"])
+        elif what == "simulations":
+            one = json.loads(text)
+            done.simulations.setdefault(one["group"], {}).update(one["policies"])
         else:
             kept.append(SpilledHistory.of(json.loads(text)))
     return kept

@@ -18,8 +18,9 @@ from partage.history.agreement import Verdict, check_agreement
 from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
 from partage.jobs.replay.histories import RECEIPT_DDL, clusters_of, receipts_batch
 from partage.jobs.replay.output import TableWriters, task_name
-from partage.jobs.replay.rebalance_memo import MemoWriter, RebalanceMemo, metadata_digests
+from partage.jobs.replay.rebalance_memo import MemoWriter, metadata_digests
 from partage.jobs.replay.selection import Selection
+from partage.jobs.replay.simulation_memo import GroupMemo
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.totals import SimulationTotals
 from partage.simulation.context import SimulationContext
@@ -58,8 +59,8 @@ def simulations_job(
     A policy is an assignment strategy with a protocol and member options. The rows are receipts of
     files, and totals of the simulations.
 
-    With ``memo``, a folder relative to ``out``, results of single rebalances are stored there for
-    the next appending run. The rows then have their places too.
+    With ``memo``, a folder relative to ``out``, results of single rebalances and states of whole
+    simulations are stored there for the next appending run. The rows then have their places too.
     """
     count = len(work.value)
     job = partial(_task, (work, states), tuple(policies), selection, (out, run_id), memo=memo)
@@ -94,14 +95,14 @@ def _task(
                         continue
                     names[group] = None
                     known = None
-                    if memo_writer is not None and unit.chunks:
+                    if memo_writer is not None:
                         digests = metadata_digests(states.value)
-                        known = RebalanceMemo(where[0], unit.history.memo, digests, memo_writer)
+                        stored = unit.history.memo, unit.history.simulations
+                        known = GroupMemo(where[0], stored, digests, memo_writer)
                     try:
                         _simulate_unit(unit, chosen, clusters, selection, (writers, totals, known))
                         if known is not None:
-                            blocks = {"group": group, "blocks": known.finish()}
-                            places.append(("memo", json.dumps(blocks)))
+                            places += _places(unit, known)
                     except WHOLE_RUN:
                         raise
                     except Exception as e:  # noqa: BLE001 - the other groups are published
@@ -114,12 +115,21 @@ def _task(
     yield receipts_batch([*files, *failures, *places, part, ("simulated", totals.to_json())])
 
 
+def _places(unit: WorkUnit, memo: GroupMemo) -> list[tuple[str, str]]:
+    """Return where the results of a work unit are stored, as result rows."""
+    group = unit.history.group
+    found = [("simulations", json.dumps({"group": group, "policies": memo.simulations()}))]
+    if unit.chunks:
+        found.append(("memo", json.dumps({"group": group, "blocks": memo.rebalances.finish()})))
+    return found
+
+
 def _simulate_unit(
     unit: WorkUnit,
     policies: Sequence[Policy],
     clusters: Any,
     selection: Selection,
-    out: tuple[TableWriters, SimulationTotals, RebalanceMemo | None],
+    out: tuple[TableWriters, SimulationTotals, GroupMemo | None],
 ) -> None:
     """Simulate one work unit and write its rows of tables ``rebalances`` and ``replays``.
 
@@ -141,15 +151,15 @@ def _simulate_unit(
     everything = tuple(unit.history.rebalance_rows()) if unit.policies and small else None
     read = unit.history.rebalance_rows(unit.chunks)
     for rebalance, row in everything if everything is not None and unit.whole else read:
+        key = "" if memo is None else memo.key(rebalance)
         if not selection.started(rebalance.generation.timestamp_ms):
             continue
-        key = "" if memo is None else memo.key(rebalance)
-        known = None if memo is None else memo.find(key, rebalance, context)
+        known = None if memo is None else memo.rebalances.find(key, rebalance, context)
         if known is None:
             found = check_agreement(rebalance.generation, clusters)
             rows = list(simulate_rebalance(rebalance, policies, context, judged=found))
             if memo is not None:
-                memo.add(key, found, rows)
+                memo.rebalances.add(key, found, rows)
         else:
             found, rows = known
         writers.add("rebalances", row | _verdict_columns(rebalance, found, context))
@@ -157,10 +167,16 @@ def _simulate_unit(
         write(rows)
     if unit.policies:
         chosen = [policies[number] for number in unit.policies]
+        continuations = None
+        if memo is not None:
+            if not unit.whole:
+                for rebalance, _ in unit.history.rebalance_rows():
+                    memo.key(rebalance)
+            continuations = memo.continuations(chosen)
         whole = unit.history.rebalance_rows() if everything is None else everything
         wanted = _SpanFilter(selection)
         recorded = wanted.those(rebalance for rebalance, _ in whole)
-        write(simulate_policies(recorded, chosen, context), wanted)
+        write(simulate_policies(recorded, chosen, context, continuations), wanted)
 
 
 class _SpanFilter:

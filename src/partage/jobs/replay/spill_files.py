@@ -19,7 +19,7 @@ import shutil
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,6 +30,7 @@ from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.history.state_store import pack_state, unpack_state
 from partage.jobs.replay.rebalance_memo import MemoBlock
+from partage.jobs.replay.simulation_memo import StoredSimulation
 from partage.simulation.commit_evidence import CommitEvidence, Rates, weights_of
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import usual_length
@@ -73,6 +74,7 @@ class SpilledHistory:
         world: first byte and length of the data that all rebalances of the group share.
         chunks: first byte, length, and number of rebalances of each chunk.
         memo: results of its rebalances that an earlier run has stored.
+        simulations: policy -> its simulation of the history that an earlier run has stored.
     """
 
     group: str
@@ -80,6 +82,7 @@ class SpilledHistory:
     world: tuple[int, int]
     chunks: tuple[tuple[int, int, int], ...]
     memo: tuple[MemoBlock, ...] = ()
+    simulations: Mapping[str, StoredSimulation] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

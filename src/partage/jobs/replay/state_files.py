@@ -31,6 +31,7 @@ from partage.history.commit_kernels import RUN
 from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
 from partage.jobs.replay.histories import RECEIPT_DDL, receipts_batch, sorted_by_group
 from partage.jobs.replay.output import STATE, task_name
+from partage.jobs.replay.simulation_memo import StoredSimulation
 from partage.runs.published_run import MANIFEST
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ __all__ = [
     "write_open_commits",
 ]
 
-#: Raised when what is stored, or its meaning, changes. Version 2: results of single rebalances.
-VERSION = 2
+#: Raised when what is stored, or its meaning, changes. Version 3: states of whole simulations.
+VERSION = 3
 _FOLDER = "state"
 #: Rows of a row group: a reader skips those without a wanted group.
 _ROW_GROUP = 20_000
@@ -137,7 +138,10 @@ class ReplayState:
         if self.open_commits is not None:
             yield self.open_commits
         yield from (one["path"] for one in self.receipts)
-        yield from dict.fromkeys(b[0] for group in self.groups.values() for b in group["memo"])
+        for group in self.groups.values():
+            yield from dict.fromkeys(block[0] for block in group["memo"])
+            for one in group["simulations"].values():
+                yield from dict.fromkeys(StoredSimulation.of(one).paths())
 
 
 def newest_state(out: Path, settings: Mapping[str, Any]) -> tuple[str, ReplayState] | None:
