@@ -108,9 +108,11 @@ def race(row, args, folder):
         strategy = asked(who, row)
         if strategy is None:
             continue
-        said = contestants.ask(
-            who, {**spec, "strategy": strategy}, folder, limits(who, args), args.patience
-        )
+        problem = {**spec, "strategy": strategy}
+        if who == "ours" and args.brief:
+            said = contestants.ask_server({**problem, "brief": True}, folder, limits(who, args))
+        else:
+            said = contestants.ask(who, problem, folder, limits(who, args), args.patience)
         if said.line is None:
             print(f"  {who:13}{said.why}")
             continue
@@ -218,6 +220,11 @@ def main():
     parser.add_argument("--full", action="store_true", help="all problems")
     parser.add_argument("--grid", action="store_true", help="the whole JMH grid too")
     parser.add_argument("--racks", action="store_true", help="its client half with racks")
+    parser.add_argument(
+        "--brief",
+        action="store_true",
+        help="ours in one process for all problems, without the times of separate lists and dicts",
+    )
     parser.add_argument("--only", default="", help="a regular expression on 'name / strategy'")
     parser.add_argument("--who", default=",".join(WHO), help="who takes part")
     parser.add_argument("--seconds", type=float, default=1.0, help="of running, past ten runs")

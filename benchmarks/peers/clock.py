@@ -9,9 +9,9 @@ from array import array
 from pathlib import Path
 
 
-def arguments():
+def arguments(words):
     """Problem, path of the plan, and the limits: fewest and most runs, two spans of seconds."""
-    problem, plan, fewest, most, enough, at_most = sys.argv[-6:]
+    problem, plan, fewest, most, enough, at_most = words
     limits = (int(fewest), int(most), float(enough), float(at_most))
     return json.loads(Path(problem).read_bytes()), plan, limits
 

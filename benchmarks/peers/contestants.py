@@ -114,6 +114,30 @@ def ask(
     return Said(line, np.fromfile(plan, "<i4").astype(np.int32))
 
 
+@functools.cache
+def server() -> subprocess.Popen[str]:
+    """Return our one process that answers problem after problem."""
+    return subprocess.Popen(
+        [*ours(), "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE
+    )
+
+
+def ask_server(spec: dict[str, Any], folder: Path, limits: tuple[int, int, float, float]) -> Said:
+    """Ask ours in a process that has compiled its kernels and keeps running."""
+    problem, plan = folder / "problem.json", folder / "plan.bin"
+    problem.write_text(json.dumps(spec, separators=(",", ":")))
+    running = server()
+    assert running.stdin is not None
+    assert running.stdout is not None
+    running.stdin.write(json.dumps([str(problem), str(plan), *limits]) + "\n")
+    running.stdin.flush()
+    answer = running.stdout.readline()
+    if not answer:
+        server.cache_clear()
+        return Said(why="failed: the process ended")
+    return Said(json.loads(answer), np.fromfile(plan, "<i4").astype(np.int32))
+
+
 def cold(strategy: str) -> dict[str, Any]:
     """Ours on 12 partitions in a process of its own."""
     done = subprocess.run(

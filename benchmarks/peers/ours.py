@@ -21,15 +21,24 @@ ONCE = (1, 1, 0.0, 0.0)
 
 
 def main():
-    """Time it, write the plan, print the answer."""
-    spec, path, limits = arguments()
+    """Answer the problem of the arguments, or with ``--serve`` one problem per line of input."""
+    if sys.argv[1:] != ["--serve"]:
+        answer_one(sys.argv[-6:])
+        return
+    for line in sys.stdin:
+        answer_one(json.loads(line))
+
+
+def answer_one(words):
+    """Time one problem, write the plan, print the answer."""
+    spec, path, limits = arguments(words)
     answer, plan = wire(spec, limits) if spec.get("wire") else names_to_plan(spec, limits)
     settled = plan.settled()
     write(settled.owner.tolist(), path)
     answer["given"] = int((settled.owner >= 0).sum())
     answer["numba"] = "numba" in sys.modules
     answer["version"] = f"partage {pg.__version__}"
-    print(json.dumps(answer))
+    print(json.dumps(answer), flush=True)
 
 
 def wire(spec, limits):
@@ -79,6 +88,8 @@ def names_to_plan(spec, limits):
     held = grouped(shared)
     answer["built_cpu_nanos"] = []
     answer["built_nanos"], _ = timed(lambda: plan(held), fewer, answer["built_cpu_nanos"])
+    if spec.get("brief"):
+        return answer, made
     separate = lists_of(spec, separate=True)
     answer["separate_nanos"], _ = timed(lambda: plan(grouped(separate)), fewer)
     answer["dict_nanos"], _ = timed(made.to_dict, fewer)
