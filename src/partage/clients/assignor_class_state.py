@@ -12,6 +12,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 from partage.clients.load_sampling import MEASURES, Sampler
+from partage.clients.plan_metrics import record_failure, record_plan
 from partage.clients.shared import ClusterView, Consumer, Joined, SyncGroupAssignments, configured
 from partage.clients.shared.joined import JoinedMember
 from partage.clients.shared.loads import TOLERANCE, Loads
@@ -104,24 +105,28 @@ class AssignorState:
         group: str,
         generation: int,
     ) -> SyncGroupAssignments:
-        """Compute the assignment of all members, as the group leader, and log its warnings.
+        """Compute the assignment of all members as the group leader; warnings are logged.
 
         Raises:
             AssignorFailedError: the strategy raised; the consumer joins again after a pause
                 that doubles each time, so that the group does not spin.
         """
         looked = self._looked(group)
+        begin = time.perf_counter()
         try:
             answer = self.consumer.assign(
                 members, view, group=group, generation=generation, looked=looked
             )
         except AssignorFailedError as e:
             pause = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
+            record_failure(group=group, strategy=self.name)
             self.failures += 1
             self.failed_in = generation
             self._not_before = time.monotonic() + pause
             log.error("%s; it joins again in %.1f s", e, pause)  # noqa: TRY400 - it is raised too
             raise
+        seconds = time.perf_counter() - begin
+        record_plan(answer.plan, answer.problem, group=group, strategy=self.name, seconds=seconds)
         self.failures = 0
         for one in answer.warnings:
             log.warning("group %s generation %d, %s: %s", group, generation, self.name, one)

@@ -42,11 +42,13 @@ class SyncGroupAssignments:
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.
         plan: the same assignments as a plan.
+        problem: the members with their claims, and the cluster.
         warnings: new warnings, which earlier rebalances did not have.
     """
 
     sent: Mapping[str, bytes]
     plan: Plan
+    problem: Problem
     warnings: tuple[str, ...] = ()
 
 
@@ -159,7 +161,8 @@ class Consumer:
         warnings: list[str] = []
         try:
             read = self._believed(read, view, generation, warnings)
-            plan = self._plan(read, view, looked or {})
+            problem = self._problem(read, view)
+            plan = self._plan(problem, read, view, looked or {})
             sent = dict(zip(plan.members, self._encoded(plan), strict=True))
         except Exception as e:
             raise AssignorFailedError(self.strategy.name, group, generation, e) from e
@@ -167,7 +170,7 @@ class Consumer:
         self._led = OwnLastPlan(generation, plan)
         new = [w for w in (*warnings, *plan.warnings) if w not in self._said]
         self._said.update(new)
-        return SyncGroupAssignments(sent, plan, tuple(new))
+        return SyncGroupAssignments(sent, plan, problem, tuple(new))
 
     def received(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
@@ -223,24 +226,26 @@ class Consumer:
         warnings += false
         return out
 
+    def _problem(self, joined: Sequence[JoinedMember], view: ClusterView) -> Problem:
+        claims = None
+        if self.strategy.name == Sticky.name:
+            claims = tuple((one.claims, one.generation) for one in joined)
+        return Problem(Group(one.member for one in joined), view.cluster(), claims)
+
     def _plan(
         self,
+        problem: Problem,
         joined: Sequence[JoinedMember],
         view: ClusterView,
         looked: Mapping[Partition, float],
     ) -> Plan:
-        # No kernel is compiled meanwhile.
-        group = Group(one.member for one in joined)
         strategy = self.strategy
         if self.loads is not None:
             reported = [(one.member, one.measured, one.held) for one in joined]
             strategy = self.loads.weighed(strategy, reported, looked, view)
-        claims = None
-        if strategy.name == Sticky.name:
-            claims = tuple((one.claims, one.generation) for one in joined)
         # Compiling on a poll thread or an event loop would stop heartbeats for seconds.
         with never_compiling():
-            plan = strategy.assign(Problem(group, view.cluster(), claims), self.memory)
+            plan = strategy.assign(problem, self.memory)
             return plan.assign_revoked(_revoked(plan, joined)) if len(plan.withheld) else plan
 
     def _encoded(self, plan: Plan) -> list[bytes]:

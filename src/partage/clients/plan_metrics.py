@@ -1,0 +1,164 @@
+"""Metrics of a live assignor, in the metrics library that the application already uses.
+
+`prometheus_client` and OpenTelemetry are used if the application has imported them. Partage imports
+neither. Without them nothing is measured.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+from typing import Any, NamedTuple, Protocol
+
+from partage.judge import Measures, measure
+from partage.kernels import never_compiling
+from partage.model import NO_GENERATION, Group, Member, Plan, Problem
+
+__all__ = ["record_failure", "record_plan"]
+
+log = logging.getLogger("partage.clients")
+
+_LABELS = ("group", "strategy")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+_PLAN_SECONDS = "time that the group leader took from the subscriptions to the assignments"
+_MOVED = "partitions assigned to another member than the one that claimed them"
+_SPREAD = "largest minus smallest number of partitions of a member"
+_RACK_MISMATCHES = "partitions without a replica on the rack of their owner"
+_FAILURES = "rebalances that failed because the strategy raised an error"
+
+
+class _Metrics(Protocol):
+    """A metrics library with the metrics of all assignors of this process."""
+
+    def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
+        """Record one plan."""
+
+    def record_failure(self, labels: dict[str, str]) -> None:
+        """Count one failure."""
+
+
+class _PrometheusMetrics(NamedTuple):
+    """Metrics in the default registry of prometheus_client."""
+
+    seconds: Any
+    moved: Any
+    spread: Any
+    rack_mismatches: Any
+    failures: Any
+
+    def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
+        self.seconds.labels(**labels).observe(seconds)
+        self.moved.labels(**labels).inc(found.moved)
+        self.spread.labels(**labels).set(found.spread or 0)
+        self.rack_mismatches.labels(**labels).set(found.rack_mismatches or 0)
+
+    def record_failure(self, labels: dict[str, str]) -> None:
+        self.failures.labels(**labels).inc()
+
+
+class _OpenTelemetryMetrics(NamedTuple):
+    """Metrics of the meter ``partage`` of the application's meter provider."""
+
+    seconds: Any
+    moved: Any
+    spread: Any
+    rack_mismatches: Any
+    failures: Any
+
+    def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
+        self.seconds.record(seconds, labels)
+        self.moved.add(found.moved, labels)
+        self.spread.set(found.spread or 0, labels)
+        self.rack_mismatches.set(found.rack_mismatches or 0, labels)
+
+    def record_failure(self, labels: dict[str, str]) -> None:
+        self.failures.add(1, labels)
+
+
+def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seconds: float) -> None:
+    """Record the plan of a group leader in each metrics library that the application has imported.
+
+    An error in a metrics library is logged and does not fail the rebalance.
+
+    Args:
+        plan: the plan; partitions that must be revoked first count for their next owner.
+        problem: the group with the members' claims, and the cluster.
+        group: the group id, as a label.
+        strategy: name of the strategy, as a label.
+        seconds: the time that planning took.
+    """
+    try:
+        libraries = _libraries()
+        if not libraries:
+            return
+        with never_compiling():
+            found = measure(plan.settled(), _group_with_claims(problem), problem.cluster)
+        for one in libraries:
+            one.record_plan({"group": group, "strategy": strategy}, seconds, found)
+    except Exception as e:  # noqa: BLE001 - foreign code, inside a rebalance
+        log.warning("group %s: the metrics were not recorded (%s: %s)", group, type(e).__name__, e)
+
+
+def record_failure(*, group: str, strategy: str) -> None:
+    """Count a failed plan in each metrics library that the application has imported."""
+    try:
+        for one in _libraries():
+            one.record_failure({"group": group, "strategy": strategy})
+    except Exception as e:  # noqa: BLE001 - foreign code, inside a rebalance
+        log.warning("group %s: the failure was not counted (%s: %s)", group, type(e).__name__, e)
+
+
+def _group_with_claims(problem: Problem) -> Group:
+    """Return the group in which members own what they claim in their user data (`sticky`)."""
+    if problem.sent_claims is None:
+        return problem.group
+    return Group(
+        Member(
+            one.id,
+            one.topics,
+            rack=one.rack,
+            owned=claims,
+            generation=NO_GENERATION if generation is None else generation,
+        )
+        for one, (claims, generation) in zip(problem.group, problem.sent_claims, strict=True)
+    )
+
+
+def _libraries() -> list[_Metrics]:
+    prometheus = sys.modules.get("prometheus_client")
+    telemetry = sys.modules.get("opentelemetry.metrics")
+    found: list[_Metrics] = []
+    if prometheus is not None:
+        found.append(_prometheus(prometheus))
+    if telemetry is not None:
+        found.append(_opentelemetry(telemetry))
+    return found
+
+
+@functools.cache
+def _prometheus(library: Any) -> _PrometheusMetrics:
+    """Register the metrics in the default registry, once per process."""
+    name = "partage_assignor_{}".format
+    return _PrometheusMetrics(
+        library.Histogram(name("plan_seconds"), _PLAN_SECONDS, _LABELS, buckets=_SECONDS),
+        library.Counter(name("moved_partitions"), _MOVED, _LABELS),
+        library.Gauge(name("spread_partitions"), _SPREAD, _LABELS),
+        library.Gauge(name("rack_mismatches"), _RACK_MISMATCHES, _LABELS),
+        library.Counter(name("failures"), _FAILURES, _LABELS),
+    )
+
+
+@functools.cache
+def _opentelemetry(library: Any) -> _OpenTelemetryMetrics:
+    """Create the instruments, once per process."""
+    meter = library.get_meter("partage")
+    name = "partage.assignor.{}".format
+    return _OpenTelemetryMetrics(
+        meter.create_histogram(name("plan.duration"), unit="s", description=_PLAN_SECONDS),
+        meter.create_counter(name("moved_partitions"), description=_MOVED),
+        meter.create_gauge(name("spread_partitions"), description=_SPREAD),
+        meter.create_gauge(name("rack_mismatches"), description=_RACK_MISMATCHES),
+        meter.create_counter(name("failures"), description=_FAILURES),
+    )
