@@ -5,24 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.jvm import skip
 
 import partage as pg
 from parity.partitioner_calls import COUNTS, LENGTHS
 from partage.keys import start
 from partage.keys.clients.go import repinned
 from partage.keys.clients.python import _pin
-from peers.asking import python
+from peers.asking import go_program, python
 
 pytestmark = pytest.mark.parity
 PEERS = Path(__file__).parents[1] / "peers"
-GO = PEERS / "partitioners-go"
-BUILT = PEERS.parents[1] / ".tools" / "partitioners-go"
 KEYS_AT_ONCE = 2000
 
 
@@ -55,28 +51,9 @@ def peers():
     asked.close()
 
 
-def built() -> Path:
-    """Our Go program around Sarama and franz-go; skips where Go or its modules are not to be had."""
-    sources = [GO / "main.go", GO / "go.mod", GO / "go.sum"]
-    if BUILT.exists() and all(BUILT.stat().st_mtime > one.stat().st_mtime for one in sources):
-        return BUILT
-    go = shutil.which("go")
-    if go is None:
-        skip("no go: install Go to ask Sarama and franz-go")
-    BUILT.parent.mkdir(exist_ok=True)
-    done = subprocess.run(
-        [go, "build", "-mod=readonly", "-o", BUILT, "."], cwd=GO, capture_output=True, text=True, check=False
-    )  # fmt: skip
-    lacking = ("dial tcp", "no such host", "toolchain not available", "connection refused")
-    if done.returncode and any(word in done.stderr for word in lacking):
-        skip(f"Go's modules cannot be fetched: {done.stderr.strip().splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
-    return BUILT
-
-
 @pytest.fixture(scope="module")
 def go():
-    asked = Asked(built())
+    asked = Asked(go_program(".", "partitioners-go"))
     yield asked
     asked.close()
 

@@ -79,6 +79,10 @@ _OURS = {
     "librdkafka:range": f"{_DIALECTS}.librdkafka:LibrdkafkaRange",
     "librdkafka:roundrobin": f"{_DIALECTS}.librdkafka:LibrdkafkaRoundRobin",
     "librdkafka:cooperative-sticky": f"{_DIALECTS}.librdkafka:LibrdkafkaCooperativeSticky",
+    "franz-go:range": f"{_DIALECTS}.go:FranzGoRange",
+    "franz-go:roundrobin": f"{_DIALECTS}.go:FranzGoRoundRobin",
+    "sarama:range": f"{_DIALECTS}.go:SaramaRange",
+    "sarama:roundrobin": f"{_DIALECTS}.go:SaramaRoundRobin",
 }
 
 

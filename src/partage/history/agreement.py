@@ -30,12 +30,13 @@ from partage.groups.server.range import ServerRange
 from partage.groups.server.simple import ServerSimple
 from partage.groups.server.spec import GroupSpec, Targets, TopicIds
 from partage.groups.server.uniform import ServerUniform
-from partage.history.clients import candidate_strategies
+from partage.history.clients import GO_CLIENTS, candidate_strategies, leader_client
 from partage.history.clusters import ClusterHistory, alternative_clusters, smaller_clusters
 from partage.history.consumer_groups import source_counts
 from partage.history.events import ACTIVE, OWNER, STANDBY, WARMUP, Generation, Roles
 from partage.history.problems import (
     is_all_java,
+    recorded_assignment,
     recorded_group,
     released_partitions,
     unsupported_reason,
@@ -51,6 +52,7 @@ from partage.history.records import (
 from partage.history.streams_agreement import check_streams_agreement
 from partage.history.streams_application import STREAMS_PROTOCOL
 from partage.java.hash_order import DEFAULT_TABLE
+from partage.judge import BreachKind, check, measure
 from partage.model import Assignment, Cluster, Group, Index, Problem
 from partage.model.repeated_state import EndlessLoop
 from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
@@ -125,6 +127,9 @@ def check_agreement(found: Generation, clusters: ClusterHistory) -> Verdict:
     if state.strategy not in registry.strategies():
         return Verdict(why=f"strategy {state.strategy} is not in Partage")
     strategy = registry.find(state.strategy)
+    leader = leader_client(state)
+    if leader in GO_CLIENTS and state.strategy in ("sticky", "cooperative-sticky"):
+        return _check_go_sticky(found, strategy, leader, clusters)
     tried = [_check_strategy(found, one, clusters) for one in candidate_strategies(state, strategy)]
     fitting = [one for one in tried if one.agrees] or tried
     names = " or ".join(one.judged_by or "" for one in fitting)
@@ -187,6 +192,37 @@ def _check_strategy(found: Generation, strategy: Strategy, clusters: ClusterHist
         return Verdict(agrees=False, why=str(e), judged_by=strategy.name)
     why = _explain_assignment(found, clusters, decide)
     return Verdict(agrees=False, why=why or UNEXPLAINED, judged_by=strategy.name)
+
+
+def _check_go_sticky(
+    found: Generation, strategy: Strategy, leader: str, clusters: ClusterHistory
+) -> Verdict:
+    """Judge the plan of a Go client's sticky assignor, which depends on the order of Go's maps.
+
+    Equal plans cannot be expected. The record is consistent if it is valid, its loads are those of
+    Java's strategy, and it moves at most as many partitions.
+    """
+    judged_by = f"{leader}:{strategy.name}"
+    group, cluster = recorded_group(found.first), clusters.at(found.timestamp_ms)
+    recorded = recorded_assignment(found.first, cluster)
+    breaches = check(recorded, group, cluster)
+    is_first_phase = strategy.name == "cooperative-sticky" and breaches
+    if is_first_phase and all(one.kind is BreachKind.NO_OWNER for one in breaches):
+        why = "consistent: partitions without owner are assigned in the follow-up rebalance"
+        return Verdict(why=why, judged_by=judged_by)
+    if breaches:
+        return Verdict(agrees=False, why=str(breaches[0]), judged_by=judged_by)
+    java = strategy.assign(Problem(group, cluster)).settled()
+    here, there = (measure(one, group, cluster) for one in (recorded, java))
+    differs = (here.largest, here.smallest) != (there.largest, there.smallest)
+    if differs or here.moved > there.moved:
+        why = (
+            f"loads {here.smallest} to {here.largest} and {here.moved} moved partitions, "
+            f"{there.smallest} to {there.largest} and {there.moved} by Java's strategy"
+        )
+        return Verdict(agrees=False, why=why, judged_by=judged_by)
+    why = f"consistent: {leader}'s plan depends on the order of Go's maps, and is as even as Java's"
+    return Verdict(why=why, judged_by=judged_by)
 
 
 def _loop_text(strategy: Strategy, loop: EndlessLoop) -> str:

@@ -12,16 +12,16 @@ subscription, and the coordinator stores those bytes unchanged:
 | version 0, user data empty            | kafka-python, aiokafka; old librdkafka               |
 | version 1, user data empty            | kafka-python (cooperative), librdkafka before racks  |
 | `client.id` never set                 | "consumer-GROUP-n" Java, "rdkafka", "kafka-python-…",|
-|                                       | "aiokafka-…" - each library's own default            |
+|                                       | "aiokafka-…", "kgo", "sarama": each library's default|
 
 Members of the new protocols (KIP-848, KIP-932, KIP-1071) send no such bytes. The form of their
 member id identifies the library in half of the cases.
 
 Certainty is ``certain`` if the library's default client id and the bytes agree, ``likely`` if the
-bytes alone decide, ``unknown`` if they do not. Go clients that copy Java's layout byte for byte
-look like Java: franz-go, and older versions of Sarama. A member with a rack *and* user data of
-version 3 may be Java or librdkafka, except that Java's cooperative-sticky sends exactly four bytes
-(its generation).
+bytes alone decide, ``unknown`` if they do not. The Go clients franz-go and Sarama write Java's
+layout byte for byte; only their default client ids, "kgo" and "sarama", identify them. A member
+with a rack *and* user data of version 3 may be Java or librdkafka, except that Java's
+cooperative-sticky sends exactly four bytes (its generation).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from partage.groups.api import Strategy
 from partage.history.records import ClassicState, MemberState, Subscription
 
 __all__ = [
+    "GO_CLIENTS",
     "JAVA",
     "LIBRDKAFKA",
     "PYTHON",
@@ -49,6 +50,8 @@ LIBRDKAFKA = "librdkafka"
 #: kafka-python and aiokafka write the same bytes; only their default client ids differ.
 PYTHON = "kafka-python or aiokafka"
 UNKNOWN = "unknown"
+#: Go clients, whose sticky assignors depend on the order of Go's maps.
+GO_CLIENTS = ("franz-go", "sarama")
 
 #: Characters of a generated member id: 16 bytes in base64 without padding.
 _GENERATED_ID = 22
@@ -58,6 +61,8 @@ _DEFAULTS = (
     ("aiokafka-", "aiokafka", PYTHON),
     ("rdkafka", LIBRDKAFKA, LIBRDKAFKA),
     ("consumer-", JAVA, JAVA),
+    ("kgo", "franz-go", JAVA),
+    ("sarama", "sarama", JAVA),
 )
 #: Libraries that the bytes cannot tell apart.
 _SAME_BYTES = {PYTHON: ("kafka-python", "aiokafka")}

@@ -213,7 +213,8 @@ class Broken(PlainStrategy):
 @pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
 def test_a_broken_strategy_is_named_and_paced(client: str, monkeypatch) -> None:
     """The client's own kind of error names all three; joining again waits, longer each time."""
-    monkeypatch.setattr(assignor_class_state, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    clock = SimpleNamespace(monotonic=lambda: 100.0, perf_counter=lambda: 0.0)
+    monkeypatch.setattr(assignor_class_state, "time", clock)
     ours = kafka_python if client == "kafka-python" else aiokafka
     kind = ours.assignor("range")
     kind._state.consumer.strategy = Broken()

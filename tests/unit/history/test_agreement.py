@@ -157,3 +157,30 @@ def test_a_topic_that_has_grown_since_is_named() -> None:
     )
     assert "topic t had 6 partitions, not 16" in (said.why or "")
     assert check_agreement(found, topics(t=6)).agrees is True
+
+
+def judged_go_plan(*shares: tuple[int, ...]) -> Verdict:
+    """The verdict on a plan of six partitions that a leader with franz-go's default client id made."""
+    members = [member(name, own, client="kgo") for name, own in zip("ab", shares, strict=True)]
+    found = history((1_000, members))[0]
+    sticky = replace(found.first, strategy="sticky")
+    return check_agreement(replace(found, first=sticky), topics(t=6))
+
+
+def test_a_sticky_plan_of_a_go_leader_is_consistent_or_wrong_but_never_equal() -> None:
+    """Go's map order decides ties: only validity, loads and moves are compared with Java's."""
+    even = judged_go_plan((0, 2, 5), (1, 3, 4))
+    assert even.agrees is None
+    assert even.judged_by == "franz-go:sticky"
+    assert (even.why or "").startswith("consistent: ")
+    uneven = judged_go_plan((0, 1, 2, 3), (4, 5))
+    assert uneven.agrees is False
+    assert (uneven.why or "").startswith("loads 2 to 4 and 0 moved partitions, 3 to 3 and 0")
+    assert judged_go_plan((0, 1, 2), (4, 5)).agrees is False
+
+
+def test_a_range_plan_of_a_go_leader_is_compared_with_its_dialect() -> None:
+    """The default client id selects the dialect."""
+    members = [member("a", (0, 1), client="sarama"), member("b", (2,), client="sarama")]
+    verdict = check_agreement(history((1_000, members))[0], topics(t=3))
+    assert (verdict.agrees, verdict.judged_by) == (True, "sarama:range")

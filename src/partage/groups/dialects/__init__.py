@@ -5,10 +5,12 @@ The leader of a classic group runs the assignor of its own library, and a protoc
 client's release and is registered as ``client:protocol``, for example ``kafka-python:sticky``. They
 are used to simulate recorded groups; `docs/dialects.md` lists the differences from Java.
 
-* `kafka_python`, `aiokafka`, `librdkafka`: the strategies, one module per client.
-* `sticky_core`: the general sticky algorithm of Kafka 2.3 and 2.4, which all three clients use.
+* `kafka_python`, `aiokafka`, `librdkafka`, `go`: the strategies, one module per client; `go` has
+  those of franz-go and Sarama.
+* `sticky_core`: the general sticky algorithm of Kafka 2.3 and 2.4, which all clients but the Go
+  ones use.
 * `python_sticky`: the parts of it that differ in kafka-python and aiokafka.
-* `range_roundrobin`: the range and round-robin rules that two clients share.
+* `range_roundrobin`: the range and round-robin rules that several clients share.
 * `user_data`: encoding, decoding and memory of the claims in sticky user data.
 * `problem`: a problem in the order in which the clients see it, and `PeerAssignorError` for
   problems on which a client's own class fails.

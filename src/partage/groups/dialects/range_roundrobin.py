@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from partage.groups.dialects.problem import PeerProblem
 from partage.model import Plan, Problem
 
-__all__ = ["assign_ranges", "assign_round_robin"]
+__all__ = ["assign_ranges", "assign_round_robin", "divide_into_ranges"]
 
 
 def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int]]) -> Plan:
@@ -28,12 +28,12 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
         if subscriber_set not in sorted_members:
             sorted_members[subscriber_set] = in_order(subscriber_set)
         members = sorted_members[subscriber_set]
-        for member, slots in _ranges(members, peer.slots_of(k)).items():
+        for member, slots in dict(divide_into_ranges(members, peer.slots_of(k))).items():
             lists[member].extend(slots)
     return peer.plan(lists)
 
 
-def _ranges(members: Sequence[int], slots: range) -> dict[int, range]:
+def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, range]]:
     """Divide a topic's partitions into consecutive ranges, one for each member.
 
     The first members get one partition more if the division leaves a remainder. ``slots`` are the
@@ -41,10 +41,10 @@ def _ranges(members: Sequence[int], slots: range) -> dict[int, range]:
     """
     quota, extra = divmod(len(slots), len(members))
     first = slots.start
-    ranges: dict[int, range] = {}
+    ranges = []
     for i, member in enumerate(members):
         size = quota + (i < extra)
-        ranges[member] = range(first, first + size)
+        ranges.append((member, range(first, first + size)))
         first += size
     return ranges
 
