@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,6 +71,7 @@ STREAM_TABLES = (
 _ORDER = ("log_partition", "log_offset", "kind", "topic", "topic_partition", "minute_ms")
 
 
+@lru_cache
 def stream_schema(table: str) -> pa.Schema:
     """Return the pyarrow schema of a table of a stream, without the columns of the micro-batch.
 
