@@ -24,9 +24,11 @@ from typing import Any, NamedTuple
 from partage.capture.durable import put_json
 from partage.errors import InvalidCaptureError
 
-__all__ = ["MANIFEST", "Manifest", "Part", "aside"]
+__all__ = ["MANIFEST", "METADATA", "Manifest", "Part", "aside", "expect_growing_capture"]
 
 MANIFEST = "capture.json"
+#: The cluster's metadata over time, beside the manifest.
+METADATA = "cluster.jsonl"
 _FORMAT = 2
 _MOST_TROUBLES = 100
 
@@ -52,6 +54,19 @@ def aside(path: Path) -> Path:
     '.part-00000007.parquet.replaced'
     """
     return path.with_name(f".{path.name}.replaced")
+
+
+def expect_growing_capture(folder: Path) -> None:
+    """Check that a folder is a capture that a stream can follow.
+
+    Raises:
+        InvalidCaptureError: the folder or its metadata is missing.
+    """
+    if not folder.is_dir():
+        raise InvalidCaptureError(f"{folder}: no such folder; give a capture's folder")
+    if not (folder / METADATA).is_file():
+        what = f"{folder}: has no {METADATA}, and a stream cannot infer metadata"
+        raise InvalidCaptureError(f"{what}; record it with partage capture --follow")
 
 
 @dataclass

@@ -21,7 +21,7 @@ __all__ = ["capture_cluster", "watch_groups"]
 
 
 def capture_cluster(
-    to: str | Path,
+    out: str | Path,
     bootstrap: str | None = None,
     *,
     log_dirs: Sequence[str | Path] | str | Path = (),
@@ -39,7 +39,7 @@ def capture_cluster(
     cluster is continued.
 
     Args:
-        to: the folder.
+        out: the folder.
         bootstrap: brokers of the running cluster, ``host:port,...``.
         log_dirs: instead of ``bootstrap``, copied folders of ``__consumer_offsets-*``.
         properties: client properties, by Kafka's names.
@@ -75,7 +75,7 @@ def capture_cluster(
     if bootstrap is None:
         from partage.capture.log_dir import capture_log_dirs
 
-        with CaptureWriter(Path(to)) as writer:
+        with CaptureWriter(Path(out)) as writer:
             capture_log_dirs([Path(one) for one in folders], writer)
         return writer.manifest
     from partage.capture.connection import ClusterConnection
@@ -83,7 +83,7 @@ def capture_cluster(
     from partage.capture.security import Properties, connection_settings
 
     settings = connection_settings(Properties(properties or {}))
-    with ClusterConnection(bootstrap, settings) as connection, CaptureWriter(Path(to)) as writer:
+    with ClusterConnection(bootstrap, settings) as connection, CaptureWriter(Path(out)) as writer:
         LiveCapture(
             connection, writer, pace=Pace(metadata_every, roll_every), stop=stop,
             trouble=trouble or _ignore, progress=progress or _ignore,
@@ -97,7 +97,7 @@ def _ignore(*_: object) -> None:
 
 def watch_groups(
     source: str | Path,
-    to: str | Path,
+    out: str | Path,
     *,
     once: bool = False,
     every: float = 2.0,
@@ -110,7 +110,7 @@ def watch_groups(
 
     Args:
         source: the folder of a capture that grows, or ``kafka://host:port``.
-        to: the folder for the tables and Spark's checkpoint; a second call continues there.
+        out: the folder for the tables and Spark's checkpoint; a second call continues there.
         once: whether to end when everything that is there now is processed.
         every: seconds between two micro-batches.
         spark: your session, which stays open; without it one is started.
@@ -123,11 +123,16 @@ def watch_groups(
         InvalidConfigError: the output folder cannot be used, or ``every`` is invalid.
         MissingExtraError, MissingJavaError: Spark cannot be started.
     """
-    from partage.jobs.watch.watch import StreamSettings, watch
+    from partage.capture.manifest import expect_growing_capture
 
     if not 0.1 <= every <= 3_600:
         raise InvalidConfigError("every", "must be between 0.1 and 3600 seconds", every)
     if not once and stop is None:
         raise InvalidConfigError("stop", "must be an event that ends it, or give once=True", stop)
+    if not str(source).startswith("kafka://"):
+        expect_growing_capture(Path(source))  # before Spark is imported
+
+    from partage.jobs.watch.watch import StreamSettings, watch
+
     settings = StreamSettings(once=once, every=every, kafka=kafka or {})
-    return watch(source, to, settings, spark=spark, stop=stop, report=report or _ignore)
+    return watch(source, out, settings, spark=spark, stop=stop, report=report or _ignore)

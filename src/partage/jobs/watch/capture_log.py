@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.capture.manifest import Manifest
+from partage.capture.manifest import METADATA, Manifest
 from partage.errors import InvalidCaptureError
 from partage.history.coordinator_moves import CoordinatorMove, find_moves
 from partage.history.transactions import Transactions
@@ -53,7 +53,7 @@ STREAM_COLUMNS = {**OUT_COLUMNS, "metadata_bytes": "bigint", "moves": "string"}
 _WANTED = (DecodedKind.GROUP_RECORD, DecodedKind.COMMIT_RUNS, DecodedKind.BAD_RECORD)
 #: Key versions of offset commits, the first two bytes of a key.
 _COMMIT_KEYS = (b"\0\0", b"\0\1")
-_RECORDS, _BATCHES, _STATES = "consumer_offsets.parquet", "batches.parquet", "cluster.jsonl"
+_RECORDS, _BATCHES = "consumer_offsets.parquet", "batches.parquet"
 _Ints = NDArray[np.int64]
 
 
@@ -213,18 +213,6 @@ class CaptureLog:
     _moves: dict[int, list[CoordinatorMove]] = field(default_factory=dict)
     _newest: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def check(self) -> None:
-        """Check that the folder is a capture that a stream can follow.
-
-        Raises:
-            InvalidCaptureError: the folder or its metadata is missing.
-        """
-        if not self.folder.is_dir():
-            raise InvalidCaptureError(f"{self.folder}: no such folder; give a capture's folder")
-        if not (self.folder / _STATES).is_file():
-            what = f"{self.folder}: has no {_STATES}, and a stream cannot infer metadata"
-            raise InvalidCaptureError(f"{what}; record it with partage capture --follow")
-
     @property
     def is_listed(self) -> bool:
         """True if `refresh` has found files."""
@@ -280,7 +268,7 @@ class CaptureLog:
         for p, some in waiting.items():
             ordered = np.sort(np.concatenate(some))
             offsets[p] = int(ordered[max(1, int(len(ordered) * share)) - 1]) + 1
-        return Position(offsets, whole_lines(self.folder / _STATES))
+        return Position(offsets, whole_lines(self.folder / METADATA))
 
     def pieces(self, start: Position, end: Position) -> list[LogPiece]:
         """Return the pieces of the log from one position to another."""

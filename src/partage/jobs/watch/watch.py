@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from partage.capture.connection import client_errors
 from partage.capture.durable import appended, expect_local, without_torn_line
+from partage.capture.manifest import expect_growing_capture
 from partage.capture.metadata_image import state_of
 from partage.errors import MissingExtraError, PartageError, SparkFailedError
 from partage.history.clusters import ClusterHistory
@@ -172,7 +173,7 @@ def watch(
     name = str(source) if is_cluster else str(Path(source).absolute())
     topic = open_kafka(name, wanted.kafka) if is_cluster else None
     if topic is None:
-        CaptureLog(Path(name)).check()
+        expect_growing_capture(Path(name))
     expect_stream_folder(folder.path.parent, name)
     folder.prepare()
     with ExitStack() as opened:
