@@ -81,7 +81,7 @@ def test_size_learns_the_capacity_from_the_run(folder: Path) -> None:
     assert (found["group"], found["capacity"], found["strategy"]) == ("billing", 15.0, "range")
     assert found["needed"] == pg.size(pg.open_run(folder)).needed
     text = run("size", str(folder), "--group", "billing", "--capacity", "3").stdout
-    assert "one partition is too hot" in text
+    assert "there are too few partitions" in text
     assert "partage keys" in text
     assert "grows" in text
 
@@ -159,8 +159,19 @@ def test_migrate_lists_groups_and_prints_one(folder: Path) -> None:
     for words in ("group.protocol=consumer", "to go back", "2 java", "check"):
         assert words in one, words
     found = json.loads(run("migrate", str(folder), "--protocol", "cooperative", "--json").stdout)
-    assert found["groups"][0]["target"] == "cooperative"
+    assert found["groups"][0]["protocol"] == "cooperative"
     assert pg.migrate(folder)[0].status == "ready after changes"
+
+
+def test_migrate_lists_groups_in_short_cells(folder: Path) -> None:
+    """The table names what to change in a few words; texts of findings are for one group."""
+    text = run("migrate", str(folder)).stdout
+    assert "ready after changes (to consumer): 1 group" in text
+    assert "assignor, settings" in text
+    assert max(map(len, text.splitlines())) <= 80
+    for one in pg.migrate(folder)[0].findings:
+        assert one.text not in text
+        assert len(one.title) <= 24
 
 
 def test_keys_grow_prints_moves_and_the_safe_sequence(tmp_path: Path) -> None:

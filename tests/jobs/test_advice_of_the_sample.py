@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tests.support.captured import lines
 
+import partage as pg
 from partage.report.advice import advice_for, merged, savable
 from partage.report.client_settings import base_policy
 from partage.report.data import read_run
-from partage.report.gains import error_of
+from partage.report.gains import error_of, gain_of
 from partage.runs.published_run import read_table
 
 
@@ -39,3 +40,25 @@ def test_advice_can_be_followed_and_is_larger_than_the_error(replayed) -> None:
     assert groups
     for one in merged(run.groups):
         assert one.saves is None or one.saves.high <= whole.high
+
+
+def test_migrate_expects_the_gain_of_the_report(replayed) -> None:
+    """A recommended policy of the new protocol has one gain, in the report and in `pg.migrate`."""
+    opened = pg.open_run(replayed.out)
+    figures = {group.name: group for group in read_run(replayed.out).groups}
+    compared = 0
+    for protocol in ("consumer", "cooperative"):
+        for one in pg.migrate(opened, protocol=protocol):
+            group = figures[one.group]
+            advised = [a for a in advice_for(group) if (a.policy or "").startswith(f"{protocol}/")]
+            if one.status == "done":
+                continue
+            if one.effect is None:
+                assert not [a for a in advised if a.saves is not None]
+                continue
+            assert one.effect.saves == gain_of(group, one.effect.policy)
+            for advice in advised:
+                if advice.saves is not None and "+" not in str(advice.policy):
+                    assert (one.effect.policy, one.effect.saves) == (advice.policy, advice.saves)
+                    compared += 1
+    assert compared >= 3

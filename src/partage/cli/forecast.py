@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from partage.cli.command_errors import FAILED_CHECK
 from partage.cli.console import name, short_name, show, write_json
-from partage.cli.options import (
-    AsJson,
-    GroupPatterns,
-    RunId,
-    named_options,
-    parse_seconds,
-    partitions_option,
-    picture_option,
-    session_timeout_option,
-    with_options,
-    write_picture,
-)
-from partage.cli.size import chosen_groups, opened
+from partage.cli.forecast_options import ForecastOptions, RunFolder
+from partage.cli.options import named_options, parse_seconds, with_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,31 +22,23 @@ __all__ = ["forecast"]
 
 #: The option of each argument that an error of `pg.forecast` may name.
 _OPTIONS = {
-    "members": "--members", "partitions": "--partitions", "pause": "--pause", "policy": "--policy",
-    "replaced": "--replaced", "restart_time": "--restart-time", "session_s": "--session-timeout",
-    "unavailable": "--max-unavailable",
+    "max_unavailable": "--max-unavailable", "members": "--members", "partitions": "--partitions",
+    "pause": "--pause", "policy": "--policy", "replaced": "--replaced",
+    "restart_time": "--restart-time", "session_timeout": "--session-timeout",
 }  # fmt: skip
 
 
 @with_options
 def forecast(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DIR]", show_default=False,
-                       help="Output folder of partage replay; without it, numbers alone."),
-    ] = None,
+    folder: RunFolder = None,
     *,
     rolling_restart: Annotated[
         bool, typer.Option("--rolling-restart", help="Forecast a rolling deployment.")
     ] = False,
-    group: GroupPatterns = None,
     members: Annotated[
         int | None,
         typer.Option("--members", metavar="N", show_default=False,
                      help="Number of members. Without it, that of the run."),
-    ] = None,
-    partitions: Annotated[
-        int | None, partitions_option("Without a run, or other than in the run.")
     ] = None,
     restart_time: Annotated[
         str | None,
@@ -93,13 +73,6 @@ def forecast(
         typer.Option("--leave/--no-leave", show_default=False,
                      help="Whether a member that shuts down sends LeaveGroup."),
     ] = None,
-    session_timeout: Annotated[str | None, session_timeout_option()] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option("--rate", metavar="RATE", show_default=False,
-                     help="Records per second of the group, evenly spread. Without a run, or "
-                     "other than in the run."),
-    ] = None,
     max_unread: Annotated[
         float | None,
         typer.Option("--max-unread", metavar="PARTITION-SECONDS", show_default=False,
@@ -107,9 +80,7 @@ def forecast(
                      "the present settings exceeds it."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of Java's Random.")] = 0,
-    picture: Annotated[Path | None, picture_option()] = None,
-    as_json: AsJson = False,
-    run: RunId = None,
+    options: ForecastOptions,
 ) -> None:  # fmt: skip
     """Show what a rolling deployment will cost, and under which settings it costs less.
 
@@ -126,32 +97,24 @@ def forecast(
 
     if not rolling_restart:
         raise typer.BadParameter("say what to forecast: --rolling-restart")
+    if folder is None and None in (options.partitions, members, restart_time):
+        raise typer.BadParameter("give DIR, or --partitions, --members and --restart-time")
     settings: dict[str, Any] = {
-        "members": members, "rate": rate, "policy": policy, "replaced": replaced,
-        "unavailable": max_unavailable, "surge": max_surge, "leaves": leave, "seed": seed,
+        **options.settings(), "members": members, "policy": policy, "replaced": replaced,
+        "max_unavailable": max_unavailable, "max_surge": max_surge, "leaves": leave, "seed": seed,
         "pause": parse_seconds(pause, "pause"),
-        "topics": None if partitions is None else {"topic": partitions},
         "restart_time": None if restart_time is None else _parse_range(restart_time),
-        "session_timeout": None if session_timeout is None
-        else parse_seconds(session_timeout, "session-timeout"),
     }  # fmt: skip
     found: dict[str, tuple[RolloutForecast, ...]] = {}
-    if folder is None:
-        if None in (partitions, members, restart_time):
-            what = "give DIR, or --partitions, --members and --restart-time"
-            raise typer.BadParameter(what)
+    for one, source in options.inputs(folder):
         with named_options(**_OPTIONS):
-            found["group"] = forecast_rollouts(**settings)
-    else:
-        for one in chosen_groups(folder, run, group):
-            with named_options(**_OPTIONS):
-                found[one] = forecast_rollouts(opened(folder, run), one, **settings)
-    if picture is not None:
+            found[one] = forecast_rollouts(*source, **settings)
+    if options.picture is not None:
         from partage.forecasts.pictures import rollout_picture
 
         one, rows = next(iter(found.items()))
-        write_picture(picture, rollout_picture(rows, short_name(one)))
-    if as_json:
+        options.write_picture(rollout_picture(rows, short_name(one)))
+    if options.as_json:
         write_json([_document(one, rows, max_unread) for one, rows in found.items()])
     else:
         for one, rows in found.items():
@@ -182,7 +145,7 @@ def _document(
         return {
             "settings": deployment.text, "policy": deployment.policy.name,
             "members": deployment.members, "replaced": deployment.pods,
-            "unavailable": deployment.unavailable, "surge": deployment.surge,
+            "max_unavailable": deployment.max_unavailable, "max_surge": deployment.max_surge,
             "session_timeout_seconds": deployment.session_s, "leaves": deployment.leaves,
             "restart_seconds": asdict(deployment.restart),
             "unread_partition_seconds": asdict(found.unread),

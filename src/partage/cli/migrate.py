@@ -23,6 +23,9 @@ __all__ = ["migrate"]
 
 _STYLES = {"ready": "green", "ready after changes": "yellow", "not possible": "red", "done": "dim"}
 _FINDINGS = {"blocker": "bold red", "change": "yellow", "check": "", "note": "dim"}
+#: Kind of findings that the table lists for each status.
+_LISTED = {"ready after changes": "change", "not possible": "blocker"}
+_NO_DIFFERENCE = "no measurable difference"
 
 
 class Target(str, Enum):
@@ -37,7 +40,7 @@ def migrate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of partage replay.")],
     *,
     group: GroupPatterns = None,
-    to: Annotated[
+    protocol: Annotated[
         Target,
         typer.Option("--protocol", help="Target: consumer (KIP-848) or cooperative."),
     ] = Target.consumer,
@@ -52,8 +55,8 @@ def migrate(
 
         partage migrate run --protocol cooperative --json
 
-    Clients are identified by the bytes that they sent. Effects are those of the run's simulation.
-    With --group, all findings and steps are printed.
+    Clients are identified by the bytes that they sent. The gain is the expected one of the report,
+    from the run's simulation. With --group, all findings and steps are printed.
     """
     from partage.commands.runs import matching_names
     from partage.results import migrate as plan_migrations
@@ -63,37 +66,49 @@ def migrate(
     names = [str(one) for one in opened.table("groups")["group"].to_pylist()]
     with named_options(groups="--group"):
         chosen = matching_names(group, sorted(names)) if group else names
-    found = [one for each in chosen for one in plan_migrations(opened, each, to=to.value)]
+    found = [
+        one for each in chosen for one in plan_migrations(opened, each, protocol=protocol.value)
+    ]
     if as_json:
-        head = {"format": "partage-migrate", "version": 1, "to": to.value}
+        head = {"format": "partage-migrate", "version": 1, "protocol": protocol.value}
         write_json({**head, "groups": [asdict(one) for one in found]})
     elif group:
         for one in found:
             _print(one)
     else:
-        show(_table(found))
+        for status, style in _STYLES.items():
+            of_status = sorted(
+                (one for one in found if one.status == status), key=lambda one: one.group
+            )
+            if of_status:
+                count = f"{len(of_status)} group{'' if len(of_status) == 1 else 's'}"
+                show(name(f"{status} (to {protocol.value}): {count}", f"bold {style}"))
+                show(_table(of_status), name(""))
         show(name("partage migrate DIR --group GROUP prints findings and steps.", "dim"))
 
 
 def _table(found: Sequence[Migration]) -> Table:
+    """Return a table with one row for each migration; all have the same status."""
     from rich.table import Table
 
+    listed = _LISTED.get(found[0].status)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("group", "status", "clients", "first finding"):
-        table.add_column(column, overflow="fold")
-    order = list(_STYLES)
-    for one in sorted(found, key=lambda one: (order.index(one.status), one.group)):
-        first = one.findings[0].text if one.findings else ""
-        table.add_row(
-            name(short_name(one.group)), name(one.status, _STYLES[one.status]),
-            name(_clients(one)), name(first),
-        )  # fmt: skip
+    table.add_column("group", overflow="fold", min_width=16, max_width=40)
+    table.add_column("clients", overflow="fold", max_width=24)
+    if listed is not None:
+        table.add_column({"change": "to change", "blocker": "blocked by"}[listed], overflow="fold")
+    table.add_column("expected gain", no_wrap=True)
+    for one in found:
+        titles = dict.fromkeys(each.title for each in one.findings if each.kind == listed)
+        cells = [short_name(one.group), _clients(one)]
+        cells += [] if listed is None else [", ".join(titles)]
+        table.add_row(*map(name, cells), name(_gain(one.effect, short=True)))
     return table
 
 
 def _print(found: Migration) -> None:
     style = _STYLES[found.status]
-    head = f"{short_name(found.group)}: {found.status} (to {found.target}); {_clients(found)}"
+    head = f"{short_name(found.group)}: {found.status} (to {found.protocol}); {_clients(found)}"
     show(name(head, f"bold {style}"))
     for finding in found.findings:
         show(name(f"  {finding.kind:8}{finding.text}", _FINDINGS[finding.kind]))
@@ -116,9 +131,16 @@ def _effect(effect: Effect) -> str:
         f"simulated under {effect.policy}: {effect.rebalances} rebalances "
         f"({effect.rebalances_now} recorded)"
     )
-    if effect.saved_low is None or effect.saved_high is None:
+    return text if effect.saves is None else f"{text}; expected gain {_gain(effect)}"
+
+
+def _gain(effect: Effect | None, *, short: bool = False) -> str:
+    """Return the expected gain with its interval; a negative gain is more unread time."""
+    from partage.report.messages import format_estimate
+
+    if effect is None or effect.saves is None:
+        return "-"
+    text = format_estimate(effect.saves, short=short).replace("\N{NO-BREAK SPACE}", " ")
+    if effect.saves.excludes_zero:
         return text
-    change = f"{-effect.saved_high:+,.0f} to {-effect.saved_low:+,.0f} partition-seconds"
-    if effect.saved_low <= 0 <= effect.saved_high:
-        change += " (no measurable difference)"
-    return f"{text}; change of unread time {change}"
+    return _NO_DIFFERENCE if short else f"{text}: {_NO_DIFFERENCE}"

@@ -28,8 +28,8 @@ __all__ = [
     "AsJson", "ClusterOptions", "Engine", "GroupPatterns", "OpenPage", "OptionGroup",
     "OutputOptions", "Quiet", "RunId", "SparkMaster", "SparkOptions", "StrategyConfig",
     "named_options", "output_option", "parse_seconds", "partitions_option",
-    "read_replica_cluster", "replication_option", "session_timeout_option", "spark_settings",
-    "strategy_option", "topic_option", "with_options", "write_picture",
+    "read_replica_cluster", "replication_option", "spark_settings", "strategy_option",
+    "topic_option", "with_options",
 ]  # fmt: skip
 
 _SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
@@ -113,31 +113,6 @@ def strategy_option(more: str) -> Any:
     """Return the option ``--strategy``; ``more`` is appended to its help."""
     return typer.Option("--strategy", "-s", metavar="NAME", help=f"Strategy name. {more}",
                         show_default=False)  # fmt: skip
-
-
-def session_timeout_option(more: str = "") -> Any:
-    """Return the option ``--session-timeout``; ``more`` is appended to its help."""
-    what = f"Session timeout of the members, such as 45s. {more}".rstrip()
-    return typer.Option("--session-timeout", metavar="TIME", help=what, show_default=False)
-
-
-def picture_option() -> Any:
-    """Return the option ``--picture``."""
-    return typer.Option("--picture", metavar="FILE", show_default=False,
-                        help="Write a picture of one group's result as SVG.")  # fmt: skip
-
-
-def write_picture(path: Path, text: str) -> None:
-    """Write an SVG picture.
-
-    Raises:
-        InvalidConfigError: the file cannot be written.
-    """
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as e:
-        what = f"the picture cannot be written ({e.strerror or e})"
-        raise InvalidConfigError("--picture", what, str(path)) from None
 
 
 def topic_option(more: str = "") -> Any:

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from partage.cli.console import name, short_name, show, write_json
-from partage.cli.options import (
-    AsJson,
-    GroupPatterns,
-    RunId,
-    named_options,
-    parse_seconds,
-    partitions_option,
-    picture_option,
-    session_timeout_option,
-    strategy_option,
-    with_options,
-    write_picture,
-)
+from partage.cli.forecast_options import ForecastOptions, RunFolder
+from partage.cli.options import named_options, parse_seconds, strategy_option, with_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,13 +30,8 @@ _OPTIONS = {
 
 @with_options
 def size(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DIR]", show_default=False,
-                       help="Output folder of partage replay; without it, numbers alone."),
-    ] = None,
+    folder: RunFolder = None,
     *,
-    group: GroupPatterns = None,
     capacity: Annotated[
         float | None,
         typer.Option("--capacity", metavar="RATE", show_default=False,
@@ -61,19 +44,7 @@ def size(
     strategy: Annotated[
         str | None, strategy_option("Without it the group's own; range without a run.")
     ] = None,
-    partitions: Annotated[
-        int | None, partitions_option("Without a run, or other than in the run.")
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option("--rate", metavar="RATE", show_default=False,
-                     help="Records per second of the group, evenly spread. Without a run, or "
-                     "other than in the run."),
-    ] = None,
-    session_timeout: Annotated[str | None, session_timeout_option()] = None,
-    picture: Annotated[Path | None, picture_option()] = None,
-    as_json: AsJson = False,
-    run: RunId = None,
+    options: ForecastOptions,
 ) -> None:  # fmt: skip
     """Show how many consumers a group needs, their load and lag, and settings of scalers.
 
@@ -89,56 +60,26 @@ def size(
     """
     from partage.results.forecasts import size as forecast_size
 
-    timeout = None if session_timeout is None else parse_seconds(session_timeout, "session-timeout")
+    if folder is None and None in (options.partitions, options.rate, capacity):
+        raise typer.BadParameter("give DIR, or --partitions, --rate and --capacity")
     settings: dict[str, Any] = {
-        "capacity": capacity, "max_lag": parse_seconds(max_lag, "max-lag"), "strategy": strategy,
-        "rate": rate, "session_timeout": timeout,
+        **options.settings(), "capacity": capacity, "strategy": strategy,
+        "max_lag": parse_seconds(max_lag, "max-lag"),
     }  # fmt: skip
     found: dict[str, Sizing] = {}
-    if folder is None:
-        if partitions is None or rate is None or capacity is None:
-            raise typer.BadParameter("give DIR, or --partitions, --rate and --capacity")
+    for one, source in options.inputs(folder):
         with named_options(**_OPTIONS):
-            found["group"] = forecast_size(topics={"topic": partitions}, **settings)
-    else:
-        for one in chosen_groups(folder, run, group):
-            topics = None if partitions is None else {"topic": partitions}
-            with named_options(**_OPTIONS):
-                found[one] = forecast_size(opened(folder, run), one, topics=topics, **settings)
-    if picture is not None:
+            found[one] = forecast_size(*source, **settings)
+    if options.picture is not None:
         from partage.forecasts.pictures import sizing_picture
 
         one, sizing = next(iter(found.items()))
-        write_picture(picture, sizing_picture(sizing, short_name(one)))
-    if as_json:
+        options.write_picture(sizing_picture(sizing, short_name(one)))
+    if options.as_json:
         write_json([_document(one, sizing) for one, sizing in found.items()])
         return
     for one, sizing in found.items():
         _print(one, sizing, is_learnt=capacity is None)
-
-
-def opened(folder: Path, run: str | None) -> Any:
-    """Return the run of a folder."""
-    from partage.results import open_run
-
-    return open_run(folder, run)
-
-
-def chosen_groups(folder: Path, run: str | None, patterns: list[str] | None) -> list[str]:
-    """Return the groups of a run that match; without patterns the only group.
-
-    Raises:
-        BadParameter: no pattern is given and the run has several groups.
-    """
-    known = [str(one) for one in opened(folder, run).table("groups")["group"].to_pylist()]
-    if patterns:
-        from partage.commands.runs import matching_names
-
-        with named_options(groups="--group"):
-            return matching_names(patterns, sorted(known))
-    if len(known) != 1:
-        raise typer.BadParameter(f"name one of the {len(known)} groups", param_hint="--group")
-    return known
 
 
 def _document(group: str, found: Sizing) -> dict[str, Any]:
@@ -161,10 +102,11 @@ def _print(group: str, found: Sizing, *, is_learnt: bool) -> None:
     processes = f"{_rate(found.capacity)} records/s ({'learnt' if is_learnt else 'given'})"
     least = "at least " if is_learnt else ""
     hottest = found.hottest
+    partitions = f"{found.partitions} partition{'' if found.partitions == 1 else 's'}"
     show(
         name(f"{short_name(group)}: {_verdict(found)}", "bold"),
         name(
-            f"{_rate(found.rate)} records/s on {found.partitions} partitions; one consumer "
+            f"{_rate(found.rate)} records/s on {partitions}; one consumer "
             f"processes {least}{processes}; strategy {found.strategy}"
         ),
         name(
@@ -184,21 +126,23 @@ def _print(group: str, found: Sizing, *, is_learnt: bool) -> None:
 
 
 def _verdict(found: Sizing) -> str:
-    limit = f"{found.max_lag_s:g} s"
-    if found.needed is not None:
-        many = f"{found.needed} consumer{'' if found.needed == 1 else 's'}"
-        keep = "keeps" if found.needed == 1 else "keep"
-        return f"{many} {keep} the lag within {limit}, also after one has left"
-    from partage.forecasts.sizing import HOT_PARTITION
+    from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS
 
-    if found.limit == HOT_PARTITION:
-        return f"no number of consumers keeps the lag within {limit}: one partition is too hot"
-    return f"no number of consumers keeps the lag within {limit}: there are too few partitions"
+    limit = f"{found.max_lag_s:g} s"
+    if found.needed is not None:  # at least two: one is down
+        spare = found.needed - found.partitions
+        idle = f" ({spare} has no partition and takes over)" if spare > 0 else ""
+        return (
+            f"{found.needed} consumers keep the lag within {limit}, also after one has left{idle}"
+        )
+    reasons = {PARTITIONS: "there are too few partitions", HOT_PARTITION: "one partition is too hot"}
+    why = reasons.get(str(found.limit), f"{found.strategy} assigns too much to one consumer")
+    return f"no number of consumers keeps the lag within {limit}: {why}"
 
 
 def _notes(found: Sizing) -> list[str]:
     """Return what limits the group, and what the table does not show."""
-    from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS
+    from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, STRATEGY
 
     notes = []
     if found.limit == HOT_PARTITION:
@@ -208,8 +152,14 @@ def _notes(found: Sizing) -> list[str]:
         )
     if found.limit == PARTITIONS:
         notes.append(
-            "limit: more consumers than partitions lower no load. Add partitions (partage keys "
-            "--grow shows the safe order of steps), or make a consumer faster."
+            "limit: a partition has one consumer only, and one cannot keep up with its share of "
+            "the load. Add partitions (partage keys --grow shows the safe order of steps), or make "
+            "a consumer faster."
+        )
+    if found.limit == STRATEGY:
+        notes.append(
+            "limit: one consumer for each partition would be enough. Try another strategy "
+            "(--strategy), or make a consumer faster."
         )
     if found.outage_s > found.max_lag_s:
         notes.append(

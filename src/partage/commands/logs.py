@@ -217,7 +217,7 @@ def _numbers(types: Sequence[str | int] | None) -> set[int] | None:
 
 
 def audit(
-    where: str | Path,
+    source: str | Path,
     *,
     topics: Sequence[str] | None = None,
     joins: Sequence[Sequence[str]] = (),
@@ -228,7 +228,7 @@ def audit(
     """Find the partitioner that wrote each topic, and check the joins between topics.
 
     Args:
-        where: a capture, Parquet with columns topic, partition, offset, timestamp_ms and key, or
+        source: a capture, Parquet with columns topic, partition, offset, timestamp_ms and key, or
             ``kafka://host:port/topic,topic``.
         topics: names of topics; None for all of the input.
         joins: sets of topics that are meant to be joined.
@@ -246,12 +246,12 @@ def audit(
         raise InvalidConfigError("joins", "must be a list of lists of two topics or more", joins)
     with argument_names(topic="topics", join="joins"):
         return audit_topics(
-            str(where), topics=topics, joins=joins, spark=spark, kafka=kafka, progress=progress
+            str(source), topics=topics, joins=joins, spark=spark, kafka=kafka, progress=progress
         )
 
 
 def count_keys(
-    where: str | Path,
+    source: str | Path,
     key: str = "key",
     *,
     partitions: Sequence[int] | int = (6, 12, 24, 48),
@@ -272,7 +272,7 @@ def count_keys(
     This is what ``partage keys INPUT`` computes; `partition_for` places keys that are in memory.
 
     Args:
-        where: Parquet, CSV or JSON (file or folder), a Delta table, or ``kafka://host:port/topic``.
+        source: Parquet, CSV or JSON (file or folder), a Delta table, or ``kafka://host:port/topic``.
         key: column of the key, or a path into a struct (``meta.tenant``).
         partitions: the partition counts, in the order of the changes.
         value: column of the value, whose bytes are added to the key's.
@@ -296,9 +296,9 @@ def count_keys(
     from partage.jobs.keys.columns import InputColumns
 
     counts = [partitions] if isinstance(partitions, int) else list(partitions)
-    with argument_names(INPUT="where"):
+    with argument_names(INPUT="source"):
         return analyse_keys(
-            str(where), InputColumns(key, value, time), counts,
+            str(source), InputColumns(key, value, time), counts,
             partitioner=partitioner, serializer=serializer, top=top, max_share=max_share,
             max_rate=max_rate, approximate=approximate, spark=spark, kafka=kafka,
             progress=progress,

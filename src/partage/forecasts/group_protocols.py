@@ -28,7 +28,7 @@ from partage.tables.statuses import DONE
 
 __all__ = [
     "GroupSettings",
-    "Plans",
+    "KnownAssignments",
     "RandomDraws",
     "SimulatedClassicGroup",
     "SimulatedConsumerGroup",
@@ -43,7 +43,7 @@ _POLL_MS = 100
 
 
 #: Assignments by generation and state of the members: follow-up, then what each member has.
-Plans: TypeAlias = dict[tuple[int, Any], tuple[bool, tuple[tuple[Any, Any, Any], ...]]]
+KnownAssignments: TypeAlias = dict[tuple[int, Any], tuple[bool, tuple[tuple[Any, Any, Any], ...]]]
 
 
 class RandomDraws:
@@ -151,23 +151,24 @@ class _GroupState:
     """The state that both protocols share.
 
     Attributes:
-        plans: assignments that were computed before, by generation and state of the members.
+        known: assignments that were computed before, by generation and state of the members.
         members: dict from key (instance id or pod) to member, in join order.
         consumed: dict from key to the partitions that the member reads.
         away: dict from key of a member that stopped without LeaveGroup to the number of its stop.
-        held: dict from the same keys to the partitions that the member read when it stopped.
+        partitions_of_away: dict from the same keys to the partitions that the member read when it
+            stopped.
         expires_ms: dict from the same keys to the time of the session timeout.
     """
 
     settings: GroupSettings
     clock: Clock
     draws: RandomDraws
-    plans: Plans
+    known: KnownAssignments
     unread: Unread = field(init=False)
     members: dict[str, SimulatedMember] = field(default_factory=dict)
     consumed: dict[str, set[int]] = field(default_factory=dict)
     away: dict[str, int] = field(default_factory=dict)
-    held: dict[str, set[int]] = field(default_factory=dict)
+    partitions_of_away: dict[str, set[int]] = field(default_factory=dict)
     expires_ms: dict[str, int] = field(default_factory=dict)
     rebalances: int = 0
     _stops: int = 0
@@ -225,7 +226,7 @@ class _GroupState:
         state = tuple(
             (one.key, one.state.id, one.generation, one.owned.tobytes()) for one in members
         )
-        found = self.plans.get((self.rebalances, state))
+        found = self.known.get((self.rebalances, state))
         if found is None:
             result = self.resolved.rebalance(
                 members,
@@ -237,7 +238,7 @@ class _GroupState:
             if result.status != DONE:
                 raise UnsupportedProblemError(result.detail or "the strategy has no plan")
             after = tuple((one.owned, one.last_owned, one.memory) for one in members)
-            self.plans[self.rebalances, state] = result.needs_follow_up, after
+            self.known[self.rebalances, state] = result.needs_follow_up, after
             return result.needs_follow_up
         needs_follow_up, after = found
         for one, (owned, last, memory) in zip(members, after, strict=True):
@@ -248,9 +249,9 @@ class _GroupState:
     def stop(self, key: str) -> None:
         """Shut a member down."""
         is_static, leaves = self.settings.policy.static, self.settings.leaves
-        held = self._halt(key, crashes=not leaves)
+        stopped = self._halt(key, crashes=not leaves)
         if is_static or not leaves:
-            self._go_away(key, held, self._remove)
+            self._go_away(key, stopped, self._remove)
         else:
             self._remove(key)
 
@@ -258,11 +259,11 @@ class _GroupState:
         """Remove a member that left or was evicted, and rebalance."""
         raise NotImplementedError
 
-    def _go_away(self, key: str, held: set[int], expire: Callable[[str], None]) -> None:
+    def _go_away(self, key: str, stopped: set[int], expire: Callable[[str], None]) -> None:
         """Let a member stop without LeaveGroup; its session times out after its last heartbeat."""
         self._stops += 1
         self.away[key] = number = self._stops
-        self.held[key] = held
+        self.partitions_of_away[key] = stopped
 
         def due() -> None:
             if self.away.get(key) == number:
@@ -275,10 +276,10 @@ class _GroupState:
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
         """Let a member stop reading; return the partitions that it read."""
-        held = self.consumed.pop(key, set())
+        stopped = self.consumed.pop(key, set())
         commits = self.settings.commits_on_stop and not crashes
-        self.unread.stop(sorted(held), commits=commits)
-        return held
+        self.unread.stop(sorted(stopped), commits=commits)
+        return stopped
 
 
 def _owned(member: SimulatedMember) -> set[int]:
@@ -293,9 +294,9 @@ class SimulatedClassicGroup(_GroupState):
     """
 
     def __init__(
-        self, settings: GroupSettings, clock: Clock, draws: RandomDraws, plans: Plans
+        self, settings: GroupSettings, clock: Clock, draws: RandomDraws, known: KnownAssignments
     ) -> None:
-        super().__init__(settings, clock, draws, plans)
+        super().__init__(settings, clock, draws, known)
         self._joined: set[str] | None = None
         self._round = 0
         self._not_before_ms = 0
@@ -377,9 +378,9 @@ class SimulatedConsumerGroup(_GroupState):
     """
 
     def __init__(
-        self, settings: GroupSettings, clock: Clock, draws: RandomDraws, plans: Plans
+        self, settings: GroupSettings, clock: Clock, draws: RandomDraws, known: KnownAssignments
     ) -> None:
-        super().__init__(settings, clock, draws, plans)
+        super().__init__(settings, clock, draws, known)
         self._waiting: set[str] = set()
 
     def start(self, key: str) -> None:
@@ -419,17 +420,17 @@ class SimulatedConsumerGroup(_GroupState):
 
     def _reconcile(self, key: str) -> None:
         """Let a member revoke what is outside of its target, and take what is free in it."""
-        target, mine = _owned(self.members[key]), self.consumed.get(key, set())
-        if lost := mine - target:
+        target, consumed = _owned(self.members[key]), self.consumed.get(key, set())
+        if lost := consumed - target:
             self.unread.stop(sorted(lost), commits=self.settings.commits_on_stop)
         others: set[int] = set()
         for other, partitions in self.consumed.items():
             if other != key:
                 others |= partitions
         for other in self.away:  # a member that is away still owns its partitions
-            others |= self.held[other]
+            others |= self.partitions_of_away[other]
         taken = target - others
         self.consumed[key] = taken
-        self.unread.resume(sorted(taken - mine), after_heartbeat(0.0).mean)
+        self.unread.resume(sorted(taken - consumed), after_heartbeat(0.0).mean)
         if taken != target:
             self._await_heartbeat(key, self.heartbeat_ms)

@@ -160,7 +160,8 @@ class LearntCapacity(NamedTuple):
         rate: the highest records per second that one member consumed over a whole minute. The
             capacity is at least this.
         usual: that member's mean rate for the same partitions.
-        minutes: number of catch-up minutes: a member consumed 1.5 times its usual rate or more.
+        minutes: number of that member's catch-up minutes, in which it consumed 1.5 times its usual
+            rate or more; 0 if the highest rate is not from such a minute.
         member: that member's id.
     """
 
@@ -171,7 +172,7 @@ class LearntCapacity(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """True if the recording has a catch-up phase, so that the rate is near the capacity."""
+        """True if the rate is from a catch-up phase of this member, so it is near the capacity."""
         return self.minutes > 0
 
 
@@ -207,17 +208,14 @@ def learn_capacity(load: GroupLoad, owned: Sequence[OwnedSpan]) -> LearntCapacit
         if span.to_ms is not None:
             end = min(minutes, (span.to_ms - load.first_ms) // MINUTE_MS)
         if begin < end:
-            mine = consumed.setdefault(span.member, np.zeros(minutes))
-            mine[begin:end] += load.by_minute[begin:end, dense]
+            rates = consumed.setdefault(span.member, np.zeros(minutes))
+            rates[begin:end] += load.by_minute[begin:end, dense]
             usual.setdefault(span.member, np.zeros(minutes))[begin:end] += load.rate[dense]
     if not consumed:
         return None
-    catching_up = sum(
-        int(np.count_nonzero((of >= _CATCH_UP * usual[member]) & (of > 0)))
-        for member, of in consumed.items()
-    )
     member = max(consumed, key=lambda one: float(consumed[one].max()))
-    at = int(consumed[member].argmax())
-    return LearntCapacity(
-        float(consumed[member][at]), float(usual[member][at]), catching_up, member
-    )
+    rates, at = consumed[member], int(consumed[member].argmax())
+    # A member's usual load may exceed the rate at which another one catches up.
+    is_catching_up = (rates >= _CATCH_UP * usual[member]) & (rates > 0)
+    found = int(np.count_nonzero(is_catching_up)) if is_catching_up[at] else 0
+    return LearntCapacity(float(rates[at]), float(usual[member][at]), found, member)

@@ -15,20 +15,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from partage.tables.sums import Estimate
+
 __all__ = [
     "BLOCKED",
     "CHANGES",
     "CHECK",
     "DONE",
     "NOTE",
+    "PROTOCOLS",
     "READY",
     "Effect",
     "Finding",
     "Migration",
     "plan_migration",
+    "target_policy",
 ]
 
 _Row = Mapping[str, Any]
+#: Protocols that a group can be migrated to.
+PROTOCOLS = ("consumer", "cooperative")
 #: Values of `Migration.status`.
 READY, CHANGES, BLOCKED, DONE = "ready", "ready after changes", "not possible", "done"
 #: Values of `Finding.kind`: what prevents the migration, what must be changed first, what to look
@@ -49,10 +55,12 @@ class Finding:
 
     Attributes:
         kind: blocker, change, check or note.
+        title: what it is about, in one to three words for tables.
         text: the finding, with what to do.
     """
 
     kind: str
+    title: str
     text: str
 
 
@@ -63,14 +71,14 @@ class Effect:
     Attributes:
         policy: the simulated policy.
         rebalances, rebalances_now: rebalances under it, and recorded ones.
-        saved_low, saved_high: partition-seconds without a reader that it saves; None if unknown.
+        saves: expected gain against the present settings in partition-seconds, as in the report;
+            None if unknown.
     """
 
     policy: str
     rebalances: int
     rebalances_now: int
-    saved_low: float | None
-    saved_high: float | None
+    saves: Estimate | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +87,17 @@ class Migration:
 
     Attributes:
         group: the group.
-        target: ``consumer`` (KIP-848) or ``cooperative``.
+        protocol: the new protocol, one of `PROTOCOLS`.
         status: `READY`, `CHANGES`, `BLOCKED` or `DONE`.
         clients: dict from client library to its number of members.
         findings: blockers first, then changes, checks and notes.
-        effect: the simulated effect; None if the run has no simulation of it.
+        effect: the simulated effect; None if nothing is left to do or the run did not simulate it.
         steps: the order of steps.
         back: how to go back.
     """
 
     group: str
-    target: str
+    protocol: str
     status: str
     clients: Mapping[str, int]
     findings: tuple[Finding, ...]
@@ -98,9 +106,26 @@ class Migration:
     back: tuple[str, ...]
 
 
+def target_policy(protocol: str, strategy: str | None) -> str:
+    """Return the policy that a group runs after its migration to a protocol.
+
+    A group with range keeps it: its members may join topics by partition number.
+
+    Args:
+        protocol: one of `PROTOCOLS`.
+        strategy: the strategy that the group has now; None if unknown.
+
+    >>> target_policy("consumer", "sticky"), target_policy("consumer", "range")
+    ('consumer/uniform', 'consumer/range')
+    """
+    if protocol == "cooperative":
+        return "cooperative/cooperative-sticky"
+    return f"consumer/{'range' if strategy == 'range' else 'uniform'}"
+
+
 def plan_migration(
     group: str,
-    target: str,
+    protocol: str,
     *,
     kind: str,
     strategy: str | None,
@@ -112,12 +137,12 @@ def plan_migration(
 
     Args:
         group: name of the group.
-        target: ``consumer`` or ``cooperative``.
+        protocol: one of `PROTOCOLS`.
         kind: the group's kind in table ``groups``.
         strategy: the strategy that it chose last; None if unknown.
         members: the members of its newest generation, as rows of table ``members``.
         causes: kinds of causes of its rebalances.
-        effect: the simulated effect.
+        effect: the simulated effect; its policy decides which assignor the steps name.
 
     >>> member = {"client": "java", "certainty": "certain", "subscription_version": 3,
     ...           "rack": None, "instance": None, "session_timeout_ms": 45_000, "topics": ["t"]}
@@ -127,16 +152,19 @@ def plan_migration(
     ('ready after changes', 'change')
     """
     clients = dict(Counter(str(row["client"]) for row in members))
-    done = _is_done(target, kind, strategy, members)
+    done = _is_done(protocol, kind, strategy, members)
     if done is not None:
-        return Migration(group, target, DONE, clients, (Finding(NOTE, done),), effect, (), ())
-    if target == "consumer":
+        note = Finding(NOTE, "migrated", done)
+        return Migration(group, protocol, DONE, clients, (note,), None, (), ())
+    if protocol == "consumer":
         findings = [
             *_kind(kind), *_consumer_clients(members), *_strategy(strategy),
             *_sessions(members), *_ignored(members), *_racks(members), *_statics(members),
             *_consumer_code(set(causes), members),
         ]  # fmt: skip
-        steps, back = _consumer_steps(members, strategy), _consumer_back(strategy)
+        policy = target_policy(protocol, strategy) if effect is None else effect.policy
+        assignor = policy.partition("/")[2].partition("+")[0]
+        steps, back = _consumer_steps(members, assignor), _consumer_back(strategy)
     else:
         findings = [*_kind(kind), *_cooperative_clients(members), *_cooperative_code(strategy)]
         steps, back = _cooperative_steps(clients, strategy), _cooperative_back(clients, strategy)
@@ -146,17 +174,17 @@ def plan_migration(
     status = BLOCKED if BLOCKER in kinds else CHANGES if CHANGE in kinds else READY
     if status == BLOCKED:
         steps = back = ()
-    return Migration(group, target, status, clients, tuple(findings), effect, steps, back)
+    return Migration(group, protocol, status, clients, tuple(findings), effect, steps, back)
 
 
-def _is_done(target: str, kind: str, strategy: str | None, members: Sequence[_Row]) -> str | None:
+def _is_done(protocol: str, kind: str, strategy: str | None, members: Sequence[_Row]) -> str | None:
     """Return why nothing is left to do; None if the group can be migrated."""
     classic = sum(row["subscription_version"] is not None for row in members)
     if kind.rsplit("+", maxsplit=1)[-1] == "consumer":
-        if target == "consumer" and classic:
+        if protocol == "consumer" and classic:
             return None  # members of the classic protocol are still in the group
         return "the group uses the consumer protocol: its rebalances are incremental"
-    if target == "cooperative" and strategy == "cooperative-sticky":
+    if protocol == "cooperative" and strategy == "cooperative-sticky":
         return "the group uses cooperative-sticky"
     return None
 
@@ -165,9 +193,12 @@ def _kind(kind: str) -> list[Finding]:
     last = kind.rsplit("+", maxsplit=1)[-1]
     if last in ("classic", "consumer"):
         return []
+    title = f"{last} group"
     if last == "streams":
-        return [Finding(BLOCKER, "a streams group has a protocol of its own (KIP-1071)")]
-    return [Finding(BLOCKER, f"kind {last}: the group has no consumers that rebalance")]
+        text = "a streams group has a protocol of its own (KIP-1071)"
+        return [Finding(BLOCKER, title, text)]
+    text = f"kind {last}: the group has no consumers that rebalance"
+    return [Finding(BLOCKER, title, text)]
 
 
 # -- to the consumer protocol ------------------------------------------------------------------
@@ -177,32 +208,32 @@ def _consumer_clients(members: Sequence[_Row]) -> list[Finding]:
     """Return findings about client libraries, by the bytes that their members sent."""
     found = []
     if not members:
-        found.append(Finding(BLOCKER, _NO_MEMBERS))
+        found.append(Finding(BLOCKER, "no members", _NO_MEMBERS))
     count = Counter(str(row["client"]) for row in members)
     old = sum(
         row["client"] == "java" and row["subscription_version"] in (0, 1, 2) for row in members
     )
     if old:
         found.append(Finding(
-            CHANGE, f"{old} Java members send a subscription older than 3.5: upgrade to 4.0 or "
-            "later first",
+            CHANGE, "old clients", f"{old} Java members send a subscription older than 3.5: "
+            "upgrade to 4.0 or later first",
         ))  # fmt: skip
     if count["java"] > old:
         text = "Java members need kafka-clients 4.0 or later; their bytes show 3.5 or later only"
-        found.append(Finding(CHECK, text))
+        found.append(Finding(CHECK, "client version", text))
     if count["librdkafka"]:
         text = "librdkafka members need 2.12 or later; their bytes do not show the version"
-        found.append(Finding(CHECK, text))
+        found.append(Finding(CHECK, "client version", text))
     found += [
         Finding(
-            BLOCKER, f"{count[name]} members use {name}: Partage knows no release that speaks "
-            "the protocol. They may stay in the group with the classic protocol",
+            BLOCKER, name, f"{count[name]} members use {name}: Partage knows no release that "
+            "speaks the protocol. They may stay in the group with the classic protocol",
         )
         for name in ("kafka-python", "aiokafka", "kafka-python or aiokafka") if count[name]
     ]  # fmt: skip
     if count["unknown"]:
         text = f"{count['unknown']} members use an unknown client: look for group.protocol=consumer"
-        found.append(Finding(CHECK, text))
+        found.append(Finding(CHECK, "unknown client", text))
     return found
 
 
@@ -214,16 +245,18 @@ def _strategy(strategy: str | None) -> list[Finding]:
         return []
     if strategy not in _KAFKA_STRATEGIES:
         return [Finding(
-            BLOCKER, f"strategy {strategy} is no assignor of the broker. Brokers reject a group "
-            "with user data of a custom assignor: change to one of Kafka's first",
+            BLOCKER, "custom assignor", f"strategy {strategy} is no assignor of the broker. "
+            "Brokers reject a group with user data of a custom assignor: change to one of Kafka's "
+            "first",
         )]  # fmt: skip
     if strategy == "range":
         text = (
             "the broker's default is uniform. Topics that are joined by partition number need "
             "group.remote.assignor=range"
         )
-        return [Finding(CHANGE, text)]
-    return [Finding(NOTE, f"the broker assigns with uniform in the place of {strategy}")]
+        return [Finding(CHANGE, "assignor", text)]
+    text = f"the broker assigns with uniform in the place of {strategy}"
+    return [Finding(NOTE, "assignor", text)]
 
 
 def _sessions(members: Sequence[_Row]) -> list[Finding]:
@@ -236,14 +269,14 @@ def _sessions(members: Sequence[_Row]) -> list[Finding]:
             f"session.timeout.ms={shown} of the members no longer counts: set the group's "
             f"consumer.session.timeout.ms={max(sent)} (kafka-configs.sh --entity-type groups)"
         )
-        return [Finding(CHANGE, text)]
+        return [Finding(CHANGE, "session timeout", text)]
     text = (
         f"session.timeout.ms={shown} of the members no longer counts. Brokers accept "
         f"{_LEAST_SESSION_MS} to {_MOST_SESSION_MS} by default: lower "
         "group.consumer.min.session.timeout.ms (or raise group.consumer.max.session.timeout.ms), "
         "then set the group's consumer.session.timeout.ms"
     )
-    return [Finding(CHANGE, text)]
+    return [Finding(CHANGE, "session timeout", text)]
 
 
 def _ignored(members: Sequence[_Row]) -> list[Finding]:
@@ -253,7 +286,7 @@ def _ignored(members: Sequence[_Row]) -> list[Finding]:
         "remove partition.assignment.strategy, session.timeout.ms and heartbeat.interval.ms from "
         "the clients: with group.protocol=consumer the Java client refuses to start with them"
     )
-    return [Finding(CHANGE, text)]
+    return [Finding(CHANGE, "settings", text)]
 
 
 def _racks(members: Sequence[_Row]) -> list[Finding]:
@@ -264,7 +297,7 @@ def _racks(members: Sequence[_Row]) -> list[Finding]:
         f"members name {len(racks)} racks. The broker's assignors ignore racks (KAFKA-17747): "
         "reads across racks will rise. Fetching from the closest replica still works"
     )
-    return [Finding(NOTE, text)]
+    return [Finding(NOTE, "racks", text)]
 
 
 def _statics(members: Sequence[_Row]) -> list[Finding]:
@@ -275,30 +308,31 @@ def _statics(members: Sequence[_Row]) -> list[Finding]:
         f"{static} static members keep their ids. A new process with the id of a running member is "
         "rejected (UNRELEASED_INSTANCE_ID) in the place of fencing it: stop the old one first"
     )
-    return [Finding(NOTE, text)]
+    return [Finding(NOTE, "static members", text)]
 
 
 def _consumer_code(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
     """Return checks of the application's code."""
     found = [
-        Finding(CHECK, "rebalance listeners get added and revoked partitions only, never the whole "
-                "assignment, also where the strategy was eager"),
-        Finding(CHECK, "subscriptions by pattern: no record shows them. A java.util.regex pattern "
-                "works as before; SubscriptionPattern lets the broker match (RE2 syntax)"),
-        Finding(NOTE, "heartbeats are every 5 s (group.consumer.heartbeat.interval.ms), not 3 s: "
-                "a member learns of a new assignment later"),
+        Finding(CHECK, "listeners", "rebalance listeners get added and revoked partitions only, "
+                "never the whole assignment, also where the strategy was eager"),
+        Finding(CHECK, "patterns", "subscriptions by pattern: no record shows them. A "
+                "java.util.regex pattern works as before; SubscriptionPattern lets the broker "
+                "match (RE2 syntax)"),
+        Finding(NOTE, "heartbeats", "heartbeats are every 5 s "
+                "(group.consumer.heartbeat.interval.ms), not 3 s: a member learns of a new "
+                "assignment later"),
     ]  # fmt: skip
     if "request" in causes:
         text = "the group requested rebalances: enforceRebalance does nothing in the protocol"
-        found.append(Finding(CHECK, text))
+        found.append(Finding(CHECK, "enforceRebalance", text))
     if len({tuple(sorted(row["topics"] or ())) for row in members}) > 1:
         text = "members subscribe to different topics: uniform is less even and slower for those"
-        found.append(Finding(NOTE, text))
+        found.append(Finding(NOTE, "different topics", text))
     return found
 
 
-def _consumer_steps(members: Sequence[_Row], strategy: str | None) -> tuple[str, ...]:
-    assignor = "range" if strategy == "range" else "uniform"
+def _consumer_steps(members: Sequence[_Row], assignor: str) -> tuple[str, ...]:
     sessions = {int(row["session_timeout_ms"]) for row in members} - {-1, _SESSION_MS}
     limits = ["set the group's session timeout on the broker (see above)"] if sessions else []
     return (
@@ -330,30 +364,31 @@ def _consumer_back(strategy: str | None) -> tuple[str, ...]:
 def _cooperative_clients(members: Sequence[_Row]) -> list[Finding]:
     found = []
     if not members:
-        found.append(Finding(BLOCKER, _NO_MEMBERS))
+        found.append(Finding(BLOCKER, "no members", _NO_MEMBERS))
     count = Counter(str(row["client"]) for row in members)
     old = sum(row["client"] == "java" and row["subscription_version"] == 0 for row in members)
     if old:
         text = f"{old} Java members send a subscription older than 2.4: upgrade them first"
-        found.append(Finding(CHANGE, text))
+        found.append(Finding(CHANGE, "old clients", text))
     if count["aiokafka"] or count["kafka-python or aiokafka"]:
-        found.append(Finding(BLOCKER, "aiokafka has no cooperative protocol"))
+        found.append(Finding(BLOCKER, "aiokafka", "aiokafka has no cooperative protocol"))
     if len(count) > 1:
         text = "clients of several libraries: all need cooperative-sticky in their lists at once"
-        found.append(Finding(CHECK, text))
+        found.append(Finding(CHECK, "several clients", text))
     return found
 
 
 def _cooperative_code(strategy: str | None) -> list[Finding]:
     found = [
-        Finding(CHECK, "rebalance listeners get added and revoked partitions only. Code that takes "
-                "the partitions of onPartitionsAssigned for the whole assignment breaks"),
-        Finding(NOTE, "a rebalance that moves partitions has two steps, so rebalances are counted "
-                "twice; partitions that stay are read without a break"),
+        Finding(CHECK, "listeners", "rebalance listeners get added and revoked partitions only. "
+                "Code that takes the partitions of onPartitionsAssigned for the whole assignment "
+                "breaks"),
+        Finding(NOTE, "two steps", "a rebalance that moves partitions has two steps, so rebalances "
+                "are counted twice; partitions that stay are read without a break"),
     ]  # fmt: skip
     if strategy == "range":
         text = "topics that are joined by partition number lose their common owner: range keeps it"
-        found.append(Finding(CHECK, text))
+        found.append(Finding(CHECK, "joined topics", text))
     return found
 
 

@@ -1,9 +1,9 @@
 """Forecast of a rolling deployment by simulation (Monte Carlo with a seed).
 
-Pods are replaced as Kubernetes does it: never more than ``surge`` additional pods, never more than
-``unavailable`` pods missing, the next one when the last new one is ready. Each simulated deployment
-draws restart times, heartbeat phases and commit times. The result is the mean of all simulated
-deployments, with the interval that contains 80 % of them.
+Pods are replaced as Kubernetes does it: never more than ``max_surge`` additional pods, never more
+than ``max_unavailable`` pods missing, the next one when the last new one is ready. Each simulated
+deployment draws restart times, heartbeat phases and commit times. The result is the mean of all
+simulated deployments, with the interval that contains 80 % of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from partage.errors import InvalidConfigError
 from partage.forecasts.group_protocols import (
     GroupSettings,
-    Plans,
+    KnownAssignments,
     RandomDraws,
     SimulatedClassicGroup,
     SimulatedConsumerGroup,
@@ -125,8 +125,8 @@ class Deployment:
         members: number of members (pods).
         restart: time from a member's shutdown to its rejoin.
         replaced: number of members that the deployment replaces; None for all.
-        unavailable: pods that may be missing at a time.
-        surge: additional pods at a time. Static members need their pod's name: they have none.
+        max_unavailable: pods that may be missing at a time.
+        max_surge: additional pods at a time. Static members need their pod's name: they have none.
         pause_s: seconds from a member's rejoin until its pod counts as ready.
         session_s: session timeout in seconds.
         leaves: whether a member that shuts down sends LeaveGroup; False: it is killed.
@@ -139,8 +139,8 @@ class Deployment:
     members: int
     restart: RestartTime
     replaced: int | None = None
-    unavailable: int = 1
-    surge: int = 0
+    max_unavailable: int = 1
+    max_surge: int = 0
     pause_s: float = 5.0
     session_s: float = 45.0
     leaves: bool = True
@@ -153,15 +153,17 @@ class Deployment:
         if not 1 <= self.pods <= self.members:
             what = f"must be 1 to {self.members}, the number of members"
             raise InvalidConfigError("replaced", what, self.replaced)
-        if self.unavailable < 0 or self.surge < 0 or self.unavailable + self.surge < 1:
-            what = "must not be negative, and one of unavailable and surge must be at least 1"
-            raise InvalidConfigError("unavailable", what, (self.unavailable, self.surge))
-        if self.policy.static and self.unavailable < 1:
+        missing, more = self.max_unavailable, self.max_surge
+        if missing < 0 or more < 0 or missing + more < 1:
+            what = "must not be negative, and it or max_surge must be at least 1"
+            raise InvalidConfigError("max_unavailable", what, (missing, more))
+        if self.policy.static and missing < 1:
             what = "must be at least 1 for static members: a new pod takes its predecessor's id"
-            raise InvalidConfigError("unavailable", what, self.unavailable)
-        for name in ("session_s", "commit_s"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InvalidConfigError(name, "must be a positive time", getattr(self, name))
+            raise InvalidConfigError("max_unavailable", what, missing)
+        times = {"session_timeout": self.session_s, "commit_interval": self.commit_s}
+        for name, seconds in times.items():
+            if not 0 < seconds < float("inf"):
+                raise InvalidConfigError(name, "must be a positive time", seconds)
         if not 0 <= self.pause_s < float("inf"):
             raise InvalidConfigError("pause", "must not be negative", self.pause_s)
 
@@ -173,7 +175,8 @@ class Deployment:
     @property
     def text(self) -> str:
         """The settings in a few words, such as ``eager/range+static, 1 unavailable``."""
-        pods = f"{self.unavailable} unavailable" + (f", {self.surge} surge" if self.surge else "")
+        more = f", {self.max_surge} surge" if self.max_surge else ""
+        pods = f"{self.max_unavailable} unavailable{more}"
         crash = "" if self.leaves else ", killed" if self.policy.static else ", no LeaveGroup"
         return f"{self.policy.name}, {pods}{crash}"
 
@@ -223,8 +226,8 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
         UnsupportedProblemError: the strategy is not applicable to the group.
     """
     samples = min(_MOST, max(_FEWEST, _REBALANCES // (3 * deployment.pods)))
-    plans: Plans = {}
-    costs = [_simulate(deployment, seed * 1_000_003 + i, plans) for i in range(samples)]
+    known: KnownAssignments = {}
+    costs = [_simulate(deployment, seed * 1_000_003 + i, known) for i in range(samples)]
     return RolloutForecast(
         deployment,
         unread=_estimate([one.unread for one in costs]),
@@ -247,7 +250,7 @@ def _estimate(values: Sequence[float]) -> Estimate:
     return Estimate(mean, max(0.0, mean - below), mean + above)
 
 
-def _simulate(deployment: Deployment, seed: int, plans: Plans) -> RolloutCost:
+def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> RolloutCost:
     """Simulate one rolling deployment."""
     draws, clock = RandomDraws(seed), Clock()
     settings = GroupSettings(
@@ -261,7 +264,7 @@ def _simulate(deployment: Deployment, seed: int, plans: Plans) -> RolloutCost:
     kind = (
         SimulatedConsumerGroup if deployment.policy.protocol == CONSUMER else SimulatedClassicGroup
     )
-    group: SimulatedGroup = kind(settings, clock, draws, plans)
+    group: SimulatedGroup = kind(settings, clock, draws, known)
     rollout = _Rollout(deployment, group, clock, times)
     rollout.begin()
     clock.run()
@@ -282,8 +285,8 @@ class _Rollout:
         self._old = self._pods[deployment.members - deployment.pods :]
         self._untouched = deployment.members - deployment.pods
         self._size, self._static = deployment.members, deployment.policy.static
-        self._surge = 0 if self._static else deployment.surge
-        self._unavailable = deployment.unavailable
+        self._surge = 0 if self._static else deployment.max_surge
+        self._unavailable = deployment.max_unavailable
         self._pause_ms = int(1_000 * deployment.pause_s)
         self._stopped: list[str] = []
         self._created = self._ready = 0
@@ -339,9 +342,8 @@ def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
     own = deployment.policy
     session_s = max(deployment.session_s, _SESSION_MARGIN * deployment.restart.high)
     dynamic = replace(deployment, leaves=True)
-    static = replace(
-        dynamic, surge=0, unavailable=max(1, deployment.unavailable), session_s=session_s
-    )
+    missing = max(1, deployment.max_unavailable)
+    static = replace(dynamic, max_surge=0, max_unavailable=missing, session_s=session_s)
     if own.static and deployment.session_s < session_s:
         out.append(static)
     if not deployment.leaves and not own.static:
@@ -359,8 +361,8 @@ def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
         if plain.protocol == CONSUMER:  # the brokers' session timeout counts, not the clients'
             found = tuple(replace(one, session_s=_SERVER_SESSION_S) for one in found)
         out += found
-    if not own.static and not deployment.surge:
-        out.append(replace(dynamic, surge=max(1, deployment.unavailable), unavailable=0))
+    if not own.static and not deployment.max_surge:
+        out.append(replace(dynamic, max_surge=missing, max_unavailable=0))
     return tuple(out)
 
 
@@ -381,13 +383,13 @@ def kubernetes_lines(deployment: Deployment) -> tuple[str, ...]:
     if deployment.policy.static:
         return (
             "kind: StatefulSet",
-            f"spec.updateStrategy.rollingUpdate.maxUnavailable: {deployment.unavailable}",
+            f"spec.updateStrategy.rollingUpdate.maxUnavailable: {deployment.max_unavailable}",
             "env POD_NAME from metadata.name  # for group.instance.id",
             *grace,
         )
     return (
         "kind: Deployment",
-        f"spec.strategy.rollingUpdate.maxUnavailable: {deployment.unavailable}",
-        f"spec.strategy.rollingUpdate.maxSurge: {deployment.surge}",
+        f"spec.strategy.rollingUpdate.maxUnavailable: {deployment.max_unavailable}",
+        f"spec.strategy.rollingUpdate.maxSurge: {deployment.max_surge}",
         *grace,
     )

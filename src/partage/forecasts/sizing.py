@@ -24,6 +24,7 @@ from partage.model import Member
 __all__ = [
     "HOT_PARTITION",
     "PARTITIONS",
+    "STRATEGY",
     "Hottest",
     "SizeRow",
     "Sizing",
@@ -88,8 +89,9 @@ class Hottest:
     lag_s: float
 
 
-#: Values of `Sizing.limit`: the reason why no number of consumers fits.
-PARTITIONS, HOT_PARTITION = "partitions", "hot partition"
+#: Values of `Sizing.limit`, the reason why no number of consumers fits: even partitions would be
+#: too hot for a consumer; one partition is; the strategy assigns too many to one consumer.
+PARTITIONS, HOT_PARTITION, STRATEGY = "partitions", "hot partition", "strategy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,12 @@ class Sizing:
         topics: its topics.
         partitions: number of its partitions.
         hottest: the partition with the highest load.
-        rows: one row for each number of consumers, ascending.
+        rows: one row for each number of consumers, ascending; the last one has one consumer more
+            than there are partitions.
         needed: the smallest number of consumers that fits; None if none does.
         useful: the smallest number of consumers with the lowest load of the busiest one.
-        limit: `PARTITIONS` or `HOT_PARTITION` if no number of consumers fits; else None.
+        limit: `PARTITIONS`, `HOT_PARTITION` or `STRATEGY` if no number of consumers fits; else
+            None.
         outage_s: time until the group notices a dead consumer; its partitions are unread so long.
     """
 
@@ -185,9 +189,7 @@ def size_group(
         needed = None
     lowest = min(one.busiest for one in rows.values())
     useful = min(n for n, one in rows.items() if one.busiest <= lowest * (1 + 1e-9))
-    limit = None
-    if needed is None:
-        limit = HOT_PARTITION if hottest.lag_s > max_lag_s else PARTITIONS
+    limit = _limit(load, capacity, max_lag_s) if needed is None else None
     ordered = tuple(rows[one] for one in sorted(rows))
     return Sizing(
         strategy, capacity, max_lag_s, load.total, tuple(load.topics), partitions, hottest,
@@ -195,14 +197,30 @@ def size_group(
     )  # fmt: skip
 
 
+def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
+    """Return why no number of consumers fits: `PARTITIONS`, `HOT_PARTITION` or `STRATEGY`."""
+
+    def fits(arriving: FloatArray) -> bool:
+        is_full = bool((arriving.mean(axis=0) >= capacity * (_FULL - _ROUNDING)).any())
+        return not is_full and _longest_lag(arriving, capacity) <= max_lag_s
+
+    if fits(load.by_minute):  # one consumer for each partition would be enough
+        return STRATEGY
+    return HOT_PARTITION if fits(load.by_minute.mean(axis=1, keepdims=True)) else PARTITIONS
+
+
 def _listed(partitions: int, near: int) -> Sequence[int]:
-    """Return the numbers of consumers to show: all, or a selection with those near the answer."""
+    """Return the numbers of consumers to show: all, or a selection with those near the answer.
+
+    The last one has a consumer without partitions, which takes over from one that is down.
+    """
+    most = partitions + 1
     if partitions <= _MOST_ROWS:
-        return range(1, partitions + 1)
+        return range(1, most + 1)
     divisors = {n for n in range(1, partitions + 1) if partitions % n == 0}
     steps = {round(2 ** (i / 2)) for i in range(40)}
     close = {near + i for i in range(-1, 5)}
-    return sorted(n for n in divisors | steps | close if 1 <= n <= partitions)
+    return sorted(n for n in divisors | steps | close | {most} if 1 <= n <= most)
 
 
 def _size_row(

@@ -21,7 +21,13 @@ from partage.forecasts.loads import (
     learn_capacity,
     load_by_minute,
 )
-from partage.forecasts.migration import Effect, Migration, plan_migration
+from partage.forecasts.migration import (
+    PROTOCOLS,
+    Effect,
+    Migration,
+    plan_migration,
+    target_policy,
+)
 from partage.forecasts.restarts import RestartEvidence, learn_restarts
 from partage.forecasts.rolling import (
     Deployment,
@@ -34,7 +40,7 @@ from partage.forecasts.sizing import Sizing, size_group
 from partage.groups import registry
 from partage.results.run import Run, open_run
 from partage.simulation.policies import Policy
-from partage.tables.statuses import CUMULATIVE, RECORDED
+from partage.tables.statuses import RECORDED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,8 +51,8 @@ __all__ = ["RecordedGroup", "forecast", "migrate", "size"]
 _SERVER_DEFAULT = "server:uniform"
 #: Session timeout in seconds of a member that sends none: the broker's default for KIP-848.
 _DEFAULT_SESSION_S = 45.0
-#: The simulated policy of each target of a migration.
-_TARGETS = {"consumer": "consumer/uniform", "cooperative": "cooperative/cooperative-sticky"}
+#: Default of auto.commit.interval.ms, in seconds.
+_DEFAULT_COMMIT_S = 5.0
 
 
 class RecordedGroup:
@@ -98,8 +104,8 @@ class RecordedGroup:
         if not rows:
             return []
         newest = max((row["incarnation"], row["generation"]) for row in rows)
-        mine = [row for row in rows if (row["incarnation"], row["generation"]) == newest]
-        return sorted(mine, key=lambda row: int(row["position"]))
+        found = [row for row in rows if (row["incarnation"], row["generation"]) == newest]
+        return sorted(found, key=lambda row: int(row["position"]))
 
     @cached_property
     def topics(self) -> dict[str, int]:
@@ -264,8 +270,10 @@ def _learnt(tables: RecordedGroup) -> float:
     """
     found = tables.capacity
     if found is None or not found.is_known:
-        seen = "" if found is None else f"; the highest rate of one consumer is {found.rate:.0f}/s"
-        what = f"cannot be learnt: the run has no catch-up phase{seen}. Give records per second"
+        why = "the run has no catch-up phase"
+        if found is not None:
+            why = f"the busiest consumer ({found.rate:.0f} records/s) has no catch-up phase"
+        what = f"cannot be learnt: {why}. Give records per second"
         raise InvalidConfigError("capacity", what, None)
     return found.rate
 
@@ -280,8 +288,8 @@ def forecast(
     policy: str | None = None,
     restart_time: float | tuple[float, float] | None = None,
     replaced: int | None = None,
-    unavailable: int = 1,
-    surge: int = 0,
+    max_unavailable: int = 1,
+    max_surge: int = 0,
     pause: float = 5.0,
     session_timeout: float | None = None,
     leaves: bool | None = None,
@@ -301,8 +309,8 @@ def forecast(
         policy: protocol, strategy and static membership, such as ``eager/range+static``.
         restart_time: seconds from a member's shutdown to its rejoin, or their 80 % range.
         replaced: number of members that the deployment replaces; None for all.
-        unavailable: pods that may be missing at a time.
-        surge: additional pods at a time.
+        max_unavailable: pods that may be missing at a time.
+        max_surge: additional pods at a time.
         pause: seconds from a member's rejoin until its pod counts as ready.
         session_timeout: session timeout in seconds.
         leaves: whether a member that shuts down sends LeaveGroup.
@@ -326,26 +334,30 @@ def forecast(
     tables = None
     if run is not None:
         tables = RecordedGroup(run if isinstance(run, Run) else open_run(run), group)
-    shown = None if tables is None else tables.restarts
-    restart = shown.restart if shown is not None else None
+    evidence = None if tables is None else tables.restarts
+    restart = None if evidence is None else evidence.restart
     if restart_time is not None:
         ends = restart_time if isinstance(restart_time, tuple) else (restart_time,)
         restart = RestartTime.given(*ends)
     if restart is None:
         missing = "cannot be learnt: the run has no restart" if tables else "is needed"
         raise InvalidConfigError("restart_time", missing, restart_time)
-    size = members if members is not None else None if shown is None else shown.members
+    size = members if members is not None else None if evidence is None else evidence.members
     if size is None:
         raise InvalidConfigError("members", "is needed without a run", size)
     chosen = Policy.parse(policy or "range") if policy or tables is None else tables.policy
-    session_s = session_timeout or (_DEFAULT_SESSION_S if tables is None else tables.session_s)
+    session_s = session_timeout
+    if session_s is None:
+        session_s = _DEFAULT_SESSION_S if tables is None else tables.session_s
+    commit_s = commit_interval
+    if commit_s is None:
+        commit_s = _DEFAULT_COMMIT_S if evidence is None else evidence.commit_s
     now = Deployment(
         load=_load(tables, topics, rate), policy=chosen, members=size, restart=restart,
-        replaced=replaced, unavailable=unavailable, surge=surge, pause_s=pause,
-        session_s=session_s,
-        leaves=leaves if leaves is not None else shown is None or shown.leaves,
-        commit_s=commit_interval or (5.0 if shown is None else shown.commit_s),
-        commits_on_stop=shown is None or shown.commits_on_stop,
+        replaced=replaced, max_unavailable=max_unavailable, max_surge=max_surge, pause_s=pause,
+        session_s=session_s, commit_s=commit_s,
+        leaves=leaves if leaves is not None else evidence is None or evidence.leaves,
+        commits_on_stop=evidence is None or evidence.commits_on_stop,
     )  # fmt: skip
     others = [forecast_rollout(one, seed=seed) for one in alternatives(now)] if compare else []
     others.sort(key=lambda one: one.unread.best)
@@ -372,47 +384,53 @@ def _load(
 
 
 def migrate(
-    run: Run | str | Path, group: str | None = None, *, to: str = "consumer"
+    run: Run | str | Path, group: str | None = None, *, protocol: str = "consumer"
 ) -> tuple[Migration, ...]:
     """Judge the readiness of groups for another rebalance protocol.
 
     Args:
         run: a finished replay or its folder.
         group: name of a group; None for all groups with consumers.
-        to: ``consumer`` (KIP-848) or ``cooperative`` (KIP-429).
+        protocol: ``consumer`` (KIP-848) or ``cooperative`` (KIP-429).
 
     Raises:
         InvalidConfigError: the run has no such group, or there is no such protocol.
         InvalidCaptureError: the folder has no run.
     """
-    if to not in _TARGETS:
-        raise InvalidConfigError("to", f"must be one of {', '.join(_TARGETS)}", to)
+    if protocol not in PROTOCOLS:
+        raise InvalidConfigError("protocol", f"must be one of {', '.join(PROTOCOLS)}", protocol)
     opened = run if isinstance(run, Run) else open_run(run)
     names = [group]
     if group is None:
         names = [one for one in _column(opened.table("groups"), "group") if one is not None]
-    return tuple(_migration(RecordedGroup(opened, one), to) for one in names)
+    return tuple(_migration(RecordedGroup(opened, one), protocol) for one in names)
 
 
-def _migration(tables: RecordedGroup, to: str) -> Migration:
+def _migration(tables: RecordedGroup, protocol: str) -> Migration:
     (row,) = tables.rows("groups")
     strategy = next(
         (one["strategy"] for one in reversed(tables.rebalances) if one["strategy"]), None
     )
     return plan_migration(
-        tables.group, to, kind=row["kind"], strategy=strategy, members=tables.members,
-        causes={one["cause_kind"] for one in tables.rebalances}, effect=_effect(tables, to),
+        tables.group, protocol, kind=row["kind"], strategy=strategy, members=tables.members,
+        causes={one["cause_kind"] for one in tables.rebalances},
+        effect=_effect(tables, protocol, strategy),
     )  # fmt: skip
 
 
-def _effect(tables: RecordedGroup, to: str) -> Effect | None:
-    """Return the simulated effect of a migration; None if the run did not simulate the policy."""
-    policies = tables.run.group(tables.group).policies
-    recorded = next((one for one in policies if one.policy == RECORDED), None)
-    wanted = (row for row in policies if row.policy == _TARGETS[to] and row.comparable)
-    found = next((row for row in wanted if row.simulation == CUMULATIVE), None)
-    if found is None or recorded is None:
+def _effect(tables: RecordedGroup, protocol: str, strategy: str | None) -> Effect | None:
+    """Return the simulated effect of a migration; None if the run did not simulate the policy.
+
+    The policy is the one that the report recommends, if it has the protocol and no other changes.
+    """
+    from partage.report.advice import best_policy
+    from partage.report.gains import gain_of
+
+    group = tables.run.group(tables.group)._figures  # noqa: SLF001 - the data of the report
+    policy, best = target_policy(protocol, strategy), best_policy(group)
+    if best is not None and best.policy.startswith(f"{protocol}/") and "+" not in best.policy:
+        policy = best.policy
+    found = group.figures.get(policy)
+    if found is None or not found.comparable or RECORDED not in group.figures:
         return None
-    return Effect(
-        found.policy, found.rebalances, recorded.rebalances, found.saved_low, found.saved_high
-    )
+    return Effect(policy, found.happened, group.recorded.happened, gain_of(group, policy))

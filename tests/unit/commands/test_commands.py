@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from operator import attrgetter
 from pathlib import Path
 
@@ -172,7 +173,7 @@ WRONG = [
     (lambda: pg.simulate_streams({}, sweeps={"num.standby.replicas": "1"}), None),
     (lambda: pg.audit("capture", joins=["orders"]), "joins"),
     (lambda: pg.count_keys("no-such.parquet", serializer="none"), "serializer"),
-    (lambda: pg.count_keys("no-such.parquet"), "where"),
+    (lambda: pg.count_keys("no-such.parquet"), "source"),
     (lambda: pg.count_keys("no-such.parquet", partitions=0), "partitions"),
 ]
 
@@ -184,3 +185,17 @@ def test_errors_name_the_wrong_argument(call, argument: str | None, tmp_path, mo
     with pytest.raises(pg.PartageError) as raised:
         call()
     assert argument is None or getattr(raised.value, "setting", None) == argument, raised.value
+
+
+@pytest.mark.parametrize(("made", "message"), [(False, "no such folder"), (True, "cluster.jsonl")])
+def test_watch_checks_its_input_before_spark(made, message: str, tmp_path, monkeypatch) -> None:
+    """A folder that is missing or empty is reported where Spark and protobuf are not installed."""
+    monkeypatch.setitem(sys.modules, "partage.jobs.watch.watch", None)  # its import fails
+    folder, out = tmp_path / "capture", str(tmp_path / "out")
+    if made:
+        folder.mkdir()
+    with pytest.raises(pg.InvalidCaptureError, match=message):
+        pg.watch_groups(folder, out, once=True)
+    done = CliRunner().invoke(app, ["watch", str(folder), "--out", out])
+    assert (done.exit_code, message in done.stderr.replace("\n", " ")) == (1, True)
+    assert not (tmp_path / "out").exists()

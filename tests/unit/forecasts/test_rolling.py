@@ -93,8 +93,8 @@ def test_consumer_groups_have_no_barrier() -> None:
 def test_every_partition_is_read_at_the_end() -> None:
     """Whatever the protocol, no partition stays without a reader, and the cost is finite."""
     for policy, more in (
-        ("range", {"leaves": False}), ("sticky", {"surge": 2, "unavailable": 0}),
-        ("cooperative-sticky", {"unavailable": 4}), ("cooperative-sticky", {"leaves": False}),
+        ("range", {"leaves": False}), ("sticky", {"max_surge": 2, "max_unavailable": 0}),
+        ("cooperative-sticky", {"max_unavailable": 4}), ("cooperative-sticky", {"leaves": False}),
         ("consumer/uniform", {"members": 15}), ("consumer/range", {"leaves": False}),
         ("consumer/uniform", {"members": 1}),
     ):  # fmt: skip
@@ -112,7 +112,7 @@ def test_one_member_alone_is_unread_for_its_restart() -> None:
 
 def test_surge_keeps_the_number_of_readers() -> None:
     """With additional pods no partition waits for a restart, and the deployment is as long."""
-    found = forecast_rollout(deployment("cooperative-sticky", surge=1, unavailable=0))
+    found = forecast_rollout(deployment("cooperative-sticky", max_surge=1, max_unavailable=0))
     usual = forecast_rollout(deployment("cooperative-sticky"))
     assert found.unread.best < 1.2 * usual.unread.best
     assert found.duration.best == pytest.approx(usual.duration.best, rel=0.1)
@@ -153,7 +153,7 @@ def test_alternatives_differ_from_the_present_settings() -> None:
     found = alternatives(deployment("range"))
     assert len({one.text for one in found}) == len(found)
     assert all(one.text != deployment("range").text for one in found)
-    assert not [one for one in found if one.policy.static and one.surge]
+    assert not [one for one in found if one.policy.static and one.max_surge]
     assert "kind: StatefulSet" in kubernetes_lines(found[0])
     short = deployment("cooperative-sticky+static", session_s=10.0)
     found = alternatives(short)

@@ -17,7 +17,13 @@ from partage.forecasts.loads import (
     learn_capacity,
     load_by_minute,
 )
-from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, scaler_lines, size_group
+from partage.forecasts.sizing import (
+    HOT_PARTITION,
+    PARTITIONS,
+    STRATEGY,
+    scaler_lines,
+    size_group,
+)
 from partage.java.random import JavaRandom
 
 MINUTE = 60_000
@@ -51,13 +57,30 @@ def test_capacity_is_learnt_from_a_catch_up_phase() -> None:
     assert learn_capacity(constant_load({"t": 2}, 1.0), spans) is None
 
 
+def test_a_catch_up_phase_counts_for_its_own_member() -> None:
+    """A busy member without a catch-up phase does not lend its rate to one that caught up."""
+    steps = {0: [600] * 6, 1: [60, 60, 60, 300, 60, 60]}
+    rows = [
+        CommitMinute("t", p, m * MINUTE, sum(of[: m + 1]))
+        for p, of in steps.items() for m in range(6)
+    ]  # fmt: skip
+    load = load_by_minute({"t": 2}, rows)
+    busy, quiet = OwnedSpan("t", 0, "busy", 0, None), OwnedSpan("t", 1, "quiet", 0, None)
+    found = learn_capacity(load, [busy, quiet])
+    assert found is not None
+    assert (found.rate, found.member, found.minutes, found.is_known) == (10.0, "busy", 0, False)
+    alone = learn_capacity(load, [quiet])
+    assert alone is not None
+    assert (alone.rate, alone.minutes, alone.is_known) == (5.0, 1, True)
+
+
 @pytest.mark.parametrize("partitions", [1, 5, 12])
 def test_the_answer_is_that_of_arithmetic_for_an_even_load(partitions: int) -> None:
     """With equal partitions the busiest of n consumers has ceil(P / n), and of n - 1 while one is down."""
     load = constant_load({"t": partitions}, 10.0 * partitions)
     for capacity in (9.0, 10.0, 25.0, 60.0, 1_000.0):
         found = size_group(load, strategy="range", capacity=capacity, max_lag_s=1)
-        fits = [n for n in range(2, partitions + 1) if ceil(partitions / (n - 1)) * 10 < capacity]
+        fits = [n for n in range(2, partitions + 2) if ceil(partitions / (n - 1)) * 10 < capacity]
         assert found.needed == min(fits, default=None)
         for row in found.rows:
             assert row.busiest == pytest.approx(10 * ceil(partitions / row.consumers))
@@ -93,15 +116,33 @@ def test_one_hot_partition_is_named_as_the_limit() -> None:
     assert scaler_lines(found, "g") == ()
 
 
-def test_too_few_partitions_are_named_as_the_limit() -> None:
-    """Two consumers keep up with two partitions, but not one of them alone."""
+def test_a_consumer_without_partitions_takes_over() -> None:
+    """One consumer more than partitions fits if one consumer for each partition is enough."""
     found = size_group(
         constant_load({"t": 2}, 200.0), strategy="range", capacity=150.0, max_lag_s=30
     )
-    assert (found.needed, found.limit) == (None, PARTITIONS)
-    assert found.row(2).lag_s == 0
-    assert found.row(2).lag_down_s is not None
-    assert isinf(found.row(2).lag_down_s)
+    assert (found.needed, found.limit, found.useful) == (3, None, 2)
+    assert isinf(found.row(2).lag_down_s or 0)
+    assert (found.row(3).idle, found.row(3).lag_down_s) == (1, 0)
+    alone = size_group(constant_load({"t": 1}, 50.0), strategy="range", capacity=100, max_lag_s=30)
+    assert (alone.needed, alone.limit) == (2, None)
+
+
+def test_too_few_partitions_are_named_as_the_limit() -> None:
+    """Partitions with an even load are too few if one consumer cannot keep up with one of them."""
+    for rate in (200.0, 400.0):
+        load = constant_load({"t": 2}, rate)
+        found = size_group(load, strategy="range", capacity=100.0, max_lag_s=30)
+        assert (found.needed, found.limit) == (None, PARTITIONS)
+
+
+def test_the_strategy_is_named_as_the_limit() -> None:
+    """Range assigns the only partition of each topic to the first consumer, however many join."""
+    load = constant_load({"a": 1, "b": 1, "c": 1}, 90.0)
+    found = size_group(load, strategy="range", capacity=50.0, max_lag_s=30)
+    assert (found.needed, found.limit) == (None, STRATEGY)
+    even = size_group(load, strategy="roundrobin", capacity=50.0, max_lag_s=30)
+    assert (even.needed, even.limit) == (4, None)
 
 
 def test_the_strategys_unevenness_counts() -> None:
@@ -118,7 +159,7 @@ def test_many_partitions_are_sampled_and_the_smallest_number_is_exact() -> None:
     """With 200 partitions not each number has a row, but the answer is the smallest that fits."""
     load = constant_load({"t": 200}, 2_000.0)
     found = size_group(load, strategy="range", capacity=70.0, max_lag_s=5)
-    assert found.needed == next(n for n in range(2, 201) if ceil(200 / (n - 1)) * 10 < 70)
+    assert found.needed == next(n for n in range(2, 202) if ceil(200 / (n - 1)) * 10 < 70)
     assert len(found.rows) < 100
 
 

@@ -114,9 +114,9 @@ class KeySpread:
 
 
 def analyse_keys(
-    where: str,
+    source: str,
     columns: InputColumns,
-    counts: Sequence[int],
+    partitions: Sequence[int],
     *,
     partitioner: str = "murmur2",
     serializer: str | None = None,
@@ -133,9 +133,9 @@ def analyse_keys(
     """Count the records per partition at each partition count, and those that a change moves.
 
     Args:
-        where: a Parquet, CSV or JSON file or folder, a Delta table, ``kafka://host:port/topic``.
+        source: a Parquet, CSV or JSON file or folder, a Delta table, ``kafka://host:port/topic``.
         columns: the columns to read.
-        counts: partition counts, 1 to 2**31 - 1.
+        partitions: partition counts, 1 to 2**31 - 1.
         partitioner: any of `partage.keys` that decides by the key alone.
         serializer: Kafka serializer of a key column with numbers; text and bytes need none.
         top: number of hottest keys to report.
@@ -157,8 +157,8 @@ def analyse_keys(
         InvalidConfigError: input, column, count, limit or partitioner cannot be used.
         MissingExtraError, MissingJavaError: Spark cannot be started.
     """
-    job = KeyJob(columns, partitioner, _valid_counts(counts), serializer, approximate)
-    _expect_limits(max_share, max_rate, columns, where)
+    job = KeyJob(columns, partitioner, _valid_counts(partitions), serializer, approximate)
+    _expect_limits(max_share, max_rate, columns, source)
     if serializer is not None and serializer not in SERIALIZERS:
         known = ", ".join(SERIALIZERS)
         raise InvalidConfigError("--serializer", f"must be one of {known}", serializer)
@@ -166,15 +166,15 @@ def analyse_keys(
     with stages.stage("check"):
         _expect_by_key(partitioner)
         by_spark = spark is not None or master is not None or bool(conf)
-        source = open_source(where, columns, serializer, kafka, by_spark=by_spark)
-    job = replace(job, columns=source.columns)
+        opened = open_source(source, columns, serializer, kafka, by_spark=by_spark)
+    job = replace(job, columns=opened.columns)
     found = KeySpread(max_share=max_share, max_rate=max_rate)
-    local = source.parts and source.size <= LARGEST_LOCAL and not _has_session()
+    local = opened.parts and opened.size <= LARGEST_LOCAL and not _has_session()
     if not by_spark and local:
-        run = LocalJob(source, partial(stages.reached, "count"))
-        return _analyse(run, source, job, found, top=top, stages=stages)
-    with _spark_job(source, stages, spark=spark, master=master, conf=conf) as spark_run:
-        return _analyse(spark_run, source, job, found, top=top, stages=stages)
+        run = LocalJob(opened, partial(stages.reached, "count"))
+        return _analyse(run, opened, job, found, top=top, stages=stages)
+    with _spark_job(opened, stages, spark=spark, master=master, conf=conf) as spark_run:
+        return _analyse(spark_run, opened, job, found, top=top, stages=stages)
 
 
 def _has_session() -> bool:
@@ -214,7 +214,7 @@ def _valid_counts(counts: Sequence[int]) -> tuple[int, ...]:
 
 
 def _expect_limits(
-    max_share: float | None, max_rate: float | None, columns: InputColumns, where: str
+    max_share: float | None, max_rate: float | None, columns: InputColumns, source: str
 ) -> None:
     """Check that the limits are in range, and that a rate limit comes with a column of times."""
     if max_share is not None and not 0 < max_share <= 1:
@@ -223,7 +223,7 @@ def _expect_limits(
         return
     if not max_rate > 0:
         raise InvalidConfigError("--max-rate", "must be above 0", max_rate)
-    if columns.time is None and not where.startswith("kafka://"):
+    if columns.time is None and not source.startswith("kafka://"):
         raise InvalidConfigError("--max-rate", "needs a column of times: --time", max_rate)
 
 
