@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from partage.api.decisions import compare as compare
     from partage.api.measures import measure as measure
     from partage.commands.applications import decide_streams as decide_streams
+    from partage.commands.applications import describe_streams as describe_streams
     from partage.commands.applications import simulate_streams as simulate_streams
     from partage.commands.clusters import capture_cluster as capture_cluster
     from partage.commands.clusters import watch_groups as watch_groups
@@ -93,6 +94,7 @@ _HOME = {
     "count_keys": "partage.commands.logs",
     "decide_streams": "partage.commands.applications",
     "decode": "partage.commands.logs",
+    "describe_streams": "partage.commands.applications",
     "diff": "partage.commands.runs",
     "live_groups": "partage.commands.live_groups",
     "owner": "partage.commands.runs",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from partage.commands.applications import SimulatedCell
+    from partage.commands.applications import DescribedApplication, SimulatedCell
     from partage.simulation.streams import (
         SimulatedApplication,
         StreamsMetrics,
@@ -45,9 +47,21 @@ _TITLES = (
 @with_options
 def streams(
     application: Annotated[
-        Path, typer.Argument(metavar="APP.json", help="Application as JSON; - reads stdin.")
-    ],
+        Path | None,
+        typer.Argument(metavar="[APP.json]", show_default=False,
+                       help="Application as JSON; - reads stdin."),
+    ] = None,
     *,
+    from_capture: Annotated[
+        Path | None,
+        typer.Option("--from-capture", metavar="CAPTURE", show_default=False,
+                     help="Describe an application of this capture as a file for partage streams."),
+    ] = None,
+    application_id: Annotated[
+        str | None,
+        typer.Option("--application-id", metavar="ID", show_default=False,
+                     help="Which application of the capture (application.id)."),
+    ] = None,
     assignor: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,7 +77,7 @@ def streams(
         ),
     ] = None,
     to: Annotated[
-        Path | None, output_option("Page with timelines.", "PAGE.html")
+        Path | None, output_option("Page with timelines, or description.", "FILE")
     ] = None,
     decide: Annotated[
         bool,
@@ -85,6 +99,11 @@ def streams(
 
         partage streams state.json --decide -a kip-441-document --sweep balance_factor=1,2
 
+        partage streams --from-capture capture --application-id shop --out shop.json
+
+    `--from-capture` writes the description of a recorded application, with the crash of a client,
+    and says what one standby buys and costs.
+
     `--decide` simulates nothing. Clients in the file have `active`, `standby` and `lags`; the
     output is which client gets which active, standby and warm-up tasks, and when the next rebalance
     follows.
@@ -98,6 +117,14 @@ def streams(
     client. **spread**: mean of most
     minus fewest active tasks per thread.
     """
+    if from_capture is not None or application_id is not None:
+        if from_capture is None or application_id is None or application is not None:
+            what = "give both --from-capture and --application-id, and no APP.json"
+            raise typer.BadParameter(what)
+        _describe(from_capture, application_id, to, output)
+        return
+    if application is None:
+        raise typer.BadParameter("give APP.json, or --from-capture and --application-id")
     from partage.cli.problems import read_problem
     from partage.cli.progress import working
     from partage.commands.applications import simulate_streams
@@ -139,6 +166,56 @@ def streams(
             show(*_blocks(found, prefix))
         if len(found) == 1:
             _tell_worst(app, found[0][1])
+
+
+def _describe(source: Path, application_id: str, to: Path | None, output: OutputOptions) -> None:
+    """Write an application of a capture as a file, and print what one standby buys."""
+    from partage.commands.applications import describe_streams
+
+    with named_options(application_id="--application-id", path="--out"):
+        found = describe_streams(source, application_id)
+        file = re.sub(r"[^\w.-]", "_", application_id)
+        path = found.write(to or Path(f"{file}.json"))
+    if output.as_json:
+        gain = None if found.gain is None else asdict(found.gain)
+        write_json({
+            "format": "partage-streams-capture", "version": 1, "application": application_id,
+            "file": str(path), "assignor": found.assignor, "standby": gain,
+            "source_lag": found.source_lag, "notes": list(found.notes),
+        })  # fmt: skip
+        return
+    for note in found.notes:
+        tell(note, "dim")
+    described = found.description
+    tasks = sum(max(one["sources"].values()) for one in described["subtopologies"])
+    clients = len(described["clients"])
+    lag = "" if found.source_lag is None else f", {found.source_lag:,} records behind"
+    show(
+        name(
+            f"{application_id}: {len(described['subtopologies'])} sub-topologies, {tasks} tasks, "
+            f"{clients} client{'' if clients == 1 else 's'}{lag}; description: {path}"
+        ),
+        name(_gain_sentence(found, clients), "bold"),
+    )
+
+
+def _gain_sentence(found: DescribedApplication, clients: int) -> str:
+    """Return in one sentence what one standby buys and costs."""
+    gain = found.gain
+    if gain is None:
+        return "no answer about standbys: the application has no state, or its size is unknown"
+    what = "one standby" if gain.standbys == 1 else f"standby {gain.standbys} of each task"
+    what += " (as now)" if gain.is_present else ""
+    if clients <= gain.standbys:
+        return f"{what}: buys nothing, because no client is left for it ({clients} in the capture)"
+    crashed = found.description["events"][0]["client"]
+    cost = f"costs {amount(gain.disk_bytes)} of disk"
+    if gain.write_bytes_per_second:
+        cost += f" and {amount(gain.write_bytes_per_second)}/s of changelog reads"
+    return (
+        f"{what}: worst outage {gain.worst_s:,.0f} s to {gain.worst_with_s:,.0f} s when {crashed} "
+        f"crashes and loses its disk; {cost}"
+    )
 
 
 def _write_page(

@@ -1,7 +1,8 @@
-"""Functions over Kafka Streams applications: `simulate_streams` and `decide_streams`."""
+"""Functions over Kafka Streams: `simulate_streams`, `decide_streams` and `describe_streams`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,11 +15,19 @@ if TYPE_CHECKING:
     from partage.simulation.streams import (
         LeaderDecision,
         SimulatedApplication,
+        StandbyGain,
         StreamsMetrics,
         SweepCell,
     )
 
-__all__ = ["DecidedCell", "SimulatedCell", "decide_streams", "simulate_streams"]
+__all__ = [
+    "DecidedCell",
+    "DescribedApplication",
+    "SimulatedCell",
+    "decide_streams",
+    "describe_streams",
+    "simulate_streams",
+]
 
 _DEFAULT = ("streams:high-availability",)
 
@@ -47,6 +56,66 @@ class DecidedCell(NamedTuple):
 
     cell: SweepCell
     decision: LeaderDecision
+
+
+class DescribedApplication(NamedTuple):
+    """A Kafka Streams application of a capture; the result of `describe_streams`.
+
+    Attributes:
+        description: the input of `simulate_streams`, as a JSON object.
+        assignor: name of the task assignor that the application's protocol uses by default.
+        gain: gain and cost of one standby; None if the capture has no state sizes.
+        source_lag: records of source topics that the application has not read; None if unknown.
+        notes: sentences about what the capture lacks or what was assumed.
+    """
+
+    description: dict[str, Any]
+    assignor: str
+    gain: StandbyGain | None
+    source_lag: int | None
+    notes: tuple[str, ...]
+
+    def write(self, path: str | Path) -> Path:
+        """Write the description as JSON; return the path.
+
+        Raises:
+            InvalidConfigError: the file cannot be written.
+        """
+        target = Path(path)
+        try:
+            target.write_text(json.dumps(self.description, indent=1) + "\n", encoding="utf-8")
+        except OSError as e:
+            what = f"cannot be written ({e.strerror or e})"
+            raise InvalidConfigError("path", what, str(target)) from None
+        return target
+
+
+def describe_streams(source: str | Path, application_id: str) -> DescribedApplication:
+    """Describe a Kafka Streams application of a capture, and what one standby buys.
+
+    The description has the application's sub-topologies, partitions, clients, state sizes and lags,
+    and a crash of the client with most state. `simulate_streams` takes it.
+
+    Args:
+        source: the folder of a capture with ``cluster.jsonl``. State sizes are in bytes if it has
+            the changelogs in ``topics.parquet``, else in records, if clients reported offsets.
+        application_id: ``application.id``, which is the group's name.
+
+    Raises:
+        InvalidCaptureError: the capture cannot be read, or lacks the cluster's metadata.
+        InvalidConfigError: it has no Streams group with this id.
+        UnsupportedProblemError: a file cannot describe the application.
+    """
+    from partage.jobs.streams_capture import read_streams_application
+    from partage.simulation.streams import read_application, standby_gain
+    from partage.streams.recorded_application import describe
+
+    found = read_streams_application(source, application_id)
+    description = describe(found)
+    gain = None
+    if found.sizes:
+        gain = standby_gain(read_application(description), found.assignor)
+    return DescribedApplication(description, found.assignor, gain, found.source_lag, found.notes)
 
 
 def simulate_streams(

@@ -10,6 +10,7 @@ Pure: no files, no wall clock, no randomness.
     streams_group        a streams group (KIP-1071): the coordinator assigns tasks
     client_state         running clients and their copies of state, which restore at a bounded rate
     result               intervals, rebalances and metrics of a finished simulation
+    standby_gain         gain and cost of one standby of each task
     decision             one rebalance of a leader alone, from given lags
 """
 
@@ -37,6 +38,7 @@ from partage.simulation.streams.result import (
     TaskInterval,
     measure,
 )
+from partage.simulation.streams.standby_gain import StandbyGain, standby_gain
 from partage.simulation.streams.sweep import SweepCell, cells, simulate, simulate_cell
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "SimulatedApplication",
     "SimulatedClient",
     "SimulationResult",
+    "StandbyGain",
     "StreamsMetrics",
     "StreamsRebalance",
     "SweepCell",
@@ -60,4 +63,5 @@ __all__ = [
     "read_client_states",
     "simulate",
     "simulate_cell",
+    "standby_gain",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -35,12 +35,14 @@ class TaskState:
         writes_per_second: records per second added to its changelogs while it runs.
         record_bytes: size of a changelog record in bytes.
         read_bytes_per_second: bytes per second read from its sources while it runs.
+        records_by_task: number of records of each task, by partition; empty if all have `records`.
     """
 
     records: int = 0
     writes_per_second: float = 0.0
     record_bytes: int = 100
     read_bytes_per_second: float = 0.0
+    records_by_task: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,17 @@ class SimulatedApplication:
         """Topic -> number of partitions, including internal topics."""
         return {**self.counts, **self.layout.internal}
 
+    @cached_property
+    def _task_states(self) -> dict[TaskId, TaskState]:
+        """State size and throughput of every task."""
+        found = {}
+        for task in self.layout.partitions_of:
+            state = self.states[task.subtopology]
+            if state.records_by_task:
+                state = replace(state, records=state.records_by_task[task.partition])
+            found[task] = state
+        return found
+
     def state_of(self, task: TaskId) -> TaskState:
         """Return state size and throughput of a task."""
-        return self.states[task.subtopology]
+        return self._task_states[task]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -20,6 +21,7 @@ from partage.streams import AssignmentConfigs, ProcessId, Subtopology, Topology
 
 __all__ = [
     "DAY",
+    "OF_ONE_REBALANCE",
     "configured",
     "millis",
     "names",
@@ -234,6 +236,9 @@ _MAY_BE_NONE = {
     "streams.initial.rebalance.delay.ms",
     "streams.assignment.interval.ms",
 }
+_CLIENT_FIELDS = ("threads", "rack", "tags", "restoreBytesPerSecond", "process")
+#: Fields of a client that only matter to one rebalance (`partage.simulation.streams.decision`).
+OF_ONE_REBALANCE = ("active", "standby", "lags")
 _GUARANTEE, _EXACTLY_ONCE = "processing.guarantee", "exactly_once_v2"
 #: What Kafka 4 accepts, its default first.
 _GUARANTEES = ("at_least_once", _EXACTLY_ONCE)
@@ -277,6 +282,7 @@ def read_application(problem: object) -> SimulatedApplication:
     if not made.layout.partitions_of:
         raise InvalidProblemError("must make at least one task", path="subtopologies")
     _check_racks(made)
+    _check_task_records(made)
     return configured(made, record(given.get("settings", {}), "settings"))
 
 
@@ -360,6 +366,7 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
             found.counts[topic] = whole(count, f"{where}.sources.{topic}", 1, _MOST_TASKS)
     stores = record(one.get("stores", {}), f"{where}.stores")
     records, writes = 0, 0.0
+    listed: list[tuple[int, ...]] = []
     for store, description in stores.items():
         at = f"{where}.stores.{store}"
         if store in found.stores:
@@ -367,7 +374,11 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
         found.stores.add(store)
         its = record(description, at)
         only(its, at, ("records", "writesPerSecond"))
-        records += whole(its.get("records", 0), f"{at}.records", 0, _MOST_RECORDS)
+        size = its.get("records", 0)
+        if isinstance(size, list):
+            listed.append(_records_by_task(size, f"{at}.records", listed))
+        else:
+            records += whole(size, f"{at}.records", 0, _MOST_RECORDS)
         writes += number(its.get("writesPerSecond", 0), f"{at}.writesPerSecond", 0, 1e12)
     found.made.append(
         Subtopology(
@@ -383,7 +394,17 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
         writes,
         whole(one.get("recordBytes", 100), f"{where}.recordBytes", 1, 10**9),
         number(one.get("readBytesPerSecond", 0), f"{where}.readBytesPerSecond", 0, 1e15),
+        tuple(records + sum(of_task) for of_task in zip(*listed, strict=True)),
     )
+
+
+def _records_by_task(value: list[Any], path: str, others: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """Parse a list with the records of each task, as long as those of other stores."""
+    found = tuple(whole(one, f"{path}.{i}", 0, _MOST_RECORDS) for i, one in enumerate(value))
+    if not found or (others and len(others[0]) != len(found)):
+        what = "must have a number for each task"
+        raise InvalidProblemError(what, path=path, value=len(found))
+    return found
 
 
 # -- clients and racks -------------------------------------------------------------------------
@@ -410,7 +431,7 @@ def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
 def _client(name: str, place: int, one: Mapping[str, Any]) -> SimulatedClient:
     """Parse one client; unless a process id is given, its position in the list is used."""
     where = f"clients.{name}"
-    only(one, where, ("threads", "rack", "tags", "restoreBytesPerSecond", "process"))
+    only(one, where, (*_CLIENT_FIELDS, *OF_ONE_REBALANCE))
     tags = record(one.get("tags", {}), f"{where}.tags")
     rack = one.get("rack")
     process = ProcessId(0, place)
@@ -457,3 +478,13 @@ def _check_racks(application: SimulatedApplication) -> None:
         if count != len(rows):
             what = f"must have a row for each of {count} partitions"
             raise InvalidProblemError(what, path=f"racks.{topic}", value=len(rows))
+
+
+def _check_task_records(application: SimulatedApplication) -> None:
+    """Check that lists of records have a number for each task of their sub-topology."""
+    tasks = Counter(task.subtopology for task in application.layout.partitions_of)
+    for sub, state in application.states.items():
+        count = len(state.records_by_task)
+        if count and count != tasks[sub]:
+            what = f"must have lists of records for each of {tasks[sub]} tasks"
+            raise InvalidProblemError(what, path=f"subtopologies.{sub}.stores", value=count)

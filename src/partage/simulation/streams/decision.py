@@ -13,7 +13,13 @@ from typing import Any
 from partage.errors import InvalidProblemError
 from partage.model.validation import parse_problem
 from partage.simulation.streams.application import SimulatedApplication
-from partage.simulation.streams.application_parser import names, read_application, record, whole
+from partage.simulation.streams.application_parser import (
+    OF_ONE_REBALANCE,
+    names,
+    read_application,
+    record,
+    whole,
+)
 from partage.streams import (
     LATEST_OFFSET,
     UNKNOWN_OFFSET_SUM,
@@ -29,7 +35,6 @@ from partage.streams.standbys import standby_shortage
 
 __all__ = ["GivenClientStates", "LeaderDecision", "decide", "read_client_states"]
 
-_HELD = ("active", "standby", "lags")
 #: Fields of the file that only matter over time.
 _OVER_TIME = ("seconds", "start", "events")
 #: Tasks that an error names.
@@ -123,7 +128,7 @@ def read_client_states(problem: object) -> GivenClientStates:
         for name, one in record(given.get("clients", {}), "clients").items()
     }
     given["clients"] = {
-        name: {key: value for key, value in one.items() if key not in _HELD}
+        name: {key: value for key, value in one.items() if key not in OF_ONE_REBALANCE}
         for name, one in described.items()
     }
     application = read_application(given)

@@ -1,0 +1,621 @@
+"""Reader of one Kafka Streams application in a capture, for `partage streams --from-capture`.
+
+| what           | classic protocol                    | streams protocol (KIP-1071)   |
+|----------------|-------------------------------------|-------------------------------|
+| sub-topologies | tasks and partitions of assignments | STREAMS_GROUP_TOPOLOGY        |
+| changelogs     | topic names and partition counts    | STREAMS_GROUP_TOPOLOGY        |
+| clients        | user data of the members            | STREAMS_GROUP_MEMBER_METADATA |
+| standbys       | copies in the assignment            | STREAMS_GROUP_METADATA        |
+| sizes          | ``topics.parquet``, else offsets    | ``topics.parquet``            |
+|                | that clients reported               |                               |
+
+Partition counts and racks are those of ``cluster.jsonl``. Sizes from ``topics.parquet`` are in
+bytes: those of all keys and values in the changelogs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, product
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from partage.errors import (
+    InvalidCaptureError,
+    InvalidConfigError,
+    InvalidProblemError,
+    UnsupportedProblemError,
+    WireFormatError,
+)
+from partage.history.clusters import ClusterHistory
+from partage.history.records import ClassicState, parse_classic_state
+from partage.history.streams_agreement import counts_of, stateful_tasks
+from partage.history.streams_application import (
+    STREAMS_PROTOCOL,
+    ObservedTopology,
+    StreamsRebalance,
+    decode_streams_rebalance,
+    observe_topology,
+    racks_of,
+)
+from partage.jobs.replay.capture import files_of, open_records, read_metadata, read_slice
+from partage.model import Cluster
+from partage.streams.members import StreamsMember
+from partage.streams.recorded_application import (
+    ChangelogSize,
+    RecordedApplication,
+    RecordedClient,
+    RecordedSubtopology,
+    longest_lasting,
+)
+from partage.streams.task_ids import TaskId
+from partage.streams.topology import TopicPartition
+from partage.wire.group_log import DecodedRecord, decode_record
+
+__all__ = ["read_streams_application"]
+
+_RECORDS, _CONFIG = "topics.parquet", "cluster-config.json"
+_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
+_AT_ONCE = 1 << 16
+#: Versions of the keys of offset commits.
+_COMMIT_KEYS = (b"\x00\x00", b"\x00\x01")
+#: Settings of the file, from settings of the broker.
+_BROKER_SETTINGS = {
+    "streams.session.timeout.ms": "group.streams.session.timeout.ms",
+    "streams.heartbeat.interval.ms": "group.streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms": "group.streams.initial.rebalance.delay.ms",
+    "streams.assignment.interval.ms": "group.streams.assignment.interval.ms",
+}
+_STANDBYS = "num.standby.replicas"
+#: Distributions of changelogs over sub-topologies that are tried at most.
+_MOST_DISTRIBUTIONS = 1_024
+#: Size and end offset of each partition of a topic.
+_TopicSizes = dict[TopicPartition, tuple[ChangelogSize, int]]
+#: End of the client id of a stream thread's consumer.
+_THREAD = re.compile(r"-StreamThread-\d+(-consumer)?$")
+#: Characters of a client's name in the file.
+_LONGEST_NAME = 200
+_OFFSETS_NOTE = (
+    "State sizes are the offsets that clients reported as restored, in records: recordBytes is "
+    "100, because the capture has no records of the changelogs."
+)
+_BYTES_NOTE = "State sizes are bytes of the recorded changelogs, replaced records included."
+_NO_SIZES_NOTE = (
+    "State sizes are not in the capture: write the records of each task into the file (stores, "
+    "records), and simulate it."
+)
+_RATE_NOTE = "The restore rate is not in the capture: each client restores 50 MB/s."
+
+
+class _Record(NamedTuple):
+    """A decoded record of the application's group."""
+
+    offset: int
+    time_ms: int
+    decoded: DecodedRecord
+
+
+@dataclass
+class _State:
+    """Part of `RecordedApplication` that depends on the protocol."""
+
+    is_streams_group: bool
+    at_ms: int
+    subtopologies: tuple[RecordedSubtopology, ...]
+    clients: tuple[RecordedClient, ...]
+    settings: dict[str, str]
+    cluster: Cluster
+    sizes: dict[TopicPartition, ChangelogSize] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_streams_application(source: str | Path, application_id: str) -> RecordedApplication:
+    """Read a Kafka Streams application from a capture.
+
+    The described clients are the newest ones with the number of clients that the application had
+    for the longest time.
+
+    Args:
+        source: the folder of a capture with ``cluster.jsonl``.
+        application_id: ``application.id``, which is the group's name.
+
+    Raises:
+        InvalidCaptureError: the capture cannot be read, or lacks the cluster's metadata.
+        InvalidConfigError: it has no Streams group with this id.
+        UnsupportedProblemError: the application has named topologies.
+    """
+    folder = Path(source)
+    records, committed = _group_records(folder, application_id)
+    states, _, _ = read_metadata(folder)
+    if not states:
+        what = f"{folder}: has no cluster.jsonl, so partition counts are unknown"
+        raise InvalidCaptureError(f"{what}; record it with partage capture")
+    clusters = ClusterHistory(states)
+    logs = _topic_sizes(folder)
+    found = _streams_group(records, clusters, folder) or _classic_group(
+        records, clusters, application_id, logs
+    )
+    if found is None:
+        what = "the capture has no Streams group with this name and members"
+        raise InvalidConfigError("application_id", what, application_id)
+    changelogs = {topic for one in found.subtopologies for topic in one.changelogs}
+    sizes = {place: one for place, (one, _) in logs.items() if place[0] in changelogs}
+    if sizes:
+        found.notes.append(_BYTES_NOTE)
+    elif found.sizes:
+        sizes = found.sizes
+        found.notes.append(_OFFSETS_NOTE)
+    elif changelogs:
+        found.notes.append(_NO_SIZES_NOTE)
+    found.notes.append(_RATE_NOTE)
+    return RecordedApplication(
+        application_id, found.is_streams_group, found.at_ms, found.subtopologies, found.clients,
+        sizes, found.settings, _racks(found), _source_lag(found, logs, committed),
+        tuple(found.notes),
+    )  # fmt: skip
+
+
+# -- records of the group ----------------------------------------------------------------------
+
+
+def _group_records(folder: Path, group: str) -> tuple[list[_Record], dict[TopicPartition, int]]:
+    """Return a group's records in log order, and its last committed offsets.
+
+    Records that cannot be decoded are left out, as in a replay.
+    """
+    from pyarrow import compute as pc
+
+    found: list[_Record] = []
+    # A group's commits of one partition have one key; only the last one is decoded.
+    commits: dict[bytes, tuple[int, bytes | None]] = {}
+    for piece in open_records(folder):
+        for table in read_slice(piece):
+            rows = table.filter(pc.fill_null(pc.match_substring(table["key"], group), False))
+            for row in rows.to_pylist():
+                key, value, offset = row["key"], row["value"], row["offset"]
+                if key[:2] in _COMMIT_KEYS:
+                    newest = commits.get(key, (-1, None))
+                    commits[key] = max(newest, (offset, value), key=itemgetter(0))
+                elif (one := _decoded(key, value, group)) is not None:
+                    found.append(_Record(offset, row["timestamp_ms"], one))
+    found.sort(key=lambda one: one.offset)
+    committed: dict[TopicPartition, int] = {}
+    for key, (_, value) in commits.items():
+        one = _decoded(key, value, group)
+        if one is not None and one.value is not None:
+            committed[one.key["topic"], one.key["partition"]] = one.value["offset"]
+    return found, committed
+
+
+def _decoded(key: bytes, value: bytes | None, group: str) -> DecodedRecord | None:
+    """Decode a record; None if it is damaged or of another group."""
+    try:
+        found = decode_record(key, value)
+    except WireFormatError:
+        return None
+    return found if found.key.get("group", found.key.get("groupId")) == group else None
+
+
+def _client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
+    """Return a short name of a client from the client id of one of its threads.
+
+    >>> _client_name("shop", "shop-host7-StreamThread-1-consumer", ["host7"])
+    'host7-2'
+    """
+    name = _THREAD.sub("", client_id)
+    name = (name.removeprefix(f"{application}-") or name or "client")[:_LONGEST_NAME]
+    known, number, free = set(taken), 1, name
+    while free in known:
+        number += 1
+        free = f"{name[: _LONGEST_NAME - 8]}-{number}"
+    return free
+
+
+# -- streams protocol --------------------------------------------------------------------------
+
+
+@dataclass
+class _StreamsMembers:
+    """Members of a streams group and their current assignments at one time."""
+
+    at_ms: int
+    members: dict[str, Mapping[str, Any]]
+    assigned: dict[str, Mapping[str, Any]]
+
+    @property
+    def processes(self) -> dict[str, list[str]]:
+        """The members of each process."""
+        found: dict[str, list[str]] = {}
+        for member, value in self.members.items():
+            found.setdefault(value["processId"], []).append(member)
+        return found
+
+
+def _streams_group(
+    records: Sequence[_Record], clusters: ClusterHistory, folder: Path
+) -> _State | None:
+    """Return the application of a streams group; None without its topology or members."""
+    topology: Mapping[str, Any] | None = None
+    settings: dict[str, str] = {}
+    now = _StreamsMembers(0, {}, {})
+    states: list[tuple[int, int, int, _StreamsMembers]] = []
+
+    def add(end_ms: int) -> None:
+        if now.members:
+            state = _StreamsMembers(now.at_ms, dict(now.members), dict(now.assigned))
+            states.append((now.at_ms, end_ms, len(state.processes), state))
+
+    for _, time_ms, one in records:
+        if one.type == "STREAMS_GROUP_TOPOLOGY" and one.value is not None:
+            topology = one.value
+        elif one.type == "STREAMS_GROUP_METADATA" and one.value is not None:
+            rows = one.value.get("lastAssignmentConfigs") or ()
+            settings = {row["key"]: row["value"] for row in rows}
+        elif one.type == "STREAMS_GROUP_MEMBER_METADATA":
+            add(time_ms)
+            now.at_ms = time_ms
+            _set(now.members, one)
+        elif one.type == "STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT":
+            _set(now.assigned, one)
+    if records:
+        add(records[-1].time_ms)
+    if topology is None or not states:
+        return None
+    chosen = longest_lasting(states)
+    cluster = clusters.at(chosen.at_ms)
+    subtopologies = tuple(
+        RecordedSubtopology(
+            int(row["subtopologyId"]),
+            {topic: count for topic in _sources(row) if (count := _count(cluster, topic))},
+            tuple(row["repartitionSinkTopics"]),
+            tuple(topic["name"] for topic in row["stateChangelogTopics"] or ()),
+        )
+        for row in sorted(topology["subtopologies"], key=lambda row: int(row["subtopologyId"]))
+    )
+    application = str(records[0].decoded.key["groupId"])
+    notes = ["The lag of standbys is not in the records of a streams group."]
+    return _State(
+        True, chosen.at_ms, subtopologies, _streams_clients(application, chosen),
+        {**_broker_settings(folder), _STANDBYS: settings.get(_STANDBYS, "0")}, cluster,
+        notes=notes,
+    )  # fmt: skip
+
+
+def _set(values: dict[str, Mapping[str, Any]], one: DecodedRecord) -> None:
+    """Store the value of a member's record; a tombstone removes it."""
+    if one.value is None:
+        values.pop(one.key["memberId"], None)
+    else:
+        values[one.key["memberId"]] = one.value
+
+
+def _sources(row: Mapping[str, Any]) -> list[str]:
+    return [*row["sourceTopics"], *(one["name"] for one in row["repartitionSourceTopics"] or ())]
+
+
+def _count(cluster: Cluster, topic: str) -> int:
+    """Return the number of partitions of a topic; 0 if the cluster lacks it."""
+    return len(cluster.partitions_of(topic)) if cluster.topic(topic) >= 0 else 0
+
+
+def _streams_clients(application: str, found: _StreamsMembers) -> tuple[RecordedClient, ...]:
+    clients: dict[str, RecordedClient] = {}
+    for process, members in found.processes.items():
+        first = found.members[members[0]]
+        assigned = [found.assigned[one] for one in members if one in found.assigned]
+        name = _client_name(application, first["clientId"], clients)
+        clients[name] = RecordedClient(
+            name, process, len(members), first["rackId"],
+            {row["key"]: row["value"] for row in first["clientTags"] or ()},
+            _task_ids(assigned, "activeTasks"), _task_ids(assigned, "standbyTasks"),
+        )  # fmt: skip
+    return tuple(clients.values())
+
+
+def _task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ...]:
+    """Return the ids of the tasks of some members, from a field of their current assignments."""
+    rows = [row for value in assigned for row in value[kind] or ()]
+    return tuple(f"{row['subtopologyId']}_{p}" for row in rows for p in row["partitions"])
+
+
+def _broker_settings(folder: Path) -> dict[str, str]:
+    """Return the broker's settings of streams groups; empty without the file.
+
+    Raises:
+        InvalidCaptureError: the file cannot be read.
+    """
+    path = folder / _CONFIG
+    if not path.is_file():
+        return {}
+    try:
+        configs = json.loads(path.read_bytes())["configs"]
+        return {
+            name: str(configs[broker])
+            for name, broker in _BROKER_SETTINGS.items() if broker in configs
+        }  # fmt: skip
+    except (ValueError, TypeError, KeyError, RecursionError) as e:
+        what = f"{path}: cannot be read ({type(e).__name__})"
+        raise InvalidCaptureError(f"{what}; record it again, or remove the file") from None
+
+
+# -- classic protocol --------------------------------------------------------------------------
+
+
+class _ClassicGeneration(NamedTuple):
+    """A generation of a classic Streams group as recorded, and decoded."""
+
+    at_ms: int
+    state: ClassicState
+    rebalance: StreamsRebalance
+
+
+def _classic_group(
+    records: Sequence[_Record], clusters: ClusterHistory, application: str, logs: _TopicSizes
+) -> _State | None:
+    """Return the application of a classic group; None if no generation can be decoded.
+
+    Raises:
+        UnsupportedProblemError: the application has named topologies.
+    """
+    generations = list(_generations(records))
+    if not generations:
+        return None
+    ends = [*(one.at_ms for one in generations[1:]), records[-1].time_ms]
+    chosen = longest_lasting(
+        (one.at_ms, end, len({member.process for member in one.rebalance.members}), one)
+        for one, end in zip(generations, ends, strict=True)
+    )
+    try:
+        seen = observe_topology([one.rebalance for one in reversed(generations)])
+    except WireFormatError as e:
+        raise InvalidCaptureError(f"group {application}: {e}") from None
+    if any(name is not None for _, name in seen.sources):
+        what = f"{application}: has named topologies, which the file cannot describe"
+        raise UnsupportedProblemError(what)
+    cluster = clusters.at(chosen.at_ms)
+    counts = counts_of(seen, cluster)
+    changelogs, notes = _changelogs(seen, cluster, counts, application, logs)
+    subtopologies = tuple(
+        RecordedSubtopology(
+            number, {topic: counts[topic] for topic in sorted(topics)},
+            changelogs=changelogs.get(number, ()),
+        )
+        for (number, _), topics in sorted(seen.sources.items(), key=lambda item: item[0][0])
+    )  # fmt: skip
+    tasks = stateful_tasks(seen, seen.stateful, counts)
+    copies = Counter(chosen.rebalance.copies()[task] for task in tasks)
+    standbys = copies.most_common(1)[0][0] if copies else 0
+    notes.append(
+        f"{_STANDBYS}={standbys} is the number of copies in the recorded assignment; other "
+        "settings of the application are not in the log."
+    )
+    session = max((one.session_timeout_ms for one in chosen.state.members), default=0)
+    settings = {_STANDBYS: str(standbys)}
+    if session > 0:
+        settings["session.timeout.ms"] = str(session)
+    return _State(
+        False, chosen.at_ms, subtopologies, _classic_clients(application, chosen, seen), settings,
+        cluster, _reported_sizes(seen, generations, subtopologies, notes), notes,
+    )  # fmt: skip
+
+
+def _generations(records: Iterable[_Record]) -> Iterator[_ClassicGeneration]:
+    """Yield the generations of a classic Streams group that can be decoded."""
+    for _, time_ms, one in records:
+        if one.type != "GROUP_METADATA" or one.value is None:
+            continue
+        if one.value["protocol"] != STREAMS_PROTOCOL or not one.value["members"]:
+            continue
+        state = parse_classic_state(one.value)
+        try:
+            yield _ClassicGeneration(time_ms, state, decode_streams_rebalance(state))
+        except (WireFormatError, InvalidProblemError):
+            continue
+
+
+def _changelogs(
+    seen: ObservedTopology,
+    cluster: Cluster,
+    counts: Mapping[str, int],
+    application: str,
+    logs: _TopicSizes,
+) -> tuple[dict[int, tuple[str, ...]], list[str]]:
+    """Return the changelog topics of each stateful sub-topology, and notes about guesses.
+
+    No record has them. A changelog has as many partitions as its sub-topology has tasks. Where
+    several fit, end offsets decide: their sums should equal those that clients reported.
+    """
+    tasks = {key[0]: max(counts[t] for t in seen.sources[key]) for key in seen.stateful}
+    names = sorted(
+        topic for t, topic in enumerate(cluster.index.topics)
+        if cluster.topic_exists[t] and topic.startswith(f"{application}-")
+        and topic.endswith("-changelog")
+    )  # fmt: skip
+    fitting = [
+        [number for number in sorted(tasks) if tasks[number] == _count(cluster, name)]
+        for name in names
+    ]
+    placed = [(name, numbers) for name, numbers in zip(names, fitting, strict=True) if numbers]
+    best: dict[int, tuple[str, ...]] = {}
+    least: tuple[int, int] | None = None
+    for choice in islice(product(*(numbers for _, numbers in placed)), _MOST_DISTRIBUTIONS):
+        found: dict[int, tuple[str, ...]] = dict.fromkeys(tasks, ())
+        for (name, _), number in zip(placed, choice, strict=True):
+            found[number] = (*found[number], name)
+        empty = sum(not of_number for of_number in found.values())
+        distance = sum(
+            abs(total - sum(logs[log, task.partition][1] for log in found.get(task.subtopology, ())
+                            if (log, task.partition) in logs))
+            for task, total in seen.ends.items() if total > 0
+        )  # fmt: skip
+        if least is None or (empty, distance) < least:
+            least, best = (empty, distance), found
+    notes = []
+    guessed = [name for name, numbers in placed if len(numbers) > 1]
+    if guessed:
+        how = "best fits the reported offsets" if logs else "is a guess, because several fit"
+        notes.append(f"The sub-topology of {', '.join(guessed)} {how}.")
+    return {
+        number: best.get(number, ()) or (f"{application}-state-{number}-changelog",)
+        for number in sorted(tasks)
+    }, notes
+
+
+def _classic_clients(
+    application: str, chosen: _ClassicGeneration, seen: ObservedTopology
+) -> tuple[RecordedClient, ...]:
+    client_ids = {one.id: one.client_id for one in chosen.state.members}
+    by_process: dict[str, list[StreamsMember]] = {}
+    for member in chosen.rebalance.members:
+        by_process.setdefault(str(member.process), []).append(member)
+    clients: dict[str, RecordedClient] = {}
+    for process, members in by_process.items():
+        infos = [chosen.rebalance.infos[m.id] for m in members if m.id in chosen.rebalance.infos]
+        active = [TaskId(*task) for info in infos for task in info.active]
+        standby = [TaskId(*task) for info in infos for task in info.standby_tasks()]
+        reported = {task: total for m in members for task, total in m.offset_sums.items()}
+        name = _client_name(application, client_ids[members[0].id], clients)
+        clients[name] = RecordedClient(
+            name, process, len(members), members[0].rack, dict(members[0].tags),
+            tuple(map(str, sorted(set(active)))), tuple(map(str, sorted(set(standby)))),
+            {
+                str(task): max(0, seen.ends.get(task, 0) - total)
+                for task, total in sorted(reported.items())
+                if total >= 0 and task not in active
+            },
+        )  # fmt: skip
+    return tuple(clients.values())
+
+
+def _reported_sizes(
+    seen: ObservedTopology,
+    generations: Sequence[_ClassicGeneration],
+    subtopologies: Iterable[RecordedSubtopology],
+    notes: list[str],
+) -> dict[TopicPartition, ChangelogSize]:
+    """Return sizes in records, from the largest offset sum that a client reported of each task.
+
+    The first changelog of a sub-topology stands for all of them, because the sum has no parts. A
+    task without a report has the mean size of the others of its sub-topology.
+    """
+    times: dict[TaskId, list[tuple[int, int]]] = {}
+    for one in generations:
+        for member in one.rebalance.members:
+            for task, total in member.offset_sums.items():
+                if total >= 0:
+                    times.setdefault(task, []).append((one.at_ms, total))
+    sizes: dict[TopicPartition, ChangelogSize] = {}
+    missing = 0
+    for sub in subtopologies:
+        ends = {
+            p: seen.ends[task] for p in range(sub.tasks)
+            if (task := TaskId(sub.number, p)) in times
+        }  # fmt: skip
+        if not ends or not sub.changelogs:
+            continue
+        mean = round(sum(ends.values()) / len(ends))
+        missing += sub.tasks - len(ends)
+        for p in range(sub.tasks):
+            rate = _growth(times.get(TaskId(sub.number, p), []))
+            sizes[sub.changelogs[0], p] = ChangelogSize(ends.get(p, mean), None, rate)
+    if missing:
+        notes.append(f"{missing} tasks have the mean size of the others: no client reported them.")
+    return sizes
+
+
+def _growth(reports: Sequence[tuple[int, int]]) -> float:
+    """Return the records per second between the first and the last report of a task's offsets.
+
+    >>> _growth([(0, 100), (5_000, 90), (10_000, 150)])
+    5.0
+    """
+    if len(reports) < 2:
+        return 0.0
+    (first_ms, first), (last_ms, last) = reports[0], reports[-1]
+    return max(0, last - first) * 1_000 / (last_ms - first_ms) if last_ms > first_ms else 0.0
+
+
+# -- topics ------------------------------------------------------------------------------------
+
+
+def _topic_sizes(folder: Path) -> _TopicSizes:
+    """Return size and end offset of each recorded topic's partitions.
+
+    Empty if the capture has no records of topics.
+
+    Raises:
+        InvalidCaptureError: ``topics.parquet`` cannot be read.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = folder / _RECORDS
+    if not path.exists():
+        return {}
+    sums: dict[TopicPartition, list[int]] = {}
+    try:
+        for file in files_of(path):
+            with parquet.ParquetFile(file) as opened:
+                for batch in opened.iter_batches(_AT_ONCE, columns=list(_COLUMNS)):
+                    _add_sizes(sums, pa.Table.from_batches([batch]))
+    except (pa.ArrowException, OSError, KeyError) as e:
+        reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+        raise InvalidCaptureError(f"{path}: cannot be read ({reason})") from None
+    found = {}
+    for place, (records, size, first_ms, last_ms, end) in sums.items():
+        rate = records * 1_000 / (last_ms - first_ms) if last_ms > first_ms else 0.0
+        found[place] = ChangelogSize(records, size, rate), end
+    return found
+
+
+def _add_sizes(sums: dict[TopicPartition, list[int]], rows: Any) -> None:
+    """Add a table's records, bytes, first and last time, and end offset by partition."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    lengths = [pc.fill_null(pc.binary_length(rows[name]), 0) for name in ("key", "value")]
+    size = pc.add(*(pc.cast(one, pa.int64()) for one in lengths))
+    table = rows.select(["topic", "partition", "offset", "timestamp_ms"])
+    grouped = table.append_column("bytes", size).group_by(["topic", "partition"])
+    for row in grouped.aggregate([
+        ("bytes", "count"), ("bytes", "sum"), ("timestamp_ms", "min"), ("timestamp_ms", "max"),
+        ("offset", "max"),
+    ]).to_pylist():  # fmt: skip
+        place = (row["topic"], row["partition"])
+        known = sums.setdefault(place, [0, 0, row["timestamp_ms_min"], row["timestamp_ms_max"], 0])
+        known[0] += row["bytes_count"]
+        known[1] += row["bytes_sum"]
+        known[2] = min(known[2], row["timestamp_ms_min"])
+        known[3] = max(known[3], row["timestamp_ms_max"])
+        known[4] = max(known[4], row["offset_max"] + 1)
+
+
+def _source_lag(
+    found: _State, logs: _TopicSizes, committed: Mapping[TopicPartition, int]
+) -> int | None:
+    """Return the records of source topics behind the last commits; None if ends are unknown."""
+    places = [
+        (topic, p) for one in found.subtopologies for topic, count in one.sources.items()
+        for p in range(count)
+    ]  # fmt: skip
+    known = [(place, *logs[place]) for place in places if place in logs]
+    if not known:
+        return None
+    return sum(max(0, end - committed.get(place, end - size.records)) for place, size, end in known)
+
+
+def _racks(found: _State) -> dict[str, list[list[str]]]:
+    """Return the racks of each partition of the application's topics, where all are known."""
+    counts = {t: n for one in found.subtopologies for t, n in one.sources.items()}
+    counts |= {log: one.tasks for one in found.subtopologies for log in one.changelogs}
+    known = racks_of(found.cluster, counts)
+    return {
+        topic: [sorted(known[topic, p]) for p in range(count)]
+        for topic, count in counts.items()
+        if all((topic, p) in known for p in range(count))
+    }

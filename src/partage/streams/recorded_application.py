@@ -1,0 +1,278 @@
+"""A recorded Kafka Streams application, and its description as the input file of `partage streams`.
+
+Pure. `partage.jobs.streams_capture` reads a `RecordedApplication` from a capture; `describe` writes
+it down, with an example of a crash. What no record shows is left at the default of the file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, NamedTuple, TypeVar
+
+from partage.errors import UnsupportedProblemError
+from partage.streams.topology import TopicPartition
+
+__all__ = [
+    "ChangelogSize",
+    "RecordedApplication",
+    "RecordedClient",
+    "RecordedSubtopology",
+    "describe",
+    "longest_lasting",
+    "store_name",
+]
+
+_T = TypeVar("_T")
+#: Times of the example in seconds: the crash, the client's return, the least simulated time.
+_CRASH_S, _BACK_S, _LEAST_S = 600, 120, 3_600
+#: Default of ``restoreBytesPerSecond`` and of ``recordBytes`` in the file.
+_RESTORE_RATE, _RECORD_BYTES = 50_000_000, 100
+
+
+class ChangelogSize(NamedTuple):
+    """The size of one changelog partition.
+
+    Attributes:
+        records: number of its records.
+        bytes: size of their keys and values; None if the capture has offsets only.
+        writes_per_second: records per second that the task appended.
+    """
+
+    records: int
+    bytes: int | None = None
+    writes_per_second: float = 0.0
+
+
+@dataclass(frozen=True)
+class RecordedSubtopology:
+    """A recorded sub-topology: what its tasks read, write and store.
+
+    Attributes:
+        number: the first number of its tasks' ids.
+        sources: dict from each topic that it reads to the number of partitions.
+        sinks: repartition topics that it writes; empty if no record shows them.
+        changelogs: changelog topics of its stores.
+    """
+
+    number: int
+    sources: Mapping[str, int]
+    sinks: tuple[str, ...] = ()
+    changelogs: tuple[str, ...] = ()
+
+    @property
+    def tasks(self) -> int:
+        """Number of its tasks: the partitions of its largest source topic."""
+        return max(self.sources.values(), default=0)
+
+
+@dataclass(frozen=True)
+class RecordedClient:
+    """A recorded client (application instance) with its stream threads and tasks.
+
+    Attributes:
+        name: its name in the file.
+        process: its process id, a UUID as text.
+        threads: number of its members in the group.
+        rack: ``client.rack``; None without one.
+        tags: its client tags.
+        active, standby: ids of its assigned tasks.
+        lags: dict from the id of a task that it does not run to the lag of its copy in offsets.
+    """
+
+    name: str
+    process: str
+    threads: int
+    rack: str | None = None
+    tags: Mapping[str, str] | None = None
+    active: tuple[str, ...] = ()
+    standby: tuple[str, ...] = ()
+    lags: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class RecordedApplication:
+    """A Kafka Streams application as a capture shows it.
+
+    Attributes:
+        name: its ``application.id``.
+        is_streams_group: whether it uses the streams protocol (KIP-1071), not the classic one.
+        at_ms: time of the described state.
+        subtopologies: its sub-topologies.
+        clients: its clients at that time.
+        sizes: dict from changelog partition to its size; empty if the capture does not show it.
+        settings: recorded settings by Kafka's names.
+        racks: dict from topic to the racks of each partition's replicas.
+        source_lag: records of the source topics that it has not read; None if unknown.
+        notes: sentences about what the capture lacks or what was assumed.
+    """
+
+    name: str
+    is_streams_group: bool
+    at_ms: int
+    subtopologies: tuple[RecordedSubtopology, ...]
+    clients: tuple[RecordedClient, ...]
+    sizes: Mapping[TopicPartition, ChangelogSize]
+    settings: Mapping[str, str]
+    racks: Mapping[str, Sequence[Sequence[str]]]
+    source_lag: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def assignor(self) -> str:
+        """Name of the task assignor that applications with this protocol use by default."""
+        return "streams:server-sticky" if self.is_streams_group else "streams:high-availability"
+
+
+def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
+    """Return the newest state with the number of clients that lasted longest in total.
+
+    Args:
+        states: first and last time, number of clients, and the state, in order of time.
+
+    Raises:
+        ValueError: there is no state.
+
+    >>> longest_lasting([(0, 9, 3, "a"), (9, 10, 1, "b"), (10, 15, 3, "c")])
+    'c'
+    """
+    listed = list(states)
+    lasted: Counter[int] = Counter()
+    for begin, end, clients, _ in listed:
+        lasted[clients] += max(0, end - begin)
+    longest = max(lasted, key=lambda clients: (lasted[clients], clients))
+    return [state for _, _, clients, state in listed if clients == longest][-1]
+
+
+def store_name(application: str, changelog: str) -> str:
+    """Return the name of a changelog's store; a topic with another form of name stands for itself.
+
+    >>> store_name("shop", "shop-totals-changelog"), store_name("shop", "prices")
+    ('totals', 'prices')
+    """
+    prefix, suffix = f"{application}-", "-changelog"
+    if changelog.startswith(prefix) and changelog.endswith(suffix):
+        return changelog[len(prefix) : -len(suffix)] or changelog
+    return changelog
+
+
+def describe(application: RecordedApplication) -> dict[str, Any]:
+    """Return a recorded application as the JSON object that `partage streams` reads.
+
+    Its example is the crash of the client with most state, which loses its disk and returns two
+    minutes later.
+
+    Raises:
+        UnsupportedProblemError: the file cannot describe the application.
+
+    >>> one = RecordedSubtopology(0, {"lines": 2}, changelogs=("shop-words-changelog",))
+    >>> sizes = {("shop-words-changelog", p): ChangelogSize(1_000, 20_000) for p in (0, 1)}
+    >>> clients = (RecordedClient("a", "00000000-0000-0000-0000-000000000001", 1),)
+    >>> found = describe(RecordedApplication("shop", False, 0, (one,), clients, sizes, {}, {}))
+    >>> found["subtopologies"][0]["stores"], found["subtopologies"][0]["recordBytes"]
+    ({'words': {'records': [1000, 1000]}}, 20)
+    """
+    _expect_describable(application)
+    found: dict[str, Any] = {
+        "name": application.name,
+        "seconds": _seconds(application),
+        "subtopologies": [_subtopology(application, one) for one in application.subtopologies],
+        "clients": {one.name: _client(one) for one in application.clients},
+        "settings": dict(application.settings),
+        "events": [
+            {
+                "at": _CRASH_S, "do": "crash", "client": _fullest(application), "disk": False,
+                "backSeconds": _BACK_S,
+            }
+        ],
+    }  # fmt: skip
+    if application.racks:
+        found["racks"] = {
+            topic: [list(racks) for racks in rows] for topic, rows in application.racks.items()
+        }
+    return found
+
+
+def _expect_describable(application: RecordedApplication) -> None:
+    """Check that task ids and sources can be written down.
+
+    Raises:
+        UnsupportedProblemError: they cannot; the message says why.
+    """
+    numbers = [one.number for one in application.subtopologies]
+    if numbers != list(range(len(numbers))):
+        what = f"{application.name}: the capture shows sub-topologies {numbers} only"
+        raise UnsupportedProblemError(f"{what}; record it while all of its tasks are assigned")
+    for one in application.subtopologies:
+        if not one.tasks:
+            what = f"{application.name}: no source topic of sub-topology {one.number} is known"
+            raise UnsupportedProblemError(f"{what}; record the cluster's metadata, too")
+    if not application.clients:
+        raise UnsupportedProblemError(f"{application.name}: the capture shows no client")
+
+
+def _subtopology(application: RecordedApplication, one: RecordedSubtopology) -> dict[str, Any]:
+    found: dict[str, Any] = {"sources": dict(one.sources)}
+    if one.sinks:
+        found["sinks"] = list(one.sinks)
+    stores: dict[str, Any] = {}
+    records = size = 0
+    for changelog in one.changelogs:
+        sizes = [application.sizes.get((changelog, p)) for p in range(one.tasks)]
+        known = [each for each in sizes if each is not None]
+        store = stores.setdefault(store_name(application.name, changelog), {})
+        if known:
+            store["records"] = [0 if each is None else each.records for each in sizes]
+        if writes := sum(each.writes_per_second for each in known):
+            store["writesPerSecond"] = round(writes / one.tasks, 3)
+        in_bytes = [(each.records, each.bytes) for each in known if each.bytes is not None]
+        records += sum(count for count, _ in in_bytes)
+        size += sum(count for _, count in in_bytes)
+    if stores:
+        found["stores"] = stores
+    if records:
+        found["recordBytes"] = max(1, round(size / records))
+    return found
+
+
+def _client(one: RecordedClient) -> dict[str, Any]:
+    found: dict[str, Any] = {"threads": one.threads, "process": one.process}
+    if one.rack:
+        found["rack"] = one.rack
+    for name, value in (("tags", one.tags), ("lags", one.lags)):
+        if value:
+            found[name] = dict(value)
+    for name, tasks in (("active", one.active), ("standby", one.standby)):
+        if tasks:
+            found[name] = list(tasks)
+    return found
+
+
+def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
+    """Return the bytes of each task's changelogs; records without a size count 100 bytes each."""
+    return {
+        f"{one.number}_{p}": sum(
+            size.records * _RECORD_BYTES if size.bytes is None else size.bytes
+            for changelog in one.changelogs
+            if (size := application.sizes.get((changelog, p))) is not None
+        )
+        for one in application.subtopologies
+        for p in range(one.tasks)
+    }
+
+
+def _fullest(application: RecordedApplication) -> str:
+    """Return the name of the client whose active tasks have most state."""
+    sizes = _bytes_by_task(application)
+    return max(
+        application.clients,
+        key=lambda one: (sum(sizes.get(task, 0) for task in one.active), len(one.active)),
+    ).name
+
+
+def _seconds(application: RecordedApplication) -> int:
+    """Return the time to simulate: at least an hour, and enough to restore all tasks twice."""
+    restore_s = 2 * sum(_bytes_by_task(application).values()) / _RESTORE_RATE
+    return max(_LEAST_S, 60 * ceil((_CRASH_S + _BACK_S + restore_s) / 60))
