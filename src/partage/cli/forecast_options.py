@@ -1,4 +1,4 @@
-"""Options that `partage forecast` and `partage size` share: the input is a run, or numbers alone."""
+"""Options that `partage forecast` and `partage size` share: input is a run, or numbers alone."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ _STYLES = {"ready": "green", "ready after changes": "yellow", "not possible": "r
 _FINDINGS = {"blocker": "bold red", "change": "yellow", "check": "", "note": "dim"}
 #: Kind of findings that the table lists for each status.
 _LISTED = {"ready after changes": "change", "not possible": "blocker"}
-_NO_DIFFERENCE = "no measurable difference"
 
 
 class Target(str, Enum):
@@ -143,4 +142,4 @@ def _gain(effect: Effect | None, *, short: bool = False) -> str:
     text = format_estimate(effect.saves, short=short).replace("\N{NO-BREAK SPACE}", " ")
     if effect.saves.excludes_zero:
         return text
-    return _NO_DIFFERENCE if short else f"{text}: {_NO_DIFFERENCE}"
+    return "none measurable" if short else f"{text}: no measurable difference"

@@ -135,7 +135,10 @@ def _verdict(found: Sizing) -> str:
         return (
             f"{found.needed} consumers keep the lag within {limit}, also after one has left{idle}"
         )
-    reasons = {PARTITIONS: "there are too few partitions", HOT_PARTITION: "one partition is too hot"}
+    reasons = {
+        PARTITIONS: "there are too few partitions",
+        HOT_PARTITION: "one partition is too hot",
+    }
     why = reasons.get(str(found.limit), f"{found.strategy} assigns too much to one consumer")
     return f"no number of consumers keeps the lag within {limit}: {why}"
 

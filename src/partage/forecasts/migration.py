@@ -158,7 +158,7 @@ def plan_migration(
         return Migration(group, protocol, DONE, clients, (note,), None, (), ())
     if protocol == "consumer":
         findings = [
-            *_kind(kind), *_consumer_clients(members), *_strategy(strategy),
+            *_consumer_clients(members), *(_kind(kind) or _strategy(strategy)),
             *_sessions(members), *_ignored(members), *_racks(members), *_statics(members),
             *_consumer_code(set(causes), members),
         ]  # fmt: skip
