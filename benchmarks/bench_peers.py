@@ -87,11 +87,11 @@ def line_of(who, said, figures, same):
         ("dict_nanos", "to dicts"),
     ):
         if said.line.get(key):
-            notes.append(f"{label} {min(said.line[key]) / 1e6:.2f}")
+            notes.append(f"{label} {min(said.line[key]) / 1e6:.3f}")
     notes += [f"INVALID: {len(breaches)} breaches, {breaches[0]}"] if breaches else []
     peak = f"{said.line['peak'] / 1024:8.0f}" if said.line.get("peak") else "       -"
     return (
-        f"  {who:13}{best:11.2f}{median:11.2f}{len(said.line['nanos']):5}{spread!s:>7}{moves:9}"
+        f"  {who:13}{best:11.3f}{median:11.3f}{len(said.line['nanos']):5}{spread!s:>7}{moves:9}"
         f"{peak}  {', '.join(notes)}"
     )
 
@@ -122,11 +122,8 @@ def race(row, args, folder):
         elif who == "ours" and java_owner is not None:
             same = float((java_owner == said.owner).mean())
         print(line_of(who, said, judged(said, group, cluster, strategy), same), flush=True)
-        # Which of ours counts: with separate strings the problem says so.
-        nanos = (
-            said.line["separate_nanos"] if who == "ours" and row.separate else said.line["nanos"]
-        )
-        best[who] = min(nanos) / 1e9
+        counts = row.counts if who == "ours" else "nanos"
+        best[who] = min(said.line[counts]) / 1e9
         for key in ("cpu", "built", "built_cpu"):
             if said.line.get(f"{key}_nanos"):
                 best[f"{who} {key}"] = min(said.line[f"{key}_nanos"]) / 1e9
@@ -153,8 +150,8 @@ def summary(found):
     heads = "".join(f"{one:>10}" for one in columns)
     print(f"\n{'problem, milliseconds':44}{'strategy':20}{heads}{'goal':>9}  reached")
     for name, strategy, best, goal in found:
-        cells = "".join(f"{best[w] * 1e3:10.2f}" if w in best else f"{'-':>10}" for w in columns)
-        aim = "-" if goal is None else f"{goal * 1e3:.1f}"
+        cells = "".join(f"{best[w] * 1e3:10.3f}" if w in best else f"{'-':>10}" for w in columns)
+        aim = "-" if goal is None else f"{goal * 1e3:.2f}"
         print(f"{name:44}{strategy:20}{cells}{aim:>9}  {reached(best.get('ours'), goal)}")
     cells = [
         (f"{name} | {strategy}", best)

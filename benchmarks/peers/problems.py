@@ -40,6 +40,12 @@ class Row:
     always: bool = False
     separate: bool = False
     wire: bool = False
+    built: bool = False
+
+    @property
+    def counts(self) -> str:
+        """Which of our times counts: from separate strings, from a `Group`, or from names."""
+        return "separate_nanos" if self.separate else "built_nanos" if self.built else "nanos"
 
     def problem(self) -> Spec:
         """The problem in JSON's terms, claims included."""
@@ -231,6 +237,9 @@ def view_of(spec: Spec) -> ClusterView:
 U1 = (2000, 2000, 500)
 LARGE = (500, 400, 500)
 MEDIUM = (100, 100, 100)
+#: Goals of a plan from a built `Group`, in seconds.
+SMALL = (("12 x 3", (3, 1, 12), 40e-6), ("1,000 x 10", (10, 10, 100), 100e-6))
+SMALL_STRATEGIES = ("sticky", "cooperative-sticky", "range", "server:uniform", "optimal")
 #: Goals from bytes to bytes, in seconds, with compiled kernels.
 WIRE = (("10,000 x 100", MEDIUM, 0.006), ("200,000 x 500", LARGE, 0.15), ("U1", U1, 0.6))
 
@@ -264,6 +273,14 @@ def main_rows() -> list[Row]:
         Row("U1 one odd subscriber", u1(odd=True), "server:uniform", 0.3, go=None),
         Row("U1 one odd subscriber", u1(odd=True), "optimal", 0.25, java=None, go="sticky"),
         Row("U1 racks", u1(racks=3), "sticky", 0.5, go=None),
+        *(
+            Row(f"{name} fresh, from a Group", lambda _, size=size: grid(*size), strategy, goal,
+                java=None if strategy == "optimal" else "",
+                go={"server:uniform": None, "optimal": "sticky"}.get(strategy, ""),
+                always=True, built=True)
+            for name, size, goal in SMALL
+            for strategy in SMALL_STRATEGIES
+        ),
         Row("10,000 x 100 fresh", lambda _: grid(*MEDIUM), "sticky", 0.0015, **small),
         Row("10,000 x 100 one leaves", lambda s: leaves(*MEDIUM, s), "sticky", 0.002, **small),
         *(

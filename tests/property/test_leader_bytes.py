@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -12,8 +13,14 @@ from partage.clients.shared import ClusterView, Consumer, Joined, configured, co
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError
 from partage.groups.sticky import claims
+from partage.kernels import form
 from partage.wire.columns import partition_lists
-from partage.wire.columns.partition_lists import encode_assignments, read_partition_lists
+from partage.wire.columns.partition_lists import (
+    encode_assignments,
+    read_pairs,
+    read_partition_lists,
+    write_pairs,
+)
 from partage.wire.columns.subscriptions import decode_subscriptions
 from partage.wire.consumer_protocol import (
     decode_assignment,
@@ -122,6 +129,22 @@ def test_arrays_and_the_engine_lead_alike(strategy: str, monkeypatch) -> None:
     assert len(warned) > 8
 
 
+@pytest.fixture(params=["arrays", "interpreted", "compiled"])
+def _way(request, monkeypatch) -> Iterator[None]:
+    """Lists by NumPy, or by kernels in one of their forms."""
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+    for one in (read_pairs, write_pairs):
+        if request.param == "compiled":
+            one.compile()
+        else:
+            is_ready = request.param == "interpreted"
+            monkeypatch.setattr(one, "_compiled", one.interpreted if is_ready else None)
+    with form("interpreted" if request.param == "interpreted" else "by cost"):
+        yield
+
+
+@pytest.mark.usefixtures("_way")
 def test_subscriptions_are_decoded_as_the_engine_decodes_them() -> None:
     """Every subscription that arrays accept has the engine's values, and most are accepted."""
     chance = random.Random(7)
@@ -140,6 +163,7 @@ def test_subscriptions_are_decoded_as_the_engine_decodes_them() -> None:
     assert accepted > 500
 
 
+@pytest.mark.usefixtures("_way")
 def test_assignments_are_encoded_as_the_engine_encodes_them() -> None:
     """Topics in any order and several runs, members without partitions, null and empty user data."""
     chance = random.Random(8)
@@ -160,6 +184,7 @@ def test_assignments_are_encoded_as_the_engine_encodes_them() -> None:
         ]
 
 
+@pytest.mark.usefixtures("_way")
 def test_a_hostile_list_costs_no_more_than_its_bytes() -> None:
     """Counts of two billion, and names that seem to reach into the next member's bytes."""
     huge = (2**31 - 1).to_bytes(4, "big")

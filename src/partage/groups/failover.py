@@ -22,7 +22,7 @@ import numpy as np
 
 from partage.errors import InvalidConfigError, WireFormatError
 from partage.groups.api import PlainStrategy, RebalanceProtocol, Setting
-from partage.groups.layout import TopicRows, plan_in_order, topics_in_map_order
+from partage.groups.layout import TopicRows, plan_in_order, rows_in_map_order
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 from partage.wire.codec import decode, encode
@@ -221,7 +221,7 @@ class Failover(PlainStrategy):
         """Return the plan; its ``warnings`` name members with unreadable or missing priorities."""
         decoded = [read_priorities(member.user_data) for member in problem.group]
         ranking = _Ranking(problem, [priorities for priorities, _ in decoded])
-        rows = TopicRows.of(problem, topics_in_map_order(problem))
+        rows = rows_in_map_order(problem)
         if self.as_documented:
             owner = np.full(len(rows.partition), ranking.highest_ranked_member(), np.int32)
         else:

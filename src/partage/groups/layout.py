@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from partage.java.hash_order import names_in_map_order
 from partage.java.strings import string_hashes
 from partage.kernels import kernel
-from partage.model import Plan, Problem, java_rank
+from partage.model import Plan, Problem
 from partage.model.index import Int32Array
+from partage.model.problem import of_subscriptions
 
 Made = TypeVar("Made")
 
@@ -23,28 +25,26 @@ __all__ = [
     "member_order",
     "members_in_map_order",
     "names_in_map_order",
+    "of_common_subscription",
     "of_subscriptions",
     "plan_in_order",
+    "rows_by_name",
+    "rows_in_map_order",
     "string_hashes",
     "topics_by_name",
     "topics_in_map_order",
 ]
 
 
-def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, from a cache while the cluster and all members' subscriptions stay
-    the same.
+def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
+    """Return ``make(problem)``, from the cache of `of_subscriptions` if all members sent the same
+    subscription.
 
-    ``make`` must depend on nothing else. Most rebalances change neither, so the cluster keeps the
-    last result.
+    ``make`` may then also depend on the order in which Kafka meets the subscriptions.
     """
-    kept = problem.cluster.of_subscriptions
-    subscriptions = problem.group.subscriptions
-    last = kept.get(make)
-    if last is None or last[0] != subscriptions:
-        last = kept[make] = (subscriptions, make(problem))
-    made: Made = last[1]
-    return made
+    if len(problem.group.subscriptions) == 1:
+        return of_subscriptions(problem, make)
+    return make(problem)
 
 
 def members_in_map_order(problem: Problem) -> list[int]:
@@ -67,18 +67,7 @@ def member_order(problem: Problem) -> Int32Array:
     >>> [group[m].id for m in member_order(Problem(group, Cluster.from_topics({})))]
     ['zz', 'aa', 'a']
     """
-    group = problem.group
-    instances = [m.instance_id for m in group]
-    named = sorted({i for i in instances if i is not None})
-    if not named:
-        return np.argsort(group.member_rank).astype(np.int32)
-    rank = dict(zip(named, java_rank(named).tolist(), strict=True))
-    static = np.array([i is not None for i in instances])
-    key = np.where(static, [rank[i] if i is not None else 0 for i in instances], group.member_rank)
-    place = np.zeros(len(group), np.int32)
-    if len(named) < int(static.sum()):
-        place[members_in_map_order(problem)] = np.arange(len(group), dtype=np.int32)
-    return np.lexsort((place, key, ~static)).astype(np.int32)
+    return problem.group.members_by_instance
 
 
 def topics_in_map_order(problem: Problem) -> Int32Array:
@@ -138,7 +127,7 @@ class TopicRows:
         partition = np.concatenate(lists) if lists else np.zeros(0, np.int32)
         return cls(topics, start, partition)
 
-    @property
+    @cached_property
     def counts(self) -> Int32Array:
         """Number of partitions of each topic (int32[T])."""
         return np.diff(self.start)
@@ -146,6 +135,24 @@ class TopicRows:
     def spread(self, by_topic: Int32Array) -> Int32Array:
         """Repeat each topic's value once for each of its partitions."""
         return np.repeat(by_topic, self.counts)
+
+
+def rows_in_map_order(problem: Problem) -> TopicRows:
+    """List the partitions of all subscribed topics in the order of `topics_in_map_order`."""
+    return of_common_subscription(problem, _rows_in_map_order)
+
+
+def _rows_in_map_order(problem: Problem) -> TopicRows:
+    return TopicRows.of(problem, topics_in_map_order(problem))
+
+
+def rows_by_name(problem: Problem) -> TopicRows:
+    """List the partitions of all subscribed topics in the order of `topics_by_name`."""
+    return of_subscriptions(problem, _rows_by_name)
+
+
+def _rows_by_name(problem: Problem) -> TopicRows:
+    return TopicRows.of(problem, topics_by_name(problem))
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +175,10 @@ class SubscriberSets:
     def of(cls, problem: Problem, topics: Int32Array) -> SubscriberSets:
         """Build the sets of subscribers of some topics, each of which has a subscriber."""
         order = member_order(problem)
+        if len(problem.group.subscriptions) == 1 and len(topics):
+            start = np.array([0, len(order)], np.int32)
+            everyone = np.arange(len(order), dtype=np.int32)
+            return cls(order, np.zeros(len(topics), np.int32), start, everyone)
         subscription_of = problem.group.subscription_of[order]
         by_topic = _subscriptions_by_topic(problem)
         number: dict[bytes, int] = {}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.api import PlainStrategy
-from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, topics_in_map_order
+from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, rows_in_map_order
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
@@ -33,9 +33,9 @@ def apply_racks(
     Topics with the same subscribers and partition count are assigned together as soon as one of
     them needs racks.
     """
-    rack = problem.member_rack[subscribers.order]
-    if not (rack >= 0).any():
+    if not problem.group.has_racks:
         return False
+    rack = problem.member_rack[subscribers.order]
     pairs = _PartitionRacks(problem, rows)
     needs_racks = pairs.needs_racks(subscribers, rack)
     if not needs_racks.any():
@@ -266,7 +266,7 @@ class Range(PlainStrategy):
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Return the range assignor's plan; it is empty for a group without members or topics."""
-        rows = TopicRows.of(problem, topics_in_map_order(problem))
+        rows = rows_in_map_order(problem)
         subscribers = SubscriberSets.of(problem, rows.topics)
         position = _assign_runs(rows, subscribers)
         uses_racks = apply_racks(problem, rows, subscribers, position)

@@ -8,7 +8,7 @@ import numpy as np
 
 from partage.errors import UnsupportedProblemError
 from partage.groups.api import PlainStrategy
-from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, topics_by_name
+from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, rows_by_name
 from partage.model import Plan, Problem, Unresolved
 from partage.model.index import Int32Array
 
@@ -56,9 +56,8 @@ class RoundRobin(PlainStrategy):
             raise UnsupportedProblemError(
                 "roundrobin needs at least one member, the group has none"
             )
-        topics = topics_by_name(problem)
-        rows = TopicRows.of(problem, topics)
-        owner = _assign_in_turn(rows, SubscriberSets.of(problem, topics))
+        rows = rows_by_name(problem)
+        owner = _assign_in_turn(rows, SubscriberSets.of(problem, rows.topics))
         return _plan_by_counts(problem, rows, owner)
 
 

@@ -204,7 +204,7 @@ class Assignment:
     def member_of(self) -> Int32Array:
         """Position in ``members`` of each assigned partition's member (int32[n])."""
         counts = self.start[1:] - self.start[:-1]
-        return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        return np.arange(len(counts), dtype=np.int32).repeat(counts)
 
     def partitions_of(self, member: int) -> Int32Array:
         """Return a member's partitions in order, as numbers of the index (int32)."""
@@ -323,8 +323,12 @@ def _merged(names: list[str], lists: list[list[int]]) -> dict[str, list[int]]:
     return out
 
 
+#: An array without items can be shared.
+_NONE = np.zeros(0, np.int32)
+
+
 def _none() -> Int32Array:
-    return np.zeros(0, np.int32)
+    return _NONE
 
 
 @dataclass(frozen=True, eq=False, repr=False)

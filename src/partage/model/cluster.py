@@ -222,13 +222,14 @@ class Cluster:
         return {name: v for name, v in self.__dict__.items() if name != "of_subscriptions"}
 
     @cached_property
-    def of_subscriptions(self) -> dict[object, tuple[tuple[tuple[str, ...], ...], Any]]:
+    def of_subscriptions(self) -> list[tuple[tuple[tuple[str, ...], ...], dict[object, Any]]]:
         """Cache of values that strategies derive from the cluster and the group's subscriptions.
 
-        Keys are the functions that compute the values. An entry holds the last subscriptions and
-        the value, which must not be changed.
+        Its only entry has the last subscriptions, and the values by the functions that compute
+        them. The values must not be changed. An entry is replaced as a whole, so that threads with
+        other groups do not disturb each other.
         """
-        return {}
+        return [((), {})]
 
     @cached_property
     def rack_names(self) -> tuple[str, ...]:

@@ -396,6 +396,41 @@ class Group:
         return self.orders.members_in_refilled_map_order
 
     @cached_property
+    def has_racks(self) -> bool:
+        """True if a member has a rack; the empty rack counts as none."""
+        return any(m.rack for m in self.members)
+
+    @cached_property
+    def has_shares(self) -> bool:
+        """True if a member has a capacity, or another weight than the default."""
+        return any(m.weight != _ORDINARY or m.capacity is not None for m in self.members)
+
+    @cached_property
+    def user_data_size(self) -> int:
+        """Number of bytes in the user data of all members."""
+        return sum(len(m.user_data) for m in self.members if m.user_data)
+
+    @cached_property
+    def members_by_instance(self) -> Int32Array:
+        """Members in the order of Kafka's ``MemberInfo`` (int32[M]).
+
+        Static members by instance id come first, then dynamic ones by member id; both in Java's
+        string order. Members that share an instance id (one of them is fenced) stay in map order.
+        """
+        instances = [m.instance_id for m in self.members]
+        named = sorted({i for i in instances if i is not None})
+        if not named:
+            return np.argsort(self.member_rank).astype(np.int32)
+        rank = dict(zip(named, java_rank(named).tolist(), strict=True))
+        static = np.array([i is not None for i in instances])
+        by_instance = [rank[i] if i is not None else 0 for i in instances]
+        key = np.where(static, by_instance, self.member_rank)
+        place = np.zeros(len(self), np.int32)
+        if len(named) < int(static.sum()):
+            place[self.members_in_map_order] = np.arange(len(self), dtype=np.int32)
+        return np.lexsort((place, key, ~static)).astype(np.int32)
+
+    @cached_property
     def claimed(self) -> ClaimRows:
         """The partitions that each member says it owns, for all members in flat arrays."""
         return ClaimRows.of([m.owned for m in self.members])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,7 +15,9 @@ from partage.model.group import Group
 from partage.model.index import Index, Int32Array
 from partage.model.validation import expect_kind
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "of_subscriptions"]
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +67,7 @@ class Problem:
     @cached_property
     def subscription_topics(self) -> tuple[Int32Array, ...]:
         """Existing topics of each distinct subscription, each once, in the order sent."""
-        out = []
-        for names in self.group.subscriptions:
-            topics = dict.fromkeys(self.cluster.topic_all(names))
-            topics.pop(-1, None)
-            out.append(np.array(list(topics), np.int32))
-        return tuple(out)
+        return of_subscriptions(self, _subscription_topics)
 
     def topics_of(self, member: int) -> Int32Array:
         """Return the existing topics to which a member subscribes, in the order it sent (int32)."""
@@ -107,6 +106,8 @@ class Problem:
         It is -1 for a member without rack and -2 for a rack without brokers. The empty rack of a
         member counts as no rack.
         """
+        if not self.group.has_racks:
+            return np.full(len(self.group), -1, np.int32)
         number = {rack: i for i, rack in enumerate(self.cluster.rack_names)}
         racks = [number.get(m.rack, -2) if m.rack else -1 for m in self.group]
         return np.array(racks, np.int32)
@@ -129,3 +130,32 @@ class Problem:
                 alive[alive] = self.cluster.partition_exists[dense[alive]]
                 parts.append(np.where(alive, dense, -1).astype(np.int32))
         return start, np.concatenate(parts) if parts else np.zeros(0, np.int32)
+
+
+def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
+    """Return ``make(problem)``, from a cache while the cluster and all members' subscriptions stay
+    the same.
+
+    ``make`` must depend on nothing else. Most rebalances change neither, so the cluster keeps the
+    results for the last subscriptions.
+    """
+    kept = problem.cluster.of_subscriptions
+    subscriptions = problem.group.subscriptions
+    last, made = kept[0]
+    if last is not subscriptions:
+        # Equal tuples of many names take a while to compare, so the next call finds the same one.
+        made = made if last == subscriptions else {}
+        kept[0] = subscriptions, made
+    if make not in made:
+        made[make] = make(problem)
+    found: Made = made[make]
+    return found
+
+
+def _subscription_topics(problem: Problem) -> tuple[Int32Array, ...]:
+    out = []
+    for names in problem.group.subscriptions:
+        topics = dict.fromkeys(problem.cluster.topic_all(names))
+        topics.pop(-1, None)
+        out.append(np.array(list(topics), np.int32))
+    return tuple(out)

@@ -6,9 +6,21 @@ import numpy as np
 import pytest
 
 import partage as pg
-from partage.groups.layout import group_by_owner, of_subscriptions, plan_in_order, topics_by_name
+from partage.groups.layout import (
+    group_by_owner,
+    of_subscriptions,
+    plan_in_order,
+    rows_in_map_order,
+    topics_by_name,
+)
+from partage.groups.registry import find
 from partage.kernels import form
 from partage.model import Problem
+
+STRATEGIES = [
+    "sticky", "cooperative-sticky", "range", "roundrobin", "failover", "fair", "optimal",
+    "server:uniform", "server:range", "server:simple",
+]  # fmt: skip
 
 
 def _case(seed):
@@ -45,6 +57,38 @@ def test_a_layout_is_made_again_for_other_subscriptions_only():
     assert of_subscriptions(other, topics_by_name).tolist() == [1]
     assert of_subscriptions(first, topics_by_name).tolist() == [0]
     assert "of_subscriptions" not in cluster.__getstate__()
+
+
+def test_rows_follow_the_members_map_if_subscriptions_differ():
+    """The same subscriptions in the same order, but another member comes first in the map."""
+    cluster = pg.Cluster.from_topics({"Aa": 1, "BB": 1})
+    for ids, first in (("ab", "BB"), ("ba", "Aa")):
+        members = [pg.Member(ids[0], ["BB"]), pg.Member(ids[1], ["Aa"])]
+        rows = rows_in_map_order(Problem(pg.Group(members), cluster))
+        assert cluster.index.topics[rows.topics[0]] == first
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_groups_that_share_a_cluster_get_the_plans_of_a_new_one(name):
+    """Values that are kept with the cluster change no plan, whatever group was planned before."""
+    rng = np.random.default_rng(5)
+    counts = {topic: int(rng.integers(0, 9)) for topic in "abcdef"}
+    shared, strategy = pg.Cluster.from_topics(counts), find(name)
+    for _ in range(40):
+        lists = [[t for t in counts if rng.random() < 0.6] for _ in range(2)]
+        alike = rng.random() < 0.5
+        members = []
+        for i in rng.permutation(9)[: rng.integers(1, 6)].tolist():
+            topics = lists[0 if alike else rng.integers(2)]
+            owned = {"a": [i]} if "a" in topics and i < counts["a"] else ()
+            members.append(pg.Member(f"m{i}", topics, owned=owned))
+        group = pg.Group(members)
+        plans = [
+            strategy.assign(Problem(group, cluster))
+            for cluster in (shared, pg.Cluster.from_topics(counts))
+        ]
+        assert plans[0].start.tolist() == plans[1].start.tolist()
+        assert plans[0].partition.tolist() == plans[1].partition.tolist()
 
 
 def test_without_the_kernel_the_plan_is_the_same(monkeypatch):

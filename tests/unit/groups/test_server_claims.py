@@ -53,7 +53,7 @@ def test_one_pass_reads_what_columns_read(monkeypatch, clean) -> None:
             one.setattr(server_spec, "read_claims", Never)
             slow, plan = GroupSpec(problem).previous, find("server:uniform").assign(problem)
         fast, again = GroupSpec(problem).previous, find("server:uniform").assign(problem)
-        by_pass += fast.given is not None
+        by_pass += fast.given is not None or not len(fast.topic)  # no claims, no pass
         for name in ("set_start", "topic", "uuid_hash", "start", "partition"):
             assert getattr(fast, name).tolist() == getattr(slow, name).tolist(), name
         assert np.array_equal(fast.marked(20), slow.marked(20))

@@ -29,7 +29,6 @@ from partage.solve import (
     SubscriptionClasses,
     TransportProblem,
     find_cheapest_plan,
-    find_classes,
     find_even_loads,
 )
 from partage.solve.assignment.limited_moves import find_limited_loads
@@ -78,7 +77,7 @@ def balance_within_limit(
         ProblemTooLargeError: the exact answer would take too long.
     """
     claims = canonical.claims
-    subscription_classes = find_classes(canonical.eligibility)
+    subscription_classes = canonical.classes
     classes = PartitionClasses.of(canonical, subscription_classes, racks)
     assignment_order = AssignmentOrder.of(canonical, together)
     if len(classes.topic_class) <= 1 and classes.groups <= 1 and not len(claims.contested):

@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import TopicRows, topics_by_name
+from partage.groups.layout import TopicRows, of_subscriptions, rows_by_name
 from partage.model import Problem, RackTable, java_rank
 from partage.model.index import Int32Array
-from partage.solve import Eligibility, SubscriptionClasses
+from partage.solve import Eligibility, SubscriptionClasses, find_classes
 
 __all__ = ["CanonicalProblem", "NewestClaims", "PartitionClasses", "compact"]
 
@@ -68,8 +68,9 @@ class CanonicalProblem:
         ``topics`` are the existing topics with subscribers in another order.
         """
         self.problem = problem
+        self._is_by_name = topics is None
         self.order = _member_order(problem)
-        self.rows = TopicRows.of(problem, topics_by_name(problem) if topics is None else topics)
+        self.rows = rows_by_name(problem) if topics is None else TopicRows.of(problem, topics)
         position = np.full(len(problem.index.topics), -1, np.int64)
         position[self.rows.topics] = np.arange(len(self.rows.topics))
         asked = problem.group.subscription_of[self.order].astype(np.int64)
@@ -110,6 +111,24 @@ class CanonicalProblem:
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
         return Eligibility(self.rows.counts, start, topic, self.subscription)
 
+    @cached_property
+    def classes(self) -> SubscriptionClasses:
+        """Classes of topics with equal subscribers, and of members with equal subscriptions."""
+        if self._is_by_name and len(self.problem.group.subscriptions) == 1:
+            return of_subscriptions(self.problem, _classes_of_one).of_members(self.subscription)
+        return find_classes(self.eligibility)
+
+    @cached_property
+    def least_squares(self) -> int:
+        """Sum of squared partition counts by topic and member if each topic were spread evenly."""
+        wants = np.zeros((len(self.topics_of), len(self.rows.topics)), bool)
+        for s, mine in enumerate(self.topics_of):
+            wants[s, mine] = True
+        sizes = np.bincount(self.subscription, minlength=len(wants)) @ wants
+        base, extra = np.divmod(self.rows.counts, np.maximum(sizes, 1))
+        even = base * base * (sizes - extra) + (base + 1) * (base + 1) * extra
+        return int(even[sizes > 0].sum())
+
     def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
         """Return for each pair of member and partition whether the member subscribes to the
         partition's topic (bool[n]).
@@ -141,7 +160,8 @@ class CanonicalProblem:
         last[row] = place
         nobody = np.zeros(0, np.int64)
         if np.count_nonzero(owned) == len(row):
-            last[row[~self.may_own(place, row)]] = -1
+            if len(row):
+                last[row[~self.may_own(place, row)]] = -1
             return NewestClaims(owned, last, nobody, np.zeros(1, np.int64), nobody)
         return self._disputed(owned, place, row)
 
@@ -232,13 +252,19 @@ class CanonicalProblem:
         return np.where((topic >= 0) & (number >= 0) & (keys[row] == wanted), row, -1)
 
 
+def _classes_of_one(problem: Problem) -> SubscriptionClasses:
+    # As if the only subscription had one member.
+    counts = rows_by_name(problem).counts
+    return find_classes(Eligibility(counts, np.array([0, len(counts)]), np.arange(len(counts))))
+
+
 def _member_order(problem: Problem) -> Int32Array:
     # Static members come first, by instance id, then the others by member id.
     group = problem.group
     instances = [m.instance_id for m in group]
     named = sorted({i for i in instances if i is not None})
     if not named:
-        return np.argsort(group.member_rank).astype(np.int32)
+        return group.members_by_instance
     rank = dict(zip(named, java_rank(named).tolist(), strict=True))
     first = [len(named) if i is None else rank[i] for i in instances]
     return np.lexsort((group.member_rank, np.array(first))).astype(np.int32)

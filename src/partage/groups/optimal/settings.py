@@ -275,9 +275,7 @@ def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
 
     That is so if partitions have weights, or members have unequal shares or a capacity.
     """
-    return settings.weights is not None or any(
-        m.weight != 1.0 or m.capacity is not None for m in problem.group
-    )
+    return settings.weights is not None or problem.group.has_shares
 
 
 def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
@@ -285,7 +283,7 @@ def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
 
     They do not matter if the settings say so or no member has a rack.
     """
-    if not settings.racks or not any(m.rack for m in problem.group):
+    if not settings.racks or not problem.group.has_racks:
         return None
     if settings.prices is None:
         return RackCosts()

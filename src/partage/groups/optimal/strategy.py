@@ -249,8 +249,8 @@ def _cooperative_plan(canonical: CanonicalProblem, owner: Int32Array, **more: An
     place, row = canonical.claimed
     partition = canonical.rows.partition
     member = canonical.order[owner] if len(owner) else owner
-    waits = withheld(place.astype(np.int32), row.astype(np.int32), owner)
-    if not waits.any():
+    waits = withheld(place.astype(np.int32), row.astype(np.int32), owner) if len(row) else None
+    if waits is None or not waits.any():
         return plan_in_order(canonical.problem, partition, member, **more)
     goes = np.flatnonzero(~waits)
     waiting = np.flatnonzero(waits)

@@ -249,13 +249,7 @@ def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
         return None
     given = owner >= 0
     counts = np.bincount(canonical.topic[given].astype(np.int64) * members + owner[given])
-    wants = np.zeros((len(canonical.topics_of), topics), bool)
-    for s, mine in enumerate(canonical.topics_of):
-        wants[s, mine] = True
-    sizes = np.bincount(canonical.subscription, minlength=len(wants)) @ wants
-    base, extra = np.divmod(canonical.rows.counts, np.maximum(sizes, 1))
-    even = base * base * (sizes - extra) + (base + 1) * (base + 1) * extra
-    return int((int((counts * counts).sum()) - int(even[sizes > 0].sum())) // 2)
+    return (int(np.dot(counts, counts)) - canonical.least_squares) // 2
 
 
 #: Arcs of the largest network, and arcs that all searches visit at most: a tenth of a second.

@@ -17,7 +17,7 @@ from partage.groups.optimal.problem import CanonicalProblem, Int64Array
 from partage.groups.optimal.topic_spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
-from partage.solve import SubscriptionClasses, find_classes
+from partage.solve import SubscriptionClasses
 from partage.solve.assignment.bounds import WeightedProblem, fractional_loads
 from partage.solve.assignment.branch_and_bound import solve_exactly
 from partage.solve.assignment.local_search import improve_plan
@@ -115,13 +115,11 @@ def balance_weights(
     item = _items(canonical, together)
     count = int(item.max(initial=-1)) + 1
     if not count:
-        nothing = WeightedProblem(
-            find_classes(canonical.eligibility), weight, item, shares.speed, shares.capacity, 0
-        )
+        nothing = WeightedProblem(canonical.classes, weight, item, shares.speed, shares.capacity, 0)
         return WeightPlan(np.full(canonical.size, -1, np.int32), nothing)
     first = np.zeros(count, np.int64)
     first[item[::-1]] = np.arange(canonical.size)[::-1]
-    subscription_classes = find_classes(canonical.eligibility)
+    subscription_classes = canonical.classes
     kind = subscription_classes.topic[canonical.topic][first]
     column, cost, profile = _costs(canonical, racks, item, count)
     key = np.stack(

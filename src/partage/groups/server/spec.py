@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import UnsupportedProblemError
-from partage.groups.layout import members_in_map_order, string_hashes
+from partage.groups.layout import members_in_map_order, of_subscriptions, string_hashes
 from partage.groups.server.kernels import read_claims
 from partage.java.hash_order import copied_order
 from partage.java.strings import string_ranks
@@ -66,7 +66,7 @@ class TopicIds:
         pairs = zip(names, ids, strict=True)
         return cls(b"".join(_decoded(i) or derived_id(name) for name, i in pairs))
 
-    @property
+    @cached_property
     def hashes(self) -> NDArray[np.uint32]:
         """Java's ``Uuid.hashCode`` of each topic id (uint32[T])."""
         mixed = self.high ^ self.low
@@ -141,6 +141,12 @@ class Targets:
     partition: Int32Array
     given: NDArray[np.bool_] | None = None
 
+    @classmethod
+    def nothing(cls, members: int) -> Targets:
+        """Return the targets of members that have no partitions."""
+        none, start = np.zeros(0, np.int32), np.zeros(members + 1, np.int32)
+        return cls(start, none, np.zeros(0, np.uint32), start[:1], none)
+
     def marked(self, partitions: int) -> NDArray[np.bool_]:
         """Return a mask of the partitions that have a previous owner (bool[P])."""
         if self.given is not None:
@@ -167,6 +173,8 @@ class Targets:
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
         """Return (member, topic) of the selected sets that have no partitions."""
+        if not len(self.topic):
+            return ()
         at = np.flatnonzero(selected & (self.size == 0))
         return tuple(zip(self.member[at].tolist(), self.topic[at].tolist(), strict=True))
 
@@ -188,6 +196,8 @@ def previous_targets(
     overwrite earlier ones in the coordinator's map from partition to owner). With
     ``several_owners`` every claim counts.
     """
+    if not problem.group.claimed.names:
+        return Targets.nothing(len(problem.group))
     sent = _Sent.of(problem)
     # One entry more, for topic -1, which does not exist.
     limit, begin = np.append(count, np.int32(0)), np.append(first, np.int32(0))
@@ -415,6 +425,11 @@ class GroupSpec:
         return members_in_map_order(self.problem)
 
     @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """The members of ``visit`` as an array (int64[M])."""
+        return np.array(self.visit, np.intp)
+
+    @cached_property
     def ids(self) -> TopicIds:
         """Topic ids of all known topics; they are decoded only once for the same topics."""
         index = self.problem.index
@@ -446,15 +461,7 @@ class GroupSpec:
 
         They are not after a topic has grown or was deleted.
         """
-        cluster, index = self.problem.cluster, self.problem.index
-        topics = len(index.topics)
-        return (
-            len(index.extent_topic) == topics
-            and bool((index.extent_topic == np.arange(topics)).all())
-            and not index.extent_number.any()
-            and bool(cluster.partition_exists.all())
-            and bool(cluster.topic_exists.all())
-        )
+        return of_subscriptions(self.problem, _is_plain)
 
     @cached_property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
@@ -463,15 +470,7 @@ class GroupSpec:
 
         The result is each topic's first index in the list, its number of partitions, and the list.
         """
-        cluster, index = self.problem.cluster, self.problem.index
-        topics = len(index.topics)
-        if self.plain:
-            start = index.first_partition
-            return start[:-1], np.diff(start), np.arange(index.partitions, dtype=np.int32)
-        lists = [cluster.partitions_of(t) for t in range(topics)]
-        count = np.array([len(one) for one in lists], np.int32)
-        dense = np.concatenate(lists) if lists else np.zeros(0, np.int32)
-        return (np.cumsum(count) - count).astype(np.int32), count, dense
+        return of_subscriptions(self.problem, _number_partitions)
 
     def partitions_of(self, topics: Int32Array) -> tuple[Int32Array, Int32Array]:
         """Return the partitions of some topics, topic after topic, sorted by partition number.
@@ -571,3 +570,26 @@ class GroupSpec:
         at[at == len(pairs)] = 0
         found = pairs[at] == asked if len(pairs) else np.zeros(len(asked), bool)
         return found & (topic >= 0)
+
+
+def _is_plain(problem: Problem) -> bool:
+    cluster, index = problem.cluster, problem.index
+    topics = len(index.topics)
+    return (
+        len(index.extent_topic) == topics
+        and bool((index.extent_topic == np.arange(topics)).all())
+        and not index.extent_number.any()
+        and bool(cluster.partition_exists.all())
+        and bool(cluster.topic_exists.all())
+    )
+
+
+def _number_partitions(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
+    cluster, index = problem.cluster, problem.index
+    if _is_plain(problem):
+        start = index.first_partition
+        return start[:-1], np.diff(start), np.arange(index.partitions, dtype=np.int32)
+    lists = [cluster.partitions_of(t) for t in range(len(index.topics))]
+    count = np.array([len(one) for one in lists], np.int32)
+    dense = np.concatenate(lists) if lists else np.zeros(0, np.int32)
+    return (np.cumsum(count) - count).astype(np.int32), count, dense

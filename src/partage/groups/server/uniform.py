@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.api import PlainStrategy
+from partage.groups.layout import TopicRows, of_common_subscription
 from partage.groups.server.group_assignment import GroupAssignment, concatenate_runs
 from partage.groups.server.kernels import (
     collect,
@@ -107,15 +108,18 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
         CoordinatorAssignorError: a topic's partition count is unknown, or the previous targets
             contain a partition twice or one that does not exist.
     """
-    topics = _topics_in_order(spec)
+    rows = of_common_subscription(spec.problem, _rows_in_order)
+    topics = rows.topics
     if not len(topics):
         return GroupAssignment.empty(spec)
     before = _PreviousSets.of(spec, topics)
     spec.require_partition_counts(topics)
-    kept, missing = _quotas(spec.visit, int(spec.numbered[1][topics].sum()), before.total)
+    kept, missing = _quotas(spec.order, len(rows.partition), before.total)
     partition = spec.previous.partition
     keeps, released = _revoke_over_quota(spec, before, kept)
-    free = spec.unassigned_partitions(topics)
+    free = rows.partition
+    if len(partition):
+        free = spec.unassigned_partitions(topics)
     free = np.concatenate([free, released]) if len(released) else free
     if len(free) != int(missing.sum()):
         # Quotas add up to the partitions, so a coordinator's own targets never come here.
@@ -128,15 +132,16 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     return GroupAssignment(start, owned, emptied=spec.previous.empty_sets(before.subscribed))
 
 
-def _topics_in_order(spec: GroupSpec) -> Int32Array:
-    """Return the topics of the common subscription in the iteration order of Kafka's copied
-    ``HashSet``.
+def _rows_in_order(problem: Problem) -> TopicRows:
+    """List the partitions of the common subscription's topics, in the iteration order of Kafka's
+    copied ``HashSet`` of topics.
 
     It is the subscription of the first member.
     """
-    named, size = spec.named(int(spec.problem.group.subscription_of[spec.visit[0]]))
-    hashes = spec.ids.hashes[named].tolist()
-    return named[copied_order(hashes, size)]
+    spec = GroupSpec(problem)
+    named, size = spec.named(int(problem.group.subscription_of[spec.visit[0]]))
+    topics = named[copied_order(spec.ids.hashes[named].tolist(), size)]
+    return TopicRows(topics, *spec.partitions_of(topics))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,28 +161,28 @@ class _PreviousSets:
     @classmethod
     def of(cls, spec: GroupSpec, topics: Int32Array) -> _PreviousSets:
         before = spec.previous
+        total = np.zeros(spec.members, np.int64)
+        if not len(before.topic):
+            return cls(np.zeros(0, bool), total)
         is_subscribed = np.zeros(len(spec.problem.index.topics) + 1, bool)
         is_subscribed[topics] = True
         subscribed = is_subscribed[before.topic]  # topic -1 is the last one: False
-        total = np.zeros(spec.members, np.int64)
         np.add.at(total, before.member[subscribed], before.size[subscribed])
         return cls(subscribed, total)
 
 
 def _quotas(
-    visit: list[int], partitions: int, total: NDArray[np.int64]
+    order: NDArray[np.intp], partitions: int, total: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how many of its previous partitions each member keeps, and how many new ones it gets.
 
     A member that cannot fill the larger quota with previous partitions returns it, as long
     as more members follow than larger quotas are left.
     """
-    quota, extra = divmod(partitions, len(visit))
-    order = np.array(visit, np.intp)
-    in_map_order, kept, missing = np.zeros((3, len(visit)), np.int64)
-    in_map_order[:] = total[order]
-    larger_quotas(in_map_order, quota, extra, kept, missing, work=4 * len(visit))
-    by_member = np.empty((2, len(visit)), np.int64)
+    quota, extra = divmod(partitions, len(order))
+    kept, missing = np.zeros((2, len(order)), np.int64)
+    larger_quotas(total[order], quota, extra, kept, missing, work=4 * len(order))
+    by_member = np.empty((2, len(order)), np.int64)
     by_member[0, order], by_member[1, order] = kept, missing
     return by_member[0], by_member[1]
 
@@ -194,8 +199,10 @@ def _revoke_over_quota(
     result.)
     """
     before = spec.previous
+    if not len(before.partition):
+        return None, before.partition
     keeps = None if previous.subscribed.all() else np.repeat(previous.subscribed, before.size)
-    visit = np.array(spec.visit, np.int32)
+    visit = spec.order.astype(np.int32)
     over = visit[previous.total[visit] > kept[visit]]
     if not len(over):
         return keeps, np.zeros(0, np.int32)
@@ -272,13 +279,10 @@ def _append_runs(
 ) -> tuple[Int32Array, Int32Array]:
     # Kept partitions come first, then new ones.
     end = np.cumsum(kept)
-    visit = np.array(spec.visit, np.intp)
     given_end = np.zeros(spec.members, np.int64)
-    given_end[visit] = np.cumsum(missing[visit])
-    parts = [
-        (stays, end - kept, end),
-        (free, given_end - missing, given_end),
-    ]
+    given_end[spec.order] = np.cumsum(missing[spec.order])
+    parts = [(stays, end - kept, end)] if len(stays) else []
+    parts.append((free, given_end - missing, given_end))
     return concatenate_runs(parts, spec.members)
 
 
@@ -333,7 +337,7 @@ class _SubscribedTopics:
     def of(cls, spec: GroupSpec) -> _SubscribedTopics:
         topics, set_of_topic, subscriptions_of_set = _distinct_sets(spec)
         spec.require_partition_counts(topics)
-        subscription_of = spec.problem.group.subscription_of[np.array(spec.visit, np.intp)]
+        subscription_of = spec.problem.group.subscription_of[spec.order]
         lists = []
         for subscriptions in subscriptions_of_set:
             in_set = np.zeros(len(spec.problem.group.subscriptions), bool)

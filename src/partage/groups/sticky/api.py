@@ -8,7 +8,7 @@ general one for different subscriptions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -110,7 +110,7 @@ class Sticky(PlainStrategy):
         before = StickyMemory.of(memory)
         sticky = StickyProblem(problem)
         decision, highest = self.decide(sticky, before.max_generation)
-        return decision.to_plan(sticky, memory=replace(before, max_generation=highest))
+        return decision.to_plan(sticky, memory=before.with_generation(highest))
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
         """Run Kafka's sticky algorithm.
@@ -184,11 +184,14 @@ class CooperativeSticky(PlainStrategy):
         sticky = StickyProblem(problem)
         decision, highest = _decide(sticky, before.max_generation, claims_of_owned)
         transfers = _transfers(sticky, decision)
+        after = before.with_generation(highest)
+        if not len(transfers.slot):
+            return decision.to_plan(sticky, memory=after)
         # Claims beyond the partition count have no dense number.
         real = transfers.slot < decision.slots.real
         return _without_transfers(decision, transfers).to_plan(
             sticky,
-            memory=replace(before, max_generation=highest),
+            memory=after,
             withheld=sticky.dense[transfers.slot[real]],
             destined=transfers.member[real],
         )
@@ -298,3 +301,7 @@ class StickyMemory:
         if not isinstance(memory, cls):
             raise InvalidConfigError("memory", "must be the memory of a sticky strategy", memory)
         return memory
+
+    def with_generation(self, highest: int) -> StickyMemory:
+        """Return the memory with another highest generation of all claims so far."""
+        return StickyMemory(highest, self.partitions, self.generation)

@@ -12,6 +12,7 @@ from itertools import accumulate, chain
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.groups.layout import of_subscriptions
 from partage.groups.sticky.kernels import (
     ClaimColumns,
     EncodedNames,
@@ -19,8 +20,8 @@ from partage.groups.sticky.kernels import (
     read_claims,
     resolve_disputes,
 )
-from partage.groups.sticky.problem import Slots, StickyProblem, keys_of
-from partage.model import NO_GENERATION, Claims, Member
+from partage.groups.sticky.problem import SlotLayout, Slots, StickyProblem, keys_of
+from partage.model import NO_GENERATION, Claims, Member, Problem
 from partage.model.index import Int32Array
 from partage.wire.columns.subscriptions import decode_sticky_claims
 from partage.wire.sticky_userdata import decode_sticky_user_data
@@ -40,6 +41,7 @@ __all__ = [
 
 
 _List = tuple[int, Int32Array, Int32Array]
+_NONE = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,10 @@ def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
     if sent is None:
-        total = sum(len(m.user_data) for m in group if m.user_data)
+        total = group.user_data_size
+        if not total:
+            undated = np.full(len(group), NO_GENERATION, np.int64), np.zeros(len(group), bool)
+            return _to_slots(sticky, _concatenate([]), undated)
         # Decoding member by member takes half an interpreted kernel step per byte.
         if read_claims.pays(work=total // 2):
             read = read_group_user_data(sticky)
@@ -176,8 +181,7 @@ def _known_claims(
 
 def _concatenate(lists: Sequence[_List]) -> tuple[Int32Array, Int32Array, Int32Array]:
     if not lists:
-        empty = np.zeros(0, np.int32)
-        return empty, empty, empty
+        return _NONE, _NONE, _NONE
     sizes = [len(topic) for _, topic, _ in lists]
     member = np.repeat(np.array([m for m, _, _ in lists], np.int32), sizes)
     return member, np.concatenate([t for _, t, _ in lists]), np.concatenate([n for *_, n in lists])
@@ -214,11 +218,13 @@ class ResolvedClaims:
         held: bool[n], whether each claim is still valid; None if all are.
         disputed: bool[S], whether two members of one generation claim the slot, even if a
             newer generation then takes it; None if no slot is disputed.
+        any_claim: whether any member claims a partition.
     """
 
     owner: Int32Array
     held: NDArray[np.bool_] | None = None
     disputed: NDArray[np.bool_] | None = None
+    any_claim: bool = True
 
 
 def has_equal_subscriptions(sticky: StickyProblem) -> bool:
@@ -253,6 +259,8 @@ def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClai
     (Q5).
     """
     owner = np.full(claimed.slots.count, NO_OWNER, np.int32)
+    if not len(claimed.slot):
+        return ResolvedClaims(owner, any_claim=False)
     owner[claimed.slot] = claimed.member
     if np.count_nonzero(owner >= 0) == len(claimed.slot):
         return ResolvedClaims(owner)
@@ -290,17 +298,9 @@ def read_group_user_data(
     could then decode to that name, and the kernel compares bytes.
     """
     group = sticky.problem.group
-    texts = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
-    if any(_REPLACEMENT in text for text in texts):
+    names = of_subscriptions(sticky.problem, _encoded_names)
+    if names is None:
         return None
-    encoded = [_utf8_or_nothing(text) for text in texts]
-    names = EncodedNames(
-        np.frombuffer(bytearray().join(encoded), np.uint8),
-        _offsets([len(one) for one in encoded]),
-        np.full(1 << (2 * len(texts) + 1).bit_length(), -1, np.int32),
-        np.full(len(texts) + 1, -1, np.int32),
-    )
-    hash_names(names, work=8 * len(names.data))
     sent = [group[m].user_data or b"" for m in sticky.visit]
     data = np.frombuffer(bytearray().join(sent), np.uint8)
     most = len(data) // 4  # a claim has at least four bytes
@@ -318,6 +318,24 @@ def read_group_user_data(
     by_member[visit], dated_by_member[visit] = claims.generation, claims.dated
     member = np.repeat(visit, claims.claim_count)
     return (member, claims.topic[:total], claims.number[:total]), (by_member, dated_by_member)
+
+
+def _encoded_names(problem: Problem) -> EncodedNames | None:
+    # The hash table of the subscribed topics that have partitions; None as above. Kernels write
+    # guesses to its field ``after`` and check them at each use, so calls may share it.
+    topics = of_subscriptions(problem, SlotLayout).topics
+    texts = [problem.index.topics[t] for t in topics.tolist()]
+    if any(_REPLACEMENT in text for text in texts):
+        return None
+    encoded = [_utf8_or_nothing(text) for text in texts]
+    names = EncodedNames(
+        np.frombuffer(bytearray().join(encoded), np.uint8),
+        _offsets([len(one) for one in encoded]),
+        np.full(1 << (2 * len(texts) + 1).bit_length(), -1, np.int32),
+        np.full(len(texts) + 1, -1, np.int32),
+    )
+    hash_names(names, work=8 * len(names.data))
+    return names
 
 
 def _offsets(sizes: list[int]) -> NDArray[np.int64]:

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.sticky.claims import NO_OWNER, ResolvedClaims
-from partage.groups.sticky.decision import Decision, StickyAssignorError, Transfers, by_member
+from partage.groups.sticky.decision import (
+    Decision,
+    StickyAssignorError,
+    Transfers,
+    by_member,
+    sort_by_member,
+)
 from partage.groups.sticky.kernels import (
     SlotArrays,
     UnderQuota,
@@ -26,6 +32,9 @@ from partage.groups.sticky.problem import Racks, Slots, StickyProblem
 from partage.model.index import Int32Array
 
 __all__ = ["MemberLists", "assign_by_rack", "assign_constrained"]
+
+
+_NO_TRANSFERS = Transfers(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
 @dataclass(slots=True)
@@ -64,13 +73,14 @@ def assign_constrained(
     low, extra = divmod(sticky.partitions, members)
     quota = Quota(low, low + (extra > 0), extra, 0, [], [])
     owner, previous_owner = _drop_lost_claims(owned, racks)
-    keep = _keep(sticky, owner, quota)
-    rank = sticky.problem.group.member_rank
+    keep = _keep(sticky, owner, quota, any_claim=owned.any_claim)
+    rank = sticky.problem.group.member_rank.tolist()
     quota.under.sort(key=rank.__getitem__)
     quota.exact.sort(key=rank.__getitem__)
     rows = MemberLists(members)
-    rows.keep(slots, owner, keep, previous_owner)
-    free = unassigned_slots(slots, owner, keeps_any=bool(keep.any()))
+    if owned.any_claim:
+        rows.keep(slots, owner, keep, previous_owner)
+    free = unassigned_slots(slots, owner, keeps_any=owned.any_claim and bool(keep.any()))
     if racks.any_member:
         free = free[np.argsort(racks.weight[free], kind="stable")]
     size = keep.astype(np.int64)
@@ -80,7 +90,9 @@ def assign_constrained(
         given = Transfers(np.concatenate([slot, free]), np.concatenate([member, rest]))
     else:
         given = Transfers(free, _assign_rest(len(free), quota, size))
-    transfers = _find_transfers(given, previous_owner, owned.disputed)
+    transfers = _NO_TRANSFERS
+    if owned.any_claim:
+        transfers = _find_transfers(given, previous_owner, owned.disputed)
     start, slot = rows.finish(keep, given)
     return Decision(start, slot, slots, transfers)
 
@@ -103,13 +115,13 @@ def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, 
     return owner, previous_owner
 
 
-def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota) -> Int32Array:
+def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota, *, any_claim: bool) -> Int32Array:
     """Return how many of its partitions each member keeps (step 1 of Kafka's algorithm).
 
     The queues of ``quota`` get the members that may get more.
     """
     sizes = [0] * sticky.members
-    if owner.max(initial=NO_OWNER) != NO_OWNER:
+    if any_claim:
         sizes = np.bincount(owner + 1, minlength=sticky.members + 1)[1:].tolist()
     keep = [0] * sticky.members
     for m in sticky.owners:
@@ -162,33 +174,33 @@ def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Arra
     partition more get it, in the order in which they reached the low quota.
     """
     under = np.array(quota.under, np.int32)
-    lack = quota.low - size[under]
-    rounds = _rounds(under, lack)
-    waiting = np.concatenate(
-        [np.array(quota.exact, np.int32), under[np.argsort(lack, kind="stable")]]
-    )
-    rest = count - len(rounds)
+    rounds, by_lack = _rounds(under, quota.low - size[under])
+    order = np.concatenate([rounds, np.array(quota.exact, np.int32), by_lack])
     # Kept slots never exceed the partitions, so members below the low quota always reach it.
-    if rest > len(waiting):
+    if count > len(order):
         what = (
             "no member is left to take a partition, since members claim partitions that do not"
             " exist (Kafka's class: no more unfilled consumers to be assigned)"
         )
         raise StickyAssignorError(what, "IllegalStateException")
-    return np.concatenate([rounds, waiting[:rest]])
+    return order[:count]
 
 
-def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> Int32Array:
+def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> tuple[Int32Array, Int32Array]:
+    # The members in turn until each has what it lacks; and the members sorted by that number.
     if not len(members):
-        return members
-    if (lack == lack[0]).all():
+        return members, members
+    if np.count_nonzero(lack == lack[0]) == len(lack):
         # `np.tile` takes three times as long for few members.
-        return np.broadcast_to(members, (int(lack[0]), len(members))).reshape(-1)
+        rounds = np.empty((int(lack[0]), len(members)), np.int32)
+        rounds[:] = members
+        return rounds.reshape(-1), members
     ends = np.cumsum(lack)
     in_round = np.arange(ends[-1]) - np.repeat(ends - lack, lack)
     highest = int(lack.max())
     key = in_round.astype(np.int16) if highest < 2**15 else in_round
-    return np.repeat(members, lack)[np.argsort(key, kind="stable")]
+    rounds = np.repeat(members, lack)[np.argsort(key, kind="stable")]
+    return rounds, members[np.argsort(lack, kind="stable")]
 
 
 def _find_transfers(
@@ -196,8 +208,7 @@ def _find_transfers(
 ) -> Transfers:
     """Return the assigned partitions that had another owner, or that several members claimed."""
     if disputed is None and previous_owner.max(initial=NO_OWNER) == NO_OWNER:
-        nothing = np.zeros(0, np.int32)
-        return Transfers(nothing, nothing)
+        return _NO_TRANSFERS
     before = previous_owner[given.slot]
     moves = (before != NO_OWNER) & (before != given.member)
     if disputed is not None:
@@ -327,7 +338,7 @@ class MemberLists:
         if not len(slot):
             return start, self._kept
         if not len(self._kept) and not append_to_lists.ready:
-            return start, slot[by_member(self._members, member)[1]]
+            return start, slot[sort_by_member(self._members, member)]
         out = np.empty(int(start[-1]), np.int32)
         at = start[:-1].copy()
         if len(self._kept):
@@ -337,7 +348,7 @@ class MemberLists:
         if append_to_lists.ready:
             append_to_lists(slot, member, at, out, work=len(slot))
             return start, out
-        order = by_member(self._members, member)[1]
+        order = sort_by_member(self._members, member)
         first = np.repeat(at - (np.cumsum(sizes - keep) - (sizes - keep)), sizes - keep)
         out[np.arange(len(order)) + first] = slot[order]
         return start, out

@@ -17,7 +17,9 @@ from partage.model import Assignment, Plan, Unresolved
 from partage.model.index import Int32Array
 from partage.model.repeated_state import EndlessLoop, loop_attributes
 
-__all__ = ["Decision", "StickyAssignorError", "Transfers", "by_member", "withheld"]
+__all__ = [
+    "Decision", "StickyAssignorError", "Transfers", "by_member", "sort_by_member", "withheld",
+]  # fmt: skip
 
 
 _ALGORITHM = "Kafka's AbstractStickyAssignor.performReassignments"
@@ -143,9 +145,14 @@ def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.i
     """
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
+    return start, sort_by_member(members, owner)
+
+
+def sort_by_member(members: int, owner: Int32Array) -> NDArray[np.intp]:
+    """Return the indices that sort array entries by their member (stable)."""
     # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
     key = owner.astype(np.int16) if members < 2**15 else owner
-    return start, np.argsort(key, kind="stable")
+    return key.argsort(kind="stable")
 
 
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:

@@ -31,6 +31,7 @@ __all__ = [
 _HALF = 1 << 31
 #: From so many keys, a HashMap's table length follows from their number alone.
 _MIN_REGULAR_KEYS = 49
+_NO_KEYS = np.zeros(0, np.int64)
 
 
 class Slots:
@@ -50,7 +51,7 @@ class Slots:
 
     def __init__(self, sticky: StickyProblem, foreign: NDArray[np.int64] | None = None) -> None:
         self._sticky = sticky
-        self._foreign = np.zeros(0, np.int64) if foreign is None else foreign
+        self._foreign = _NO_KEYS if foreign is None else foreign
         self.real = sticky.partitions
         self.count = self.real + len(self._foreign)
 
@@ -224,6 +225,8 @@ class StickyProblem:
         Partitions that do not exist get foreign slots.
         """
         if self.counted:
+            if not len(topic):
+                return topic, Slots(self)
             slot = self.start[topic]
             slot += number
             # A claimed number may be any int32, so the sum may have wrapped: check the number.
@@ -381,7 +384,6 @@ class Racks:
     slots).
 
     Attributes:
-        of_member: int32[M], the rack of each member as `Problem.member_rack`, -1 for none.
         any_member: whether a member has a rack.
         active: whether racks matter: a member is on a rack of a partition, and the partitions'
             racks differ.
@@ -390,10 +392,14 @@ class Racks:
     """
 
     def __init__(self, sticky: StickyProblem, slots: Slots) -> None:
-        self.of_member = sticky.problem.member_rack
-        self.any_member = bool((self.of_member != -1).any())
+        self.any_member = sticky.problem.group.has_racks
         self._sticky, self._slots = sticky, slots
         self.active = self.any_member and self._differ()
+
+    @property
+    def of_member(self) -> Int32Array:
+        """Rack of each member as `Problem.member_rack`, -1 for none (int32[M])."""
+        return self._sticky.problem.member_rack
 
     @cached_property
     def _csr(self) -> tuple[Int32Array, Int32Array]:

@@ -7,7 +7,7 @@ group whose members all subscribe to the same topics has one class of each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +96,14 @@ class SubscriptionClasses:
     arc_topic: IntArray
     arc_member: IntArray
 
+    def of_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
+        """Return the classes of members with these subscriptions, from those in which each
+        subscription is one member.
+        """
+        member = self.member[subscription]
+        size = np.bincount(member[member >= 0], minlength=len(self.size)).astype(np.int64)
+        return replace(self, member=member, size=size)
+
 
 def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
     """Group members with equal subscriptions, and then topics with equal subscribers, into
@@ -107,8 +115,6 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
         np.asarray(eligibility.topic, np.int64),
         partitions > 0,
     )
-    if eligibility.subscription is not None:
-        member = member[eligibility.subscription]
     pairs_member = np.repeat(np.arange(len(rows)), [len(r) for r in rows]).astype(np.int64)
     pairs_topic = np.concatenate([*rows, np.zeros(0, np.int64)])
     order = np.lexsort((pairs_member, pairs_topic))
@@ -116,7 +122,7 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
     everyone = np.ones(len(rows), bool)
     topic, subscribers = _equal_rows(start.astype(np.int64), pairs_member[order], everyone)
     open_topics = topic >= 0
-    return SubscriptionClasses(
+    classes = SubscriptionClasses(
         partitions=partitions,
         topic=topic,
         member=member,
@@ -129,6 +135,9 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
         ),
         arc_member=np.concatenate([*subscribers, np.zeros(0, np.int64)]),
     )
+    if eligibility.subscription is None:
+        return classes
+    return classes.of_members(np.asarray(eligibility.subscription))
 
 
 def _equal_rows(

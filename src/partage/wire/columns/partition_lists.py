@@ -5,22 +5,35 @@ an assignment have this layout in common: an int32 count, and so many pairs of a
 of int32. A group of a million partitions has a million such pairs. `read_partition_lists` reads the
 k-th pair of all members in one step, `encode_assignments` writes all pairs by one copy. Values and
 bytes equal those of `partage.wire.consumer_protocol`, which reads what this module declines.
+
+If the kernels are compiled, they decode and encode pair by pair, three times as fast as NumPy.
 """
+# mypy: disallow-untyped-calls=False
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.java.strings import decode_utf8, encode_utf8
+from partage.kernels import Int64Rows, kernel, piece
 from partage.wire.columns import Bytes, Ints
+from partage.wire.columns.distinct import (
+    Names,
+    NameTable,
+    code_like,
+    int16_at,
+    int32_at,
+)
 from partage.wire.consumer_protocol import encode_assignment
 from partage.wire.primitives import LONGEST_STRING
 
-__all__ = ["PartitionList", "encode_assignments", "read_partition_lists"]
+__all__ = [
+    "PartitionList", "encode_assignments", "read_pairs", "read_partition_lists", "write_pairs",
+]  # fmt: skip
 
 Int32s = NDArray[np.int32]
 
@@ -62,7 +75,7 @@ def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None
     >>> lists[0].names, lists[0].number.tolist(), lists[0].end, lists[6]
     (('t',), [7], 15, None)
     """
-    if len(payloads) < _MIN_PAIRS_PER_STEP:
+    if not payloads or (len(payloads) < _MIN_PAIRS_PER_STEP and not read_pairs.ready):
         return [None] * len(payloads)
     data = b"".join((*payloads, _PADDING))
     int32 = np.ndarray((len(data) - 3,), ">i4", data, strides=(1,))
@@ -72,6 +85,8 @@ def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None
     count = int32[begin].astype(np.int64)
     good = (count >= 0) & (4 + count * _SHORTEST_PAIR <= sizes)
     count[~good] = 0
+    if read_pairs.ready:
+        return _read_compiled(data, np.append(begin, end[-1]), count, good)
     if int(count.sum()) < _MIN_PAIRS_PER_STEP * int(count.max(initial=0)):
         return [None] * len(payloads)
     name, after, read_to = _find_pairs(data, int32, begin + 4, end, count)
@@ -91,6 +106,81 @@ def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None
             good.tolist(), start[:-1], start[1:], (read_to - begin).tolist(), strict=True
         )
     ]
+
+
+def _read_compiled(
+    data: bytes, start: Ints, count: Ints, good: NDArray[np.bool_]
+) -> list[PartitionList | None]:
+    numbers = int(start[-1]) // 4  # a partition number has four bytes
+    topic, number = np.empty(numbers, np.int32), np.empty(numbers, np.int32)
+    ends = np.empty((len(count), 2), np.int64)
+    table = NameTable(int(count.sum()))
+    source = np.frombuffer(data, np.uint8)
+    read_pairs(source, start, count, table.names, topic, number, ends, work=3 * len(data))
+    names: dict[str, int] = {}
+    place = [names.setdefault(decode_utf8(one), len(names)) for one in table.strings(source)]
+    total = int(ends[-1, 1])
+    if len(names) < len(place):  # malformed names may decode to the same text
+        topic[:total] = np.array(place, np.int32)[topic[:total]]
+    every, begin = tuple(names), 0
+    out: list[PartitionList | None] = []
+    for fine, (size, to) in zip(good.tolist(), ends.tolist(), strict=True):
+        found = PartitionList(every, topic[begin:to], number[begin:to], size)
+        out.append(found if fine and size >= 0 else None)
+        begin = to
+    return out
+
+
+@kernel(
+    "void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], Names, int32[::1],"
+    " int32[::1], int64[:, ::1])",
+    Names,
+)
+def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
+    data: Bytes,
+    start: Ints,
+    count: Ints,
+    names: Names,
+    topic: Int32s,
+    number: Int32s,
+    ends: Int64Rows,
+) -> None:
+    """Decode the partition lists of many payloads: the topic and the number of each partition.
+
+    Args:
+        data: all payloads, one after the other.
+        start: int64[n + 1], the begin of each payload.
+        count: int64[n], the number of pairs in each list.
+        names: table of the topic names; it has room for one name a pair.
+        topic: output: code of each partition's topic in ``names``.
+        number: output: partition numbers.
+        ends: int64[n, 2], output: the size of each list in bytes, -1 if it is damaged, and how many
+            partitions all lists up to this one have.
+    """
+    total = 0
+    for i in range(len(count)):
+        at, end, first, code, left = start[i] + 4, start[i + 1], total, -1, count[i]
+        while left > 0 and at + 6 <= end:
+            stop = at + 2 + int16_at(data, at)
+            if stop < at + 2 or stop + 4 > end:
+                break
+            amount = int32_at(data, stop)
+            if amount < 0 or amount > (end - stop - 4) // 4:
+                break
+            # Members list topics in the same order, so the next name is mostly the next code.
+            like = code + 1 if code + 1 < names.used[0] else -1
+            code = code_like(data, at + 2, stop, names, like)
+            at = stop + 4
+            for _ in range(amount):
+                topic[total] = code
+                number[total] = int32_at(data, at)
+                total += 1
+                at += 4
+            left -= 1
+        if left > 0:
+            total = first
+        ends[i, 0] = -1 if left > 0 else at - start[i]
+        ends[i, 1] = total
 
 
 def _find_pairs(
@@ -177,15 +267,16 @@ def encode_assignments(
     encoded = [encode_utf8(name) for name in names]
     if any(len(one) > LONGEST_STRING for one in encoded):
         return _encode_one_by_one(names, start, topic, number, user_data)
+    if write_pairs.ready:
+        return _encode_compiled(encoded, start, topic, number, user_data)
     member = np.repeat(np.arange(len(start) - 1), np.diff(start))
     order, first, size = _group_by_first_use(member * len(names) + topic)
 
     # Each pair is three pieces of one source: the name with its length, the count, the numbers.
-    heads = b"".join(len(one).to_bytes(2, "big") + one for one in encoded)
+    heads, head_size = _heads(encoded)
     source = np.frombuffer(
         heads + size.astype(">i4").tobytes() + number[order].astype(">i4").tobytes(), np.uint8
     )
-    head_size = np.array([len(one) + 2 for one in encoded], np.int64)
     used = topic[order[first]]
     pieces = np.empty((len(first), 3), np.int64)
     pieces[:, 0] = (np.cumsum(head_size) - head_size)[used]
@@ -198,11 +289,99 @@ def encode_assignments(
 
     pair_start = np.searchsorted(first, start)
     at = np.concatenate(([0], np.cumsum(sizes.sum(axis=1))))[pair_start].tolist()
-    counts = np.diff(pair_start).tolist()
+    return _with_heads(body, np.diff(pair_start).tolist(), at, user_data)
+
+
+def _with_heads(
+    body: bytes, counts: list[int], at: list[int], user_data: Sequence[bytes | None]
+) -> list[bytes]:
     return [
         b"".join((_HEADER, pairs.to_bytes(4, "big"), body[a:b], _nullable(data)))
         for pairs, a, b, data in zip(counts, at[:-1], at[1:], user_data, strict=True)
     ]
+
+
+def _heads(names: Sequence[bytes]) -> tuple[bytes, Ints]:
+    # The names with their lengths, one after the other, and the size of each.
+    heads = b"".join(len(one).to_bytes(2, "big") + one for one in names)
+    return heads, np.array([len(one) + 2 for one in names], np.int64)
+
+
+def _encode_compiled(
+    names: Sequence[bytes],
+    start: NDArray[np.int32],
+    topic: Int32s,
+    number: Int32s,
+    user_data: Sequence[bytes | None],
+) -> list[bytes]:
+    heads, head_size = _heads(names)
+    members, topics = len(start) - 1, len(names)
+    most_pairs = int(np.minimum(np.diff(start), topics).sum())
+    out = np.empty((int(head_size.max(initial=0)) + 4) * most_pairs + 4 * len(topic), np.uint8)
+    ends = np.zeros((members + 1, 2), np.int64)
+    write_pairs(
+        np.ascontiguousarray(start, np.int32), np.ascontiguousarray(topic, np.int32),
+        np.ascontiguousarray(number, np.int32), np.frombuffer(heads, np.uint8),
+        np.cumsum(np.append(0, head_size)), np.full((topics, 2), -1, np.int64), out, ends,
+        work=20 * len(topic),
+    )  # fmt: skip
+    at = ends[:, 0].tolist()
+    return _with_heads(out[: at[-1]].tobytes(), ends[1:, 1].tolist(), at, user_data)
+
+
+@kernel(
+    "void(int32[::1], int32[::1], int32[::1], Array(uint8, 1, 'C', readonly=True), int64[::1],"
+    " int64[:, ::1], uint8[::1], int64[:, ::1])"
+)
+def write_pairs(  # noqa: PLR0917 - kernels take arrays by position
+    start: Int32s,
+    topic: Int32s,
+    number: Int32s,
+    heads: Bytes,
+    head_start: Ints,
+    place: Int64Rows,
+    out: Bytes,
+    ends: Int64Rows,
+) -> None:
+    """Encode the partition lists of all members, topics in order of first use.
+
+    Args:
+        start: int32[M + 1], where each member's partitions begin.
+        topic: int32[n], topic of each partition.
+        number: int32[n], partition numbers.
+        heads: the encoded topic names, with their lengths.
+        head_start: int64[T + 1], the begin of each name in ``heads``.
+        place: int64[T, 2], all -1; buffer: partitions of the member in a topic, then the place of
+            the next one.
+        out: output: the pairs of all members.
+        ends: int64[M + 1, 2], output: the end of each member's pairs in ``out``, and their number.
+            The first row is zero.
+    """
+    at: Any = 0
+    for m in range(len(start) - 1):
+        for i in range(start[m], start[m + 1]):
+            place[topic[i], 0] = max(place[topic[i], 0], 0) + 1
+        pairs = 0
+        for i in range(start[m], start[m + 1]):
+            t = topic[i]
+            if place[t, 0] > 0:
+                for j in range(head_start[t], head_start[t + 1]):
+                    out[at] = heads[j]
+                    at += 1
+                _write_int32(out, at, place[t, 0])
+                place[t, 1] = at + 4
+                at += 4 + 4 * place[t, 0]
+                place[t, 0] = -1
+                pairs += 1
+            _write_int32(out, place[t, 1], number[i])
+            place[t, 1] += 4
+        ends[m + 1, 0], ends[m + 1, 1] = at, pairs
+
+
+@piece
+def _write_int32(out: Bytes, at: Any, value: Any) -> None:
+    for byte in range(4):
+        out[at + byte] = (value >> (24 - 8 * byte)) & 255
 
 
 def _encode_one_by_one(
