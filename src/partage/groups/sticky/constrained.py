@@ -104,6 +104,8 @@ def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, 
     lost because of racks. Both are int32[S].
     """
     owner = owned.owner
+    if not owned.any_claim:
+        return owner, owner
     previous_owner = np.full(len(owner), NO_OWNER, np.int32)
     if racks.active:
         slot = np.flatnonzero(owner >= 0).astype(np.int32)
@@ -334,7 +336,7 @@ class MemberLists:
         slot, member = given.slot, given.member
         sizes = keep + np.bincount(member, minlength=self._members).astype(np.int32)
         start = np.zeros(self._members + 1, np.int32)
-        np.cumsum(sizes, out=start[1:])
+        sizes.cumsum(dtype=np.int32, out=start[1:])
         if not len(slot):
             return start, self._kept
         if not len(self._kept) and not append_to_lists.ready:
