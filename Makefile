@@ -15,6 +15,10 @@ OUT ?= demo-out
 # The version that `make same` compares with, a tag or a commit: the last one before the renames (tag before-house).
 BASE ?= f79072d13ec0e1c9661bf2b89ad649ff3132cc34
 
+# The tests start hundreds of interpreters. An image with PYTHONDONTWRITEBYTECODE=1 would make each
+# of them compile Numba, pandas and Partage again.
+test unit parity fuzz soak: export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test unit coverage lint types bench docs parity fuzz soak drift same jvm jar wheel release lock clean java demo-env test-env unit-env coverage-env docs-env release-env
 
 help: ## list the verbs
