@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support.brokers import brokers
+from tests.support.kernel_cache import compile_each_once
+from tests.support.processes import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +44,8 @@ def parity_n() -> int:
 
 @pytest.fixture(scope="session")
 def fuzz_n() -> int:
-    """How many damaged inputs a reader faces: 20,000, `make fuzz` 1,000,000."""
-    return _number("PARTAGE_FUZZ_N", 20_000)
+    """How many damaged inputs a reader faces: 8,000, `make fuzz` 1,000,000."""
+    return _number("PARTAGE_FUZZ_N", 8_000)
 
 
 @pytest.fixture(scope="session")
@@ -51,24 +55,37 @@ def broker() -> Iterator[Brokers]:
         yield cluster
 
 
-#: What costs seconds to start is started once in a run: these folders' tests stay in one process.
+#: What costs seconds to start or to read is shared: the tests of these folders stay in one process.
 _COMPANIES = {
+    "architecture": "source",
     "jobs": "spark",
     "live": "broker",
     "clients": "broker",
     "chaos": "broker",
     "replicas": "broker",
 }
+#: Helpers that cache recorded histories, and the company of the test files that import them. Each
+#: process that has such a file would rebuild the histories.
+_CACHES = {
+    "tests.support.rebuilt": "sample",
+    "tests.support.recordings": "recordings",
+}
 
 
+@cache
 def _company(path: str) -> str:
-    """The tests that run in one process: those of a Spark, those of a broker, those of a file."""
+    """Return the name of the tests that run in one process with those of a file."""
     folders = path.split("/")
-    shared = _COMPANIES.get(folders[1]) if folders[0] == "tests" and len(folders) > 2 else None
-    return shared or path
+    if folders[0] != "tests" or len(folders) < 3:
+        return path
+    if folders[1] in _COMPANIES:
+        return _COMPANIES[folders[1]]
+    text = (ROOT / path).read_text(encoding="utf-8")
+    found = (name for helper, name in _CACHES.items() if f"from {helper} import" in text)
+    return next(found, path)
 
 
-#: Folders with long tests. They start after Spark and the broker and before all others.
+#: Folders with long tests. They start after the companies and before all others.
 _LONG = ("fuzz", "property", "simulation", "cli", "browser", "parity")
 
 
@@ -88,7 +105,7 @@ class _Sorted:
 
 def _rank(path: str) -> int:
     """Return the place of a file in the order of the run."""
-    companies = ("spark", "broker")
+    companies = ("spark", "broker", *_CACHES.values(), "source")
     if _company(path) in companies:
         return companies.index(_company(path))
     folder = path.split("/")[1] if path.startswith("tests/") else ""
@@ -96,8 +113,16 @@ def _rank(path: str) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Sort for processes side by side."""
+    """Sort for processes side by side; let them compile each kernel once."""
     config.pluginmanager.register(_Sorted())
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        compile_each_once(config.cache.mkdir("kernel-locks"))
+
+
+def pytest_collection_finish() -> None:
+    """Exempt modules and collected tests from garbage collection: they live until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
