@@ -32,8 +32,8 @@ PROBLEMS = int(os.environ.get("PARTAGE_OPTIMAL_N", "250"))
 # Eight partitions and five members have 390,625 plans: `make parity` tries those of every problem.
 _HEAVY = int(os.environ.get("PARTAGE_PARITY_N", "0")) >= 1_000
 _ALL = 5**8
-MOST_PLANS = _ALL if _HEAVY else 60_000
-MOST_PLANS_BY_LOAD = _ALL if _HEAVY else 20_000
+MOST_PLANS = _ALL if _HEAVY else 20_000
+MOST_PLANS_BY_LOAD = _ALL if _HEAVY else 8_000
 
 
 def _owners(topics: Topics, group: pg.Group, cluster: pg.Cluster, plan: pg.Plan) -> list[int]:

@@ -1,4 +1,4 @@
-"""Ten thousand damaged problems: an error of ours with its place, or a plan; never anything else."""
+"""Damaged problems: an error of ours with its place, or a plan; never anything else."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import partage as pg
 from partage.errors import InvalidProblemError, PartageError
 from partage.groups import registry
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "consumer"
-MUTATIONS = 10_000
+pytestmark = pytest.mark.fuzz
+#: Damaged problems and files at most; `make test` has fewer.
+MOST_MUTATIONS, MOST_FILES = 10_000, 400
 VALUES = [
     None, True, False, 0, 1, -1, 2**31 - 1, 2**31, -(2**31) - 1, 2**63, 10**30, 0.5, -0.0,
     float("nan"), float("inf"), "", "x", "\x00", "\ud800", "é" * 300, "====", "AAECAw==", [], {},
@@ -102,22 +106,23 @@ def answered(problem: object, strategy: str) -> str:
     return "assigned"
 
 
-def test_ten_thousand_mutations_never_give_a_traceback() -> None:
+def test_mutations_never_give_a_traceback(fuzz_n: int) -> None:
     """Random damage to valid problems: `InvalidProblemError` with a path, or a valid plan."""
+    mutations = min(fuzz_n // 2, MOST_MUTATIONS)
     chance = random.Random(20_260_121)
     problems = valid()
     counts: Counter[str] = Counter()
     names = [name for name in pg.strategies() if not name.startswith("server:")]
-    for i in range(MUTATIONS):
+    for i in range(mutations):
         damaged = mutated(chance.choice(problems), chance)
         counts[answered(damaged, names[i % len(names)])] += 1
     print(counts)
     assert set(counts) <= {"malformed", "refused", "assigned"}
-    assert counts["malformed"] > MUTATIONS // 10
-    assert counts["assigned"] > MUTATIONS // 10
+    assert counts["malformed"] > mutations // 10
+    assert counts["assigned"] > mutations // 10
 
 
-def test_mutations_of_the_text_never_give_a_traceback(tmp_path) -> None:
+def test_mutations_of_the_text_never_give_a_traceback(tmp_path, fuzz_n: int) -> None:
     """A file with bytes changed, cut or added: the same, through the command that reads files."""
     from typer.testing import CliRunner
 
@@ -127,7 +132,7 @@ def test_mutations_of_the_text_never_give_a_traceback(tmp_path) -> None:
     problems = [json.dumps(p, ensure_ascii=False).encode() for p in valid()]
     path = tmp_path / "problem.json"
     codes = set()
-    for _ in range(400):
+    for _ in range(min(fuzz_n // 50, MOST_FILES)):
         text = bytearray(chance.choice(problems))
         for _ in range(chance.randint(1, 4)):
             place = chance.randrange(len(text) + 1)
