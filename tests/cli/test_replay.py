@@ -106,10 +106,12 @@ acme:forgets = acme_strategies:Forgets
 """
 
 
-@pytest.mark.spark
 @pytest.mark.slow
-def test_an_installed_plug_in_that_breaks_costs_nobody_else(tmp_path) -> None:
-    """In Spark's workers one plug-in raises, one forgets every partition: failed, and exit code 3."""
+@pytest.mark.parametrize(
+    "engine", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.soak])]
+)
+def test_an_installed_plug_in_that_breaks_costs_nobody_else(tmp_path, engine) -> None:
+    """One plug-in raises, one forgets every partition: these rebalances failed, and exit code 3."""
     site = tmp_path / "site"
     (site / "acme-1.0.dist-info").mkdir(parents=True)
     (site / "acme-1.0.dist-info" / "METADATA").write_text("Name: acme\nVersion: 1.0\n")
@@ -118,7 +120,7 @@ def test_an_installed_plug_in_that_breaks_costs_nobody_else(tmp_path) -> None:
     source = str(capture(tmp_path / "capture", records().slice(0, 6_000)))
     out = tmp_path / "out"
     names = ("acme:raises", "acme:forgets", "range")
-    chosen = [part for name in names for part in ("-s", name)]
+    chosen = ["--engine", engine, *(part for name in names for part in ("-s", name))]
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-m", "partage", "replay", source, "--out", str(out), *chosen],

@@ -7,7 +7,10 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
+
+from partage.kernels import Kernel, form
 
 pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
 
@@ -143,10 +146,13 @@ def test_compiled_kernels_plan_the_same(plain) -> None:
     assert text == plain
 
 
+@pytest.mark.soak
 def test_checked_bounds_plan_the_same(plain, tmp_path) -> None:
     """No index is outside of its array: with NUMBA_BOUNDSCHECK=1 that would be an IndexError.
 
     Compiled code in Numba's cache knows nothing of the setting, so this has a cache of its own.
+    It compiles every kernel again. `make test` runs the same source interpreted, where an index
+    beyond an array is an IndexError too.
     """
     text, ready = digest("compiled", NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
     assert ready > 5
@@ -156,6 +162,16 @@ def test_checked_bounds_plan_the_same(plain, tmp_path) -> None:
 def test_numba_switched_off_is_plain_python(plain) -> None:
     """NUMBA_DISABLE_JIT=1 gives the plain form, not a third one over NumPy's own scalars."""
     assert digest("compiled", NUMBA_DISABLE_JIT="1") == (plain, 0)
+
+
+def test_the_plain_form_checks_bounds() -> None:
+    """The fixture `plain` can fail: a kernel that reads too far is an IndexError in that form."""
+
+    def beyond(values):
+        return values[len(values)]
+
+    with form("interpreted"), pytest.raises(IndexError):
+        Kernel(beyond, "int64(int64[::1])")(np.arange(3), work=1)
 
 
 def test_bounds_are_checked_when_asked_for(tmp_path) -> None:

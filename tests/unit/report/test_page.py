@@ -66,9 +66,9 @@ def rendered(out) -> str:
     return render(run, details(folder, run))
 
 
-@pytest.fixture
-def page(tmp_path) -> str:
-    return rendered(published(tmp_path))
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> str:
+    return rendered(published(tmp_path_factory.mktemp("page")))
 
 
 def test_a_name_cannot_leave_its_place(page) -> None:
