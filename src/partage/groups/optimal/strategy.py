@@ -60,7 +60,8 @@ class Optimal(PlainStrategy):
        when a member leaves only its partitions do, unless balance needs more;
     5. co-partitioned topics together, by option;
     6. former claimants, then each topic spread evenly over its subscribers (by counts exact for
-       the members' loads, up to a limit of size; see `spread_exactly`);
+       the members' loads, by weight among partitions of equal weight, up to a limit of size; see
+       `spread_exactly`);
     7. then a choice that neither join order nor hash seed changes.
 
     Settings (`configure`); those that map are JSON where they are text:

@@ -4,12 +4,13 @@ A row is a partition, a place a member, both in canonical order. Partitions of o
 subscribers, weight and rack costs) that do not stay with a claimant (a member that owned them) can
 exchange their owners: loads, rack cost and moves do not change. Each is given to a former claimant,
 if there is one, else to the owner that has the fewest of its topic; then pairs exchange as long as
-that makes a topic more even (2-exchange local search). By counts, `spread_exactly` continues from
-there to the most even spread.
+that makes a topic more even (2-exchange local search). `spread_exactly` continues from there: by
+counts to the most even spread, by weight among partitions of equal weight.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,15 +41,16 @@ def spread_topics(
 
     ``owner`` is a plan that is optimal in these three.
 
-    With ``classes`` and without former claims the spread is the most even one of all plans with
-    each member's load, the rack cost and the moves of ``owner``; see `spread_exactly`.
+    With ``classes`` and without former claims `spread_exactly` continues. By counts the spread is
+    then the most even one of all plans with each member's load, the rack cost and the moves of
+    ``owner``.
 
     Args:
         canonical: the problem.
         owner: int32[n], place (member) of each row's (partition's) owner.
         weight: float64[n], loads of rows; None for counts.
         alike: int64[n], class of rows with the same subscribers and rack costs.
-        classes: all classes, None where rows have weights.
+        classes: classes of rows and members; None for the 2-exchange local search alone.
     """
     if len(canonical.former[0]):
         return _exchange_owners(
@@ -62,7 +64,7 @@ def spread_topics(
     best = out if after < before else owner
     if classes is None or not min(before, after):
         return best
-    return spread_exactly(canonical, best, classes, min(before, after))
+    return spread_exactly(canonical, best, classes, min(before, after), weight)
 
 
 def _exchange_owners(
@@ -259,13 +261,22 @@ _MOST_COST = 1 << 61
 
 
 def spread_exactly(
-    canonical: CanonicalProblem, owner: Int32Array, classes: PartitionClasses, excess: int
+    canonical: CanonicalProblem,
+    owner: Int32Array,
+    classes: PartitionClasses,
+    excess: int,
+    weight: NDArray[np.float64] | None = None,
 ) -> Int32Array:
     """Find the most even spread of topics that keeps each member's load; return the owners.
 
     It has the least sum of squared counts by topic and member. Rack cost and moves stay the least
     that these loads allow. Beyond the limits of size and work the result is no worse than
     ``owner``.
+
+    By weight, partitions of equal weight exchange owners, one weight after the other. The result
+    is the most even spread of all plans in which each member has as many partitions of each
+    weight, if all partitions of a topic weigh the same. Otherwise no exchange of partitions of
+    one weight improves it.
 
     Algorithm: a convex-cost flow by cycle canceling. The flow sends each partition to a member,
     over a node for the pair of topic and member::
@@ -285,23 +296,73 @@ def spread_exactly(
         owner: int32[n], place of each row's owner; a plan of least rack cost, then fewest moves.
         classes: classes of partitions and members, which have the rack costs.
         excess: the topic excess of ``owner``: half of what the squares can fall by, at most.
+        weight: float64[n], loads of rows; None for counts.
     """
     out: Int32Array = owner.copy()
-    items = _Items.of(canonical, classes)
-    if 2 * (items.count + len(canonical.rows.topics)) * canonical.members > _MOST_ARCS:
+    if weight is None:
+        _cancel_cycles(canonical, out, classes, excess, rows=None, work=_MOST_WORK)
         return out
-    network = _Residual(canonical, classes, items, out, excess)
+    work, improved = _MOST_WORK, True
+    while improved and work > 0:
+        improved = False
+        for rows in _rows_of_equal_weight(canonical, out, weight):
+            before = out[rows]
+            work -= canonical.size
+            work = _cancel_cycles(canonical, out, classes, excess, rows=rows, work=work)
+            improved |= not np.array_equal(before, out[rows])
+            if work <= 0:
+                break
+    return out
+
+
+def _rows_of_equal_weight(
+    canonical: CanonicalProblem, owner: Int32Array, weight: NDArray[np.float64]
+) -> Iterator[Int64Array]:
+    """Yield the partitions of each weight whose exchange may spread topics more evenly.
+
+    They are of several topics, have several owners, and not all of them stay with a claimant.
+    """
+    _, number, count = np.unique(weight, return_inverse=True, return_counts=True)
+    number = number.reshape(-1)
+    rows = np.flatnonzero(count[number] > 1)
+    rows = rows[np.argsort(number[rows], kind="stable")]
+    for alike in np.split(rows, np.flatnonzero(np.diff(number[rows])) + 1):
+        topic, mine = canonical.topic[alike], owner[alike]
+        if len(alike) < 2 or (topic == topic[0]).all() or (mine == mine[0]).all():
+            continue
+        if (canonical.claims.keeper[alike] != mine).any():
+            yield alike
+
+
+def _cancel_cycles(
+    canonical: CanonicalProblem,
+    owner: Int32Array,
+    classes: PartitionClasses,
+    excess: int,
+    *,
+    rows: Int64Array | None,
+    work: int,
+) -> int:
+    """Cancel cycles of negative cost until none is left; change ``owner`` in place, and return how
+    many arcs may still be visited.
+
+    ``rows`` are the partitions that may change their owner, None for all. A network beyond the
+    limits of size is left out.
+    """
+    items = _Items.of(canonical, classes, rows)
+    if 2 * (items.count + len(items.topics)) * canonical.members > _MOST_ARCS:
+        return work
+    network = _Residual(canonical, classes, items, owner, excess)
     if network.dearest * network.nodes >= _MOST_COST:
-        return out
-    work = 0
-    while work <= _MOST_WORK:
+        return work
+    while work >= 0:
         cycles, visited = network.negative_cycles()
-        work += visited
+        work -= visited
         if not cycles:
             break
         for cycle in cycles:
             network.cancel(cycle)
-    return out
+    return work
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,18 +370,25 @@ class _Items:
     """Sets of interchangeable partitions (items): those of one topic with equal rack costs and
     claimants.
 
-    A row is a partition in canonical order; I counts items, M members.
+    A row is a partition in canonical order; I counts items.
 
     Attributes:
-        of_row: int64[n], the item of each row.
+        of_row: int64[n], the item of each row; -1 for rows that keep their owner.
         first: int64[I], the first row of each item.
-        keeps: bool[I, M], whether a member claims the item's rows.
-        owned: bool[I], whether any member claims them.
+        topics: int64[T], the topics of the network, as positions in canonical order.
+        topic: int64[I], the topic of each item, as a position in ``topics``.
+        claimant: int64[I], place of the member that may keep the item's rows, -1 for none; from
+            the number of members on, it counts the sets in ``several``.
+        several: sets of members that may keep the same rows.
+        owned: bool[I], whether any member claims the item's rows.
     """
 
     of_row: Int64Array
     first: Int64Array
-    keeps: NDArray[np.bool_]
+    topics: Int64Array
+    topic: Int64Array
+    claimant: Int64Array
+    several: list[tuple[int, ...]]
     owned: NDArray[np.bool_]
 
     @property
@@ -329,7 +397,10 @@ class _Items:
         return len(self.first)
 
     @classmethod
-    def of(cls, canonical: CanonicalProblem, classes: PartitionClasses) -> _Items:
+    def of(
+        cls, canonical: CanonicalProblem, classes: PartitionClasses, rows: Int64Array | None
+    ) -> _Items:
+        # ``rows`` are the rows of all items, None for every row.
         claims, members = canonical.claims, canonical.members
         claimants = claims.keeper.astype(np.int64) + 1
         sets: dict[tuple[int, ...], int] = {}
@@ -342,13 +413,31 @@ class _Items:
         key = (canonical.topic.astype(np.int64) * wide + classes_of_row) * (
             members + 1 + len(sets)
         ) + claimants
-        _, first, of_row = np.unique(key, return_index=True, return_inverse=True)
-        keeps = np.zeros((len(first), members), bool)
-        single = np.flatnonzero((claimants[first] > 0) & (claimants[first] <= members))
-        keeps[single, claimants[first[single]] - 1] = True
-        for several, number in sets.items():
-            keeps[np.ix_(claimants[first] == members + 1 + number, several)] = True
-        return cls(of_row.reshape(-1).astype(np.int64), first, keeps, claims.owned[first])
+        if rows is None:
+            _, first, of_row = np.unique(key, return_index=True, return_inverse=True)
+            of_row = of_row.reshape(-1).astype(np.int64)
+            topics = np.arange(len(canonical.rows.topics), dtype=np.int64)
+            topic = canonical.topic[first].astype(np.int64)
+        else:
+            _, first, item = np.unique(key[rows], return_index=True, return_inverse=True)
+            first, of_row = rows[first], np.full(canonical.size, -1, np.int64)
+            of_row[rows] = item.reshape(-1)
+            topics, topic = np.unique(canonical.topic[first], return_inverse=True)
+            topics, topic = topics.astype(np.int64), topic.reshape(-1).astype(np.int64)
+        return cls(
+            of_row, first, topics, topic, claimants[first] - 1, list(sets), claims.owned[first]
+        )
+
+    def keeps(self, members: int) -> NDArray[np.bool_]:
+        """Return for each item and member whether the member may keep the item's partitions
+        (bool[I, M]).
+        """
+        out = np.zeros((self.count, members), bool)
+        single = np.flatnonzero((self.claimant >= 0) & (self.claimant < members))
+        out[single, self.claimant[single]] = True
+        for number, several in enumerate(self.several):
+            out[np.ix_(self.claimant == members + number, several)] = True
+        return out
 
 
 class _Residual:
@@ -363,6 +452,7 @@ class _Residual:
         owner: int32[n], the plan.
         placed: int64[I, M], how many rows of each item each member has.
         counts: int64[T, M], how many rows of each topic each member has.
+        movable: int64[T, M], how many of these are rows of items.
         cost: int64[I, M], the cost of an item's row with a member.
         dearest: the largest of these costs, as a number without overflow.
         may: bool[I, M], whether the member subscribes to the item's topic.
@@ -373,19 +463,24 @@ class _Residual:
         owner: Int32Array, excess: int,
     ) -> None:  # fmt: skip
         self.owner, self.items = owner, items
-        members, topics = canonical.members, len(canonical.rows.topics)
-        self.topic = canonical.topic[items.first].astype(np.int64)
-        wants = np.zeros((topics, members), bool)
+        members, topics = canonical.members, len(items.topics)
+        self.topic = items.topic
+        wants = np.zeros((len(canonical.rows.topics), members), bool)
         for s, of_subscription in enumerate(canonical.topics_of):
             wants[np.ix_(of_subscription, np.flatnonzero(canonical.subscription == s))] = True
+        wants = wants[items.topics]
         self.may = wants[self.topic]
+        rows = np.flatnonzero(items.of_row >= 0)
         self.placed: Int64Array = np.zeros((items.count, members), np.int64)
-        np.add.at(self.placed, (items.of_row, owner), 1)
-        self.counts: Int64Array = np.zeros((topics, members), np.int64)
-        np.add.at(self.counts, (canonical.topic, owner), 1)
+        np.add.at(self.placed, (items.of_row[rows], owner[rows]), 1)
+        counts: Int64Array = np.zeros((len(canonical.rows.topics), members), np.int64)
+        np.add.at(counts, (canonical.topic, owner), 1)
+        self.counts = counts[items.topics]
+        self.movable: Int64Array = np.zeros((topics, members), np.int64)
+        np.add.at(self.movable, self.topic, self.placed)
         column = np.where(classes.group >= 0, classes.column[classes.group], 0)
         rack = classes.cost[classes.profile[classes.of_row[items.first]]][:, column]
-        moves = (items.owned[:, None] & ~items.keeps).astype(np.int64)
+        moves = (items.owned[:, None] & ~items.keeps(members)).astype(np.int64)
         # Rack cost outweighs all moves, and a move all squares.
         fewer_squares = 2 * excess + 1
         self.dearest = (int(rack.max(initial=0)) * (canonical.size + 1) + 1) * fewer_squares
@@ -427,7 +522,7 @@ class _Residual:
         cost = self.cost[item, member]
         back = self.placed[item, member] > 0
         count = self.counts[self._topic, self._at]
-        used = count > 0
+        used = self.movable[self._topic, self._at] > 0
         tail = [item, self._pair[back], self._counted, self._sink[used]]
         head = [self._pair, item[back], self._sink, self._counted[used]]
         each = [cost, -cost[back], 2 * count + 1, 1 - 2 * count[used]]
@@ -449,6 +544,7 @@ class _Residual:
             self.owner[rows[-1]] = target
             self.placed[node, [source, target]] += (-1, 1)
             self.counts[self.topic[node], [source, target]] += (-1, 1)
+            self.movable[self.topic[node], [source, target]] += (-1, 1)
 
 
 def _cycles_of(parent: Int64Array) -> list[Int64Array]:

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.optimal.problem import CanonicalProblem, Int64Array
-from partage.groups.optimal.topic_spread import spread_topics
+from partage.groups.optimal.problem import CanonicalProblem, Int64Array, PartitionClasses
+from partage.groups.optimal.topic_spread import spread_topics, topic_excess
 from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import SubscriptionClasses
 from partage.solve.assignment.bounds import WeightedProblem, fractional_loads
 from partage.solve.assignment.branch_and_bound import solve_exactly
 from partage.solve.assignment.local_search import improve_plan
-from partage.solve.assignment.weighted_plan import Items, Members
+from partage.solve.assignment.weighted_plan import Items, Members, WeightedPlan
 
 __all__ = ["Shares", "WeightPlan", "balance_weights", "member_shares", "scale_to_integers"]
 
@@ -152,21 +152,41 @@ def balance_weights(
     )
     share = _fractional(weighted, shares.draining)
     found = improve_plan(
-        items,
-        members_of_items,
-        hints=by_item,
-        most_moves=most_moves,
-        tolerance=tolerance,
-        share=share,
-    )
+        items, members_of_items,
+        hints=by_item, most_moves=most_moves, tolerance=tolerance, share=share,
+    )  # fmt: skip
     best = found.plan.owner.tolist()
     if not tolerance:
         best = solve_exactly(items, members_of_items, best, most_moves=found.plan.most_moves)
     owner = np.array(best, np.int32)[item]
     if count == canonical.size and not hints:
         alike = subscription_classes.topic[canonical.topic] * len(cost) + profile
-        owner = spread_topics(canonical, owner, weight, alike)
+        # An exchange for a lower rack cost may need more moves than a limit allows.
+        unlimited = racks is None or np.isinf(most_moves)
+        classes = PartitionClasses.of(canonical, subscription_classes, racks) if unlimited else None
+        owner = spread_topics(canonical, owner, weight, alike, classes)
+        if not tolerance:
+            owner = _compare_small_plans(canonical, owner, found.plan)
     return WeightPlan(owner, weighted, found.complete)
+
+
+def _compare_small_plans(
+    canonical: CanonicalProblem, owner: Int32Array, plan: WeightedPlan
+) -> Int32Array:
+    """Return the owners in a plan that is as good by load, rack cost and moves, and spreads topics
+    most evenly.
+
+    It is ``owner`` beyond 16 partitions, if no partition moves, or if former claimants get
+    partitions back, which comes before topics.
+    """
+    moved = bool((canonical.claims.keeper != owner).any())
+    if not moved or len(canonical.former[0]) or not topic_excess(canonical, owner):
+        return owner
+    best = solve_exactly(
+        plan.items, plan.members, owner.tolist(),
+        most_moves=plan.most_moves, topic=canonical.topic.tolist(),
+    )  # fmt: skip
+    return np.array(best, np.int32)
 
 
 def _open_groups(classes: SubscriptionClasses, class_of: list[int]) -> list[list[int]]:

@@ -7,6 +7,7 @@ members only one is tried.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,21 +17,36 @@ __all__ = ["MOST_ITEMS", "MOST_NODES", "solve_exactly"]
 
 #: Partial plans visited at most; beyond it the best plan so far is returned.
 MOST_NODES = 20_000
+#: The same where only the spread of topics is improved: some tens of milliseconds.
+_MOST_NODES_FOR_TOPICS = 5_000
 #: Items of the largest problem that is searched.
 MOST_ITEMS = 16
 
 #: Misplaced items (see `WeightedPlan.misplaced`); overload; relative loads, largest first; cost;
-#: moves. Less is better, the first before the next.
+#: moves; sum of squared counts by topic and member. Less is better, the first before the next.
 Score = tuple["float | int | tuple[float, ...]", ...]
 
 
 def solve_exactly(
-    items: Items, members: Members, known: Sequence[int], *, most_moves: float
+    items: Items,
+    members: Members,
+    known: Sequence[int],
+    *,
+    most_moves: float,
+    topic: Sequence[int] = (),
 ) -> list[int]:
     """Return the owner of each item (a partition, or several that must have one owner) in an
     optimal assignment, by branch and bound.
 
     For more than 16 items, or if the search is cut short, the result is no worse than ``known``.
+
+    Args:
+        items: the items.
+        members: the members that receive them.
+        known: the owner of each item in the best known assignment.
+        most_moves: limit of moves.
+        topic: the topic of each item. With it, only assignments with the sorted loads of ``known``
+            are searched, and an even spread of topics is the last criterion.
 
     >>> import numpy as np
     >>> items = Items(np.array([3.0, 3.0, 2.0, 2.0, 2.0]), np.zeros(5, int), [[0]],
@@ -41,8 +57,10 @@ def solve_exactly(
     """
     if len(known) > MOST_ITEMS:
         return list(known)
-    search = _Search(items, members, most_moves)
+    search = _Search(items, members, most_moves, topic)
     search.best, search.owner = search.score(list(known)), list(known)
+    if topic:
+        search.nodes, search.ceiling = _MOST_NODES_FOR_TOPICS, search.relative_loads(list(known))
     search.descend(0, [-1] * len(known))
     return search.owner
 
@@ -54,14 +72,19 @@ class _Search:
     Attributes:
         items, members: the problem.
         most_moves: limit of moves.
+        topic: the topic of each item; empty if topics do not matter.
         nodes: how many more partial plans may be visited.
+        ceiling: largest relative load, second largest, and so on, that a plan may have; empty for
+            no limit.
         best: score of the best plan so far; owner: the member of each item in that plan.
     """
 
     items: Items
     members: Members
     most_moves: float
+    topic: Sequence[int] = ()
     nodes: int = MOST_NODES
+    ceiling: tuple[float, ...] = ()
     best: Score = ()
     owner: list[int] = field(default_factory=list)
     _order: list[int] = field(default_factory=list)
@@ -69,11 +92,14 @@ class _Search:
     _may: list[list[int]] = field(default_factory=list)
     _settled: set[int] = field(default_factory=set)
     _misplacing: list[set[int]] = field(default_factory=list)
+    _count: list[list[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         weight = self.items.weight.tolist()
         self._order = sorted(range(len(weight)), key=lambda i: (-weight[i], i))
         self._load = [0.0] * len(self.members.group)
+        topics = max(self.topic, default=-1) + 1
+        self._count = [[0] * topics for _ in self._load]
         group = self.members.group.tolist()
         by_kind = [[m for m, g in enumerate(group) if g in of] for of in self.items.open_groups]
         self._settled = {m for homes in self.items.homes.values() for m in homes}
@@ -93,14 +119,32 @@ class _Search:
 
         Lower is better. See `Score` for its components.
         """
-        load = [0.0] * len(self._load)
         cost = moves = misplaced = 0
         for i, m in enumerate(owner):
             misplaced += m in self._misplacing[i]
-            load[m] += float(self.items.weight[i])
             cost += self._cost(i, m)
             moves += self._moves(i, m)
-        return (misplaced, *self._loads(load), cost, moves)
+        over, relative = self._loads(self._loads_of(owner))
+        return misplaced, over, relative, cost, moves, self._squares(owner)
+
+    def relative_loads(self, owner: list[int]) -> tuple[float, ...]:
+        """Return the relative loads (load divided by share) of a complete assignment, largest
+        first.
+        """
+        return self._loads(self._loads_of(owner))[1]
+
+    def _loads_of(self, owner: list[int]) -> list[float]:
+        load = [0.0] * len(self._load)
+        for weight, m in zip(self.items.weight.tolist(), owner, strict=True):
+            load[m] += weight
+        return load
+
+    def _squares(self, owner: list[int]) -> int:
+        # The sum of squared counts by topic and member.
+        if not self.topic:
+            return 0
+        pairs = Counter(zip(self.topic, owner, strict=True))
+        return sum(count * count for count in pairs.values())
 
     def _cost(self, i: int, m: int) -> int:
         column = self.members.column[int(self.members.group[m])]
@@ -119,7 +163,14 @@ class _Search:
         return sum(max(0.0, x - c) for x, c in limits), tuple(sorted(relative, reverse=True))
 
     def descend(
-        self, at: int, owner: list[int], cost: int = 0, moves: int = 0, misplaced: int = 0
+        self,
+        at: int,
+        owner: list[int],
+        cost: int = 0,
+        moves: int = 0,
+        misplaced: int = 0,
+        *,
+        squares: int = 0,
     ) -> None:
         """Assign the items from ``at`` on in all promising ways, and remember the best complete
         assignment.
@@ -130,17 +181,21 @@ class _Search:
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:
             return
-        score = (misplaced, *self._loads(self._load), cost, moves)
+        over, relative = self._loads(self._load)
+        score = (misplaced, over, relative, cost, moves, squares)
         if score >= self.best:
+            return
+        if self.ceiling and any(x > y for x, y in zip(relative, self.ceiling, strict=True)):
             return
         if at == len(owner):
             self.best, self.owner = score, list(owner)
             return
         i = self._order[at]
         weight = float(self.items.weight[i])
-        tried: set[tuple[int, float]] = set()
-        for m in sorted(self._may[i], key=lambda m: (self._moves(i, m), self._cost(i, m), m)):
-            alike = int(self.members.group[m]), self._load[m]
+        t = self.topic[i] if self.topic else -1
+        tried: set[tuple[object, ...]] = set()
+        for m in sorted(self._may[i], key=lambda m: self._preference(i, m)):
+            alike = int(self.members.group[m]), self._load[m], *self._count[m]
             if m not in self._settled:
                 # Of members who had nothing, and bear the same now, one will do.
                 if alike in tried:
@@ -148,9 +203,21 @@ class _Search:
                 tried.add(alike)
             owner[i] = m
             self._load[m] += weight
+            more = 0
+            if self.topic:
+                # A square grows from n * n to (n + 1) * (n + 1).
+                more = 2 * self._count[m][t] + 1
+                self._count[m][t] += 1
             self.descend(
                 at + 1, owner, cost + self._cost(i, m), moves + self._moves(i, m),
-                misplaced + (m in self._misplacing[i]),
+                misplaced + (m in self._misplacing[i]), squares=squares + more,
             )  # fmt: skip
             self._load[m] -= weight
+            if self.topic:
+                self._count[m][t] -= 1
         owner[i] = -1
+
+    def _preference(self, i: int, m: int) -> tuple[int, ...]:
+        # The member that is tried first has the least value.
+        of_topic = self._count[m][self.topic[i]] if self.topic else 0
+        return self._moves(i, m), self._cost(i, m), of_topic, m
