@@ -93,7 +93,7 @@ def test_import_costs_little_beyond_numpy() -> None:
 def _documented_names() -> set[str]:
     """Return the dotted names behind ``pg.`` in the documentation, examples and docstrings."""
     files = [ROOT / "README.md", ROOT / "DESIGN.md", ROOT / "CONTRIBUTING.md"]
-    files += [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "strategies").glob("*.md")]
+    files += (ROOT / "docs").rglob("*.md")
     files += [*(ROOT / "examples").rglob("*.py"), *(ROOT / "src").rglob("*.py")]
     used = re.compile(r"(?<![\w.])pg\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
     texts = [file.read_text(encoding="utf-8") for file in files]
