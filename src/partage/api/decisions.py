@@ -21,6 +21,7 @@ from partage.groups.subscriptions import (
 )
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 from partage.model.display import Picture, histogram, html_table, pretty_print, text_table
+from partage.model.validation import reject_text
 
 # The judge and the solver are imported where they are used: a plan needs neither.
 if TYPE_CHECKING:
@@ -281,9 +282,7 @@ def compare(
     from partage import judge
     from partage.api.measures import Alike, measure
 
-    if isinstance(strategies, str):
-        what = f"must be a list of names: [{strategies!r}]"
-        raise InvalidConfigError("strategies", what, strategies)
+    reject_text(strategies, "strategies")
     if strategies is not None and not isinstance(strategies, Iterable):
         raise InvalidConfigError("strategies", "must be a list of names or strategies", strategies)
     candidates = _candidates(registry.contestants() if strategies is None else strategies)

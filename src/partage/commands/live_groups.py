@@ -240,7 +240,9 @@ def live_groups(
     from partage.capture.groups import expect_visible_groups
     from partage.capture.security import Properties, connection_settings
     from partage.groups import registry
+    from partage.model.validation import reject_text
 
+    reject_text(strategies, "strategies")
     for one in strategies or ():
         registry.load(one)  # a wrong name is reported before the cluster is asked
     patterns = [groups] if isinstance(groups, str) else list(groups or ()) or None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from partage.errors import InvalidConfigError, MissingExtraError, WireFormatError
+from partage.model.validation import reject_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +68,7 @@ def decode(
     >>> [row["key"] for row in decode([b"\x00\x03\x00\x01g"], [None])]
     [{'groupId': 'g'}]
     """
+    reject_text(types, "types")
     is_path = isinstance(source, str | Path)
     for name, filtering in (("types", types), ("groups", groups)):
         if filtering is not None and not is_path:
@@ -295,6 +297,7 @@ def count_keys(
     from partage.jobs.keys.analysis import analyse_keys
     from partage.jobs.keys.columns import InputColumns
 
+    reject_text(partitions, "partitions", "numbers")
     counts = [partitions] if isinstance(partitions, int) else list(partitions)
     with argument_names(INPUT="source"):
         return analyse_keys(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProblemError
 from partage.model import ReplicaCluster
+from partage.model.validation import reject_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +95,9 @@ def reassign(
     >>> planned.summary["replicas_moved"], planned.summary["optimal"]
     (1, True)
     """
+    reject_text(brokers, "brokers", "ids")
+    for name, names in (("topics", topics), ("pinned", pinned), ("excluded", excluded)):
+        reject_text(names, name)
     ids = [brokers] if isinstance(brokers, int) else brokers
     given = {"brokers": ids, "by": by, "factor": factor, "topics": topics, "pinned": pinned}
     _expect_arguments(command, given)

@@ -101,11 +101,13 @@ def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
         rate: records per second of the whole group, equal for all partitions.
 
     Raises:
-        InvalidConfigError: a count is not positive, or the rate is negative.
+        InvalidConfigError: there are no counts, one is not positive, or the rate is negative.
 
     >>> constant_load({"orders": 4}, 100.0).rate.tolist()
     [25.0, 25.0, 25.0, 25.0]
     """
+    if not isinstance(topics, Mapping):
+        raise InvalidConfigError("topics", "must be a dict from topic to partition count", topics)
     partitions = sum(topics.values())
     if min(topics.values(), default=0) < 1 or partitions > _MOST_PARTITIONS:
         raise InvalidConfigError("partitions", f"must be 1 to {_MOST_PARTITIONS}", partitions)

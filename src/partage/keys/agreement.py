@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import InvalidConfigError
 from partage.java.random import JavaRandom
 from partage.keys.placing import partition_for
 from partage.keys.registry import by_key, find
+from partage.model.validation import reject_text
 
 __all__ = ["Agreement", "probes", "who_agrees"]
 
@@ -85,8 +85,7 @@ def who_agrees(
     >>> found.groups
     (('murmur2', 'kafka-python'), ('sarama:hash',))
     """
-    if isinstance(names, str):
-        raise InvalidConfigError("names", f"must be a list of names: [{names!r}]", names)
+    reject_text(names, "names")
     chosen = tuple(find(name).name for name in (by_key() if names is None else names))
     tried = probes(keys)
     placed = np.stack([_placed(name, tried, counts) for name in chosen])

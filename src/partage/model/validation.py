@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from partage.errors import InvalidProblemError
+from partage.errors import InvalidConfigError, InvalidProblemError
 
 __all__ = [
     "expect_kind",
@@ -21,6 +21,7 @@ __all__ = [
     "parse_json",
     "parse_problem",
     "printable",
+    "reject_text",
     "required_field",
     "subscription",
 ]
@@ -122,6 +123,20 @@ def printable(line: str) -> str:
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+
+
+def reject_text(value: object, setting: str, kind: str = "names") -> None:
+    """Check that an argument that takes a list is not a text, which would be split into letters.
+
+    Raises:
+        InvalidConfigError: the value is a text; the error names the argument.
+
+    >>> reject_text("t", "topics")
+    Traceback (most recent call last):
+    partage.errors.InvalidConfigError: setting topics: must be a list of names: ['t'], got 't'
+    """
+    if isinstance(value, str | bytes):
+        raise InvalidConfigError(setting, f"must be a list of {kind}: [{value!r}]", value)
 
 
 def expect_kind(value: object, kind: type, path: str) -> None:

@@ -175,6 +175,16 @@ WRONG = [
     (lambda: pg.count_keys("no-such.parquet", serializer="none"), "serializer"),
     (lambda: pg.count_keys("no-such.parquet"), "source"),
     (lambda: pg.count_keys("no-such.parquet", partitions=0), "partitions"),
+    # A text in place of a list is not taken apart into letters.
+    (lambda: pg.count_keys("no-such.parquet", partitions="12"), "partitions"),
+    (lambda: pg.live_groups("h:1", strategies="range"), "strategies"),
+    (lambda: pg.decode("capture", types="OFFSET_COMMIT"), "types"),
+    (lambda: pg.audit("capture", topics="orders"), "topics"),
+    (lambda: pg.reassign("no-such.json", "drain-broker", brokers="12"), "brokers"),
+    (lambda: pg.reassign("no-such.json", "change-rf", factor=2, topics="t"), "topics"),
+    (lambda: pg.reassign("no-such.json", pinned="t"), "pinned"),
+    (lambda: pg.reassign("no-such.json", excluded="t"), "excluded"),
+    (lambda: pg.size(topics="orders", rate=1.0, capacity=1.0), "topics"),
 ]
 
 

@@ -37,6 +37,7 @@ from partage.jobs.audit.topic_verdicts import (
 from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
 from partage.keys.audit import Broken, Side, TopicVerdict, broken_joins, who_wrote
+from partage.model.validation import reject_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -300,8 +301,7 @@ def audit_topics(
     """
     from partage.jobs.spark.session import session
 
-    if isinstance(topics, str):
-        raise InvalidConfigError("topics", f"must be a list of names: [{topics!r}]", topics)
+    reject_text(topics, "topics")
     stages = Stages(progress)
     with stages.stage("check"):
         source = open_topics(where, kafka)
