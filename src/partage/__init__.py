@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from partage.commands.clusters import capture_cluster as capture_cluster
     from partage.commands.clusters import watch_groups as watch_groups
     from partage.commands.live_groups import live_groups as live_groups
+    from partage.commands.live_groups import measure_group as measure_group
     from partage.commands.logs import audit as audit
     from partage.commands.logs import count_keys as count_keys
     from partage.commands.logs import decode as decode
@@ -97,6 +98,7 @@ _HOME = {
     "describe_streams": "partage.commands.applications",
     "diff": "partage.commands.runs",
     "live_groups": "partage.commands.live_groups",
+    "measure_group": "partage.commands.live_groups",
     "owner": "partage.commands.runs",
     "reassign": "partage.commands.reassignments",
     "simulate_streams": "partage.commands.applications",

@@ -193,10 +193,10 @@ def test_keys_grow_prints_moves_and_the_safe_sequence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("size",), 2, "give DIR, or --partitions"),
+        (("size",), 2, "or --partitions"),
         (("size", *NUMBERS, "--max-lag", "soon"), 2, "must be a duration"),
         (("forecast", *DEPLOYMENT[1:]), 2, "say what to forecast"),
-        (("forecast", "--rolling-restart"), 2, "give DIR, or --partitions"),
+        (("forecast", "--rolling-restart"), 2, "or --partitions"),
         (("forecast", *DEPLOYMENT, "--policy", "eager/rnage"), 1, "eager/range"),
         (("forecast", *DEPLOYMENT, "--max-unavailable", "0"), 1, "--max-unavailable: "),
         (("keys", "--grow", "12", "6"), 1, "the second one larger"),

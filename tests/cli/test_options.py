@@ -25,7 +25,7 @@ OURS = {
 }  # fmt: skip
 #: Commands that read a running cluster.
 ON_A_CLUSTER = [
-    "capture", "groups", "replay", "keys", "audit", "place", "watch",
+    "capture", "groups", "replay", "keys", "audit", "place", "watch", "forecast", "size",
     *(f"reassign {one}" for one in ("rebalance", "add-broker", "drain-broker", "replace-broker",
                                     "change-rf", "fix-racks", "elect-leaders")),
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import typer
 from partage.cli.command_errors import FAILED_CHECK
 from partage.cli.console import name, short_name, show, write_json
 from partage.cli.forecast_options import ForecastOptions, RunFolder
-from partage.cli.options import named_options, parse_seconds, with_options
+from partage.cli.options import ClusterOptions, named_options, parse_seconds, with_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,6 +81,7 @@ def forecast(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of Java's Random.")] = 0,
     options: ForecastOptions,
+    cluster: ClusterOptions,
 ) -> None:  # fmt: skip
     """Show what a rolling deployment will cost, and under which settings it costs less.
 
@@ -90,6 +91,8 @@ def forecast(
 
         partage forecast run --group billing --rolling-restart --max-unread 300
 
+        partage forecast -b broker:9092 --group billing --rolling-restart --restart-time 20s
+
     The deployment is simulated 40 to 100 times. Restart times, LeaveGroup, instance ids, session
     timeout and commits are those of the run. Values are means with 80% intervals.
     """
@@ -97,8 +100,12 @@ def forecast(
 
     if not rolling_restart:
         raise typer.BadParameter("say what to forecast: --rolling-restart")
-    if folder is None and None in (options.partitions, members, restart_time):
-        raise typer.BadParameter("give DIR, or --partitions, --members and --restart-time")
+    needed = (options.partitions, members, restart_time)
+    what = "--partitions, --members and --restart-time"
+    options.expect_input(folder, cluster, what, *needed)
+    if cluster.bootstrap_server is not None and restart_time is None:
+        what = "is needed: a measurement shows no restarts"
+        raise typer.BadParameter(what, param_hint="--restart-time")
     settings: dict[str, Any] = {
         **options.settings(), "members": members, "policy": policy, "replaced": replaced,
         "max_unavailable": max_unavailable, "max_surge": max_surge, "leaves": leave, "seed": seed,
@@ -106,7 +113,7 @@ def forecast(
         "restart_time": None if restart_time is None else _parse_range(restart_time),
     }  # fmt: skip
     found: dict[str, tuple[RolloutForecast, ...]] = {}
-    for one, source in options.inputs(folder):
+    for one, source in options.inputs(folder, cluster):
         with named_options(**_OPTIONS):
             found[one] = forecast_rollouts(*source, **settings)
     if options.picture is not None:

@@ -1,4 +1,4 @@
-"""Options that `partage forecast` and `partage size` share: input is a run, or numbers alone."""
+"""Options of `partage forecast` and `partage size`: a run, a running cluster, or numbers alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from partage.cli.options import (
     AsJson,
+    ClusterOptions,
     GroupPatterns,
     OptionGroup,
     RunId,
@@ -20,6 +21,7 @@ from partage.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from partage.forecasts.measured import MeasuredGroup
     from partage.results import Run
 
 __all__ = ["ForecastOptions", "RunFolder"]
@@ -58,6 +60,10 @@ class ForecastOptions(OptionGroup):
         typer.Option("--picture", metavar="FILE", show_default=False,
                      help="Write a picture of one group's result as SVG."),
     ] = None  # fmt: skip
+    duration: Annotated[
+        str,
+        typer.Option("--for", metavar="TIME", help="How long a running cluster is measured."),
+    ] = "60s"  # fmt: skip
     as_json: AsJson = False
     run: RunId = None
 
@@ -75,19 +81,59 @@ class ForecastOptions(OptionGroup):
             else parse_seconds(timeout, "session-timeout"),
         }  # fmt: skip
 
-    def inputs(self, folder: Path | None) -> Iterator[tuple[str, tuple[Run, str] | tuple[()]]]:
-        """Yield the name and the first arguments of `pg.forecast` and `pg.size` for each group.
+    def expect_input(
+        self, folder: Path | None, cluster: ClusterOptions, what: str, *numbers: Any
+    ) -> None:
+        """Check that the command has a run, a cluster, or all numbers that replace them.
 
-        Without a folder that is one group without a run.
+        Args:
+            folder: the folder of a run.
+            cluster: the running cluster.
+            what: names of the options of the numbers, for the message.
+            numbers: their values.
 
         Raises:
-            BadParameter: no pattern is given and the run has several groups.
+            BadParameter: nothing is given, or several inputs.
+        """
+        if folder is not None and cluster.bootstrap_server is not None:
+            raise typer.BadParameter("give either DIR or --bootstrap-server, not both")
+        if folder is None and cluster.bootstrap_server is None and None in numbers:
+            raise typer.BadParameter(f"give DIR, --bootstrap-server, or {what}")
+
+    def inputs(
+        self, folder: Path | None, cluster: ClusterOptions
+    ) -> Iterator[tuple[str, tuple[Run | MeasuredGroup, str] | tuple[()]]]:
+        """Yield the name and the first arguments of `pg.forecast` and `pg.size` for each group.
+
+        Without a folder and a cluster that is one group of numbers alone.
+
+        Raises:
+            BadParameter: no group is named, and the run has several or a cluster is measured.
             InvalidCaptureError: the folder has no such run.
             InvalidConfigError: no group matches a pattern.
         """
-        if folder is None:
+        if cluster.bootstrap_server is not None:
+            yield from self._measured(cluster)
+        elif folder is not None:
+            yield from self._recorded(folder)
+        else:
             yield _NO_NAME, ()
-            return
+
+    def _measured(self, cluster: ClusterOptions) -> Iterator[tuple[str, tuple[MeasuredGroup, str]]]:
+        from partage.cli.console import tell
+        from partage.commands.live_groups import measure_group
+
+        seconds = parse_seconds(self.duration, "for")
+        if not self.group:
+            raise typer.BadParameter("name the group to measure", param_hint="--group")
+        for one in self.group:
+            tell(f"measuring {one} for {seconds:g} s", "dim")
+            with named_options(group="--group", groups="--group", seconds="--for"):
+                yield one, (measure_group(
+                    cluster.brokers(), one, seconds=seconds, properties=cluster.client_properties()
+                ), one)  # fmt: skip
+
+    def _recorded(self, folder: Path) -> Iterator[tuple[str, tuple[Run, str]]]:
         from partage.results import open_run
 
         opened = open_run(folder, self.run)

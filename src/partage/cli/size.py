@@ -10,7 +10,13 @@ import typer
 
 from partage.cli.console import name, short_name, show, write_json
 from partage.cli.forecast_options import ForecastOptions, RunFolder
-from partage.cli.options import named_options, parse_seconds, strategy_option, with_options
+from partage.cli.options import (
+    ClusterOptions,
+    named_options,
+    parse_seconds,
+    strategy_option,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,12 +51,15 @@ def size(
         str | None, strategy_option("Without it the group's own; range without a run.")
     ] = None,
     options: ForecastOptions,
+    cluster: ClusterOptions,
 ) -> None:  # fmt: skip
     """Show how many consumers a group needs, their load and lag, and settings of scalers.
 
         partage size run --group billing --max-lag 30s
 
         partage size run --group billing --capacity 800 --json
+
+        partage size -b broker:9092 --group billing --for 5m --capacity 800
 
         partage size --partitions 12 --rate 600 --capacity 200
 
@@ -60,14 +69,17 @@ def size(
     """
     from partage.results.forecasts import size as forecast_size
 
-    if folder is None and None in (options.partitions, options.rate, capacity):
-        raise typer.BadParameter("give DIR, or --partitions, --rate and --capacity")
+    needed = (options.partitions, options.rate, capacity)
+    options.expect_input(folder, cluster, "--partitions, --rate and --capacity", *needed)
+    if cluster.bootstrap_server is not None and capacity is None:
+        what = "is needed: a measurement shows no catch-up phase"
+        raise typer.BadParameter(what, param_hint="--capacity")
     settings: dict[str, Any] = {
         **options.settings(), "capacity": capacity, "strategy": strategy,
         "max_lag": parse_seconds(max_lag, "max-lag"),
     }  # fmt: skip
     found: dict[str, Sizing] = {}
-    for one, source in options.inputs(folder):
+    for one, source in options.inputs(folder, cluster):
         with named_options(**_OPTIONS):
             found[one] = forecast_size(*source, **settings)
     if options.picture is not None:

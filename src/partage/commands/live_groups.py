@@ -1,4 +1,4 @@
-"""Live groups: the function `live_groups`, which measures the groups of a running cluster."""
+"""Groups of a running cluster: `live_groups` looks at them, `measure_group` is for forecasts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from partage.api.decisions import Comparison
     from partage.capture.connection import ClusterConnection
     from partage.capture.groups import LiveGroup, LiveMember
+    from partage.forecasts.measured import MeasuredGroup
     from partage.judge import Measures
     from partage.model import Cluster
     from partage.watch.lag import EndOffsets, GroupLag
 
 __all__ = [
-    "EarlierLooks", "GroupLook", "judge_group", "live_groups", "look_at_groups", "no_such_group",
+    "EarlierLooks", "GroupLook", "judge_group", "live_groups", "look_at_groups", "measure_group",
+    "no_such_group",
 ]  # fmt: skip
 
 Partition = tuple[str, int]
@@ -27,6 +29,8 @@ Partition = tuple[str, int]
 _OF_THEIR_OWN = {"share", "streams"}
 #: Strategies whose members send more than claims in their user data.
 _KEPT_USER_DATA = {"failover", "faust"}
+#: Longest measurement of a group in seconds.
+_LONGEST_S = 86_400
 
 
 @dataclass(frozen=True)
@@ -257,3 +261,69 @@ def live_groups(
             if patterns:
                 raise no_such_group(connection, patterns)
     return looks
+
+
+def measure_group(
+    bootstrap: str,
+    group: str,
+    *,
+    seconds: float = 60.0,
+    properties: Mapping[str, str] | None = None,
+) -> MeasuredGroup:
+    """Measure the load of one group of a running cluster, as the input of `forecast` and `size`.
+
+    The end offsets are read at the begin and at the end. Nothing is changed.
+
+    Args:
+        bootstrap: brokers of the cluster, ``host:port,...``.
+        group: name of the group.
+        seconds: length of the measurement.
+        properties: client properties, by Kafka's names.
+
+    Raises:
+        ClusterUnreachableError, NotAuthorizedError: the cluster cannot be read.
+        InvalidConfigError: there is no such group, or it has no members.
+        MissingExtraError: kafka-python is not installed.
+    """
+    from partage.capture.connection import ClusterConnection
+    from partage.capture.security import Properties, connection_settings
+
+    if not 1 <= seconds <= _LONGEST_S:
+        raise InvalidConfigError("seconds", f"must be from 1 to {_LONGEST_S}", seconds)
+    settings = connection_settings(Properties(properties or {}))
+    with ClusterConnection(bootstrap, settings) as connection:
+        _, before, _, before_s = _look(connection, group)
+        time.sleep(seconds)
+        found, ends, metadata, now_s = _look(connection, group)
+    from partage.forecasts.measured import measured_group
+
+    elapsed_s = now_s - before_s
+    topics = {topic for one in found.members for topic in one.topics}
+    topics |= {topic for one in found.members for topic, _ in one.owned}
+    return measured_group(
+        group, protocol=found.type, strategy=found.strategy,
+        topics={t.name: len(t.partitions) for t in metadata.topics if t.name in topics},
+        rates={
+            place: max(0, end - before[place]) / elapsed_s
+            for place, end in ends.items() if place in before
+        },
+        instances=tuple(one.instance_id for one in found.members), seconds=elapsed_s,
+        lag=sum(max(0, ends[p] - at) for p, at in found.committed.items() if p in ends),
+    )  # fmt: skip
+
+
+def _look(
+    connection: ClusterConnection, group: str
+) -> tuple[LiveGroup, Mapping[Partition, int], Any, float]:
+    """Read one group: its state, the end offsets of its partitions, the metadata, and the time.
+
+    Raises:
+        InvalidConfigError: there is no such group.
+    """
+    from partage.capture.groups import live_groups as read_groups
+
+    found, ends, metadata = read_groups(connection, [group])
+    chosen = next((one for one in found if one.id == group), None)
+    if chosen is None:
+        raise no_such_group(connection, [group])
+    return chosen, ends, metadata, time.monotonic()

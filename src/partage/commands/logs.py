@@ -274,7 +274,8 @@ def count_keys(
     This is what ``partage keys INPUT`` computes; `partition_for` places keys that are in memory.
 
     Args:
-        source: Parquet, CSV or JSON (file or folder), a Delta table, or ``kafka://host:port/topic``.
+        source: Parquet, CSV or JSON (file or folder), a Delta table, or an address
+            (``kafka://host:port/topic``).
         key: column of the key, or a path into a struct (``meta.tenant``).
         partitions: the partition counts, in the order of the changes.
         value: column of the value, whose bytes are added to the key's.

@@ -27,6 +27,7 @@ __all__ = [
     "constant_load",
     "learn_capacity",
     "load_by_minute",
+    "load_of_rates",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -114,6 +115,25 @@ def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
     if not 0 <= rate < float("inf"):
         raise InvalidConfigError("rate", "must be a number of records per second", rate)
     return GroupLoad(Cluster.from_topics(topics), np.full((1, partitions), rate / partitions))
+
+
+def load_of_rates(topics: Mapping[str, int], rates: Mapping[_Pair, float]) -> GroupLoad:
+    """Return the constant load of a group from the rate of each partition.
+
+    Args:
+        topics: partition count of each topic.
+        rates: records per second by (topic, partition); missing partitions have none.
+
+    >>> load_of_rates({"orders": 2}, {("orders", 1): 5.0}).rate.tolist()
+    [0.0, 5.0]
+    """
+    cluster = Cluster.from_topics(topics)
+    found = np.zeros((1, cluster.index.partitions))
+    for (topic, partition), rate in rates.items():
+        dense = cluster.index.locate(topic, partition)
+        if dense >= 0:
+            found[0, dense] = rate
+    return GroupLoad(cluster, found)
 
 
 def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> GroupLoad:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from partage.errors import InvalidConfigError
 from partage.forecasts.loads import (
@@ -21,6 +21,7 @@ from partage.forecasts.loads import (
     learn_capacity,
     load_by_minute,
 )
+from partage.forecasts.measured import DEFAULT_COMMIT_S, DEFAULT_SESSION_S, MeasuredGroup
 from partage.forecasts.migration import (
     PROTOCOLS,
     Effect,
@@ -49,10 +50,6 @@ __all__ = ["RecordedGroup", "forecast", "migrate", "size"]
 
 #: Strategy of a consumer group whose record names none: the first of `group.consumer.assignors`.
 _SERVER_DEFAULT = "server:uniform"
-#: Session timeout in seconds of a member that sends none: the broker's default for KIP-848.
-_DEFAULT_SESSION_S = 45.0
-#: Default of auto.commit.interval.ms, in seconds.
-_DEFAULT_COMMIT_S = 5.0
 
 
 class RecordedGroup:
@@ -147,7 +144,7 @@ class RecordedGroup:
     def session_s(self) -> float:
         """The longest session timeout of the newest members, in seconds."""
         sent = [int(row["session_timeout_ms"]) for row in self.members]
-        return max((ms for ms in sent if ms > 0), default=1_000 * _DEFAULT_SESSION_S) / 1_000
+        return max((ms for ms in sent if ms > 0), default=1_000 * DEFAULT_SESSION_S) / 1_000
 
     @property
     def policy(self) -> Policy:
@@ -196,13 +193,31 @@ class RecordedGroup:
         return learn_capacity(self.load, spans)
 
 
+#: What a forecast is made from: a group of a run, or one of a running cluster.
+GroupInput: TypeAlias = RecordedGroup | MeasuredGroup
+
+
+def _group_input(run: Run | MeasuredGroup | str | Path, group: str | None) -> GroupInput:
+    """Return the input of a forecast.
+
+    Raises:
+        InvalidConfigError: the input has no such group.
+        InvalidCaptureError: the folder has no run.
+    """
+    if not isinstance(run, MeasuredGroup):
+        return RecordedGroup(run if isinstance(run, Run) else open_run(run), group)
+    if group not in (None, run.group):
+        raise InvalidConfigError("group", f"must be {run.group}, which was measured", group)
+    return run
+
+
 def _column(table: pa.Table, name: str) -> list[Any]:
     values: list[Any] = table[name].to_pylist()
     return values
 
 
 def size(
-    run: Run | str | Path | None = None,
+    run: Run | MeasuredGroup | str | Path | None = None,
     group: str | None = None,
     *,
     capacity: float | None = None,
@@ -215,7 +230,8 @@ def size(
     """Forecast how many consumers a group needs, from a run or from numbers alone.
 
     Args:
-        run: a finished replay or its folder; None with ``topics`` and ``rate``.
+        run: a finished replay or its folder, or a measured group (`measure_group`); None with
+            ``topics`` and ``rate``.
         group: name of the group in the run.
         capacity: records per second that one consumer can process; None learns it from the run.
         max_lag: allowed lag in seconds.
@@ -237,11 +253,11 @@ def size(
     if run is None:
         if topics is None or rate is None:
             raise InvalidConfigError("run", "give a run, or topics and a rate", run)
-        load, own, outage_s = constant_load(topics, rate), "range", _DEFAULT_SESSION_S
+        load, own, outage_s = constant_load(topics, rate), "range", DEFAULT_SESSION_S
         if capacity is None:
             raise InvalidConfigError("capacity", "is needed without a run", capacity)
     else:
-        tables = RecordedGroup(run if isinstance(run, Run) else open_run(run), group)
+        tables = _group_input(run, group)
         load = _sized_load(tables, topics, rate)
         own = tables.strategy if strategy is None else strategy
         outage_s = tables.session_s
@@ -254,7 +270,7 @@ def size(
 
 
 def _sized_load(
-    tables: RecordedGroup, topics: Mapping[str, int] | None, rate: float | None
+    tables: GroupInput, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
     """Return a run's load; with other topics or another rate, that load spread evenly."""
     if topics is None and rate is None:
@@ -262,7 +278,7 @@ def _sized_load(
     return constant_load(topics or tables.topics, tables.load.total if rate is None else rate)
 
 
-def _learnt(tables: RecordedGroup) -> float:
+def _learnt(tables: GroupInput) -> float:
     """Return the capacity of one consumer that a recording shows.
 
     Raises:
@@ -270,7 +286,7 @@ def _learnt(tables: RecordedGroup) -> float:
     """
     found = tables.capacity
     if found is None or not found.is_known:
-        why = "the run has no catch-up phase"
+        why = "no catch-up phase was recorded"
         if found is not None:
             why = f"the busiest consumer ({found.rate:.0f} records/s) has no catch-up phase"
         what = f"cannot be learnt: {why}. Give records per second"
@@ -279,7 +295,7 @@ def _learnt(tables: RecordedGroup) -> float:
 
 
 def forecast(
-    run: Run | str | Path | None = None,
+    run: Run | MeasuredGroup | str | Path | None = None,
     group: str | None = None,
     *,
     members: int | None = None,
@@ -300,8 +316,9 @@ def forecast(
     """Forecast what a rolling deployment of a group costs, from a run or from numbers alone.
 
     Args:
-        run: a finished replay or its folder; None with ``members``, ``topics`` and
-            ``restart_time``. The other arguments replace what the run shows.
+        run: a finished replay or its folder, or a measured group (`measure_group`); None with
+            ``members``, ``topics`` and ``restart_time``. The other arguments replace what it
+            shows.
         group: name of the group in the run.
         members: number of members.
         topics: partition count of each topic.
@@ -331,16 +348,16 @@ def forecast(
     >>> found[0].rebalances.best, found[0].unread.low < found[0].unread.best < found[0].unread.high
     (8.0, True)
     """
-    tables = None
+    tables: GroupInput | None = None
     if run is not None:
-        tables = RecordedGroup(run if isinstance(run, Run) else open_run(run), group)
+        tables = _group_input(run, group)
     evidence = None if tables is None else tables.restarts
     restart = None if evidence is None else evidence.restart
     if restart_time is not None:
         ends = restart_time if isinstance(restart_time, tuple) else (restart_time,)
         restart = RestartTime.given(*ends)
     if restart is None:
-        missing = "cannot be learnt: the run has no restart" if tables else "is needed"
+        missing = "cannot be learnt: no restart was recorded" if tables else "is needed"
         raise InvalidConfigError("restart_time", missing, restart_time)
     size = members if members is not None else None if evidence is None else evidence.members
     if size is None:
@@ -348,10 +365,10 @@ def forecast(
     chosen = Policy.parse(policy or "range") if policy or tables is None else tables.policy
     session_s = session_timeout
     if session_s is None:
-        session_s = _DEFAULT_SESSION_S if tables is None else tables.session_s
+        session_s = DEFAULT_SESSION_S if tables is None else tables.session_s
     commit_s = commit_interval
     if commit_s is None:
-        commit_s = _DEFAULT_COMMIT_S if evidence is None else evidence.commit_s
+        commit_s = DEFAULT_COMMIT_S if evidence is None else evidence.commit_s
     now = Deployment(
         load=_load(tables, topics, rate), policy=chosen, members=size, restart=restart,
         replaced=replaced, max_unavailable=max_unavailable, max_surge=max_surge, pause_s=pause,
@@ -365,7 +382,7 @@ def forecast(
 
 
 def _load(
-    tables: RecordedGroup | None, topics: Mapping[str, int] | None, rate: float | None
+    tables: GroupInput | None, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
     """Return the load of a group, from a run or from numbers alone.
 

@@ -1,0 +1,104 @@
+"""A group of a running cluster, measured for some time: an input of forecasts beside a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from partage.errors import InvalidConfigError
+from partage.forecasts.loads import GroupLoad, LearntCapacity, load_of_rates
+from partage.forecasts.restarts import RestartEvidence
+from partage.groups import registry
+from partage.simulation.policies import Policy
+
+__all__ = ["DEFAULT_COMMIT_S", "DEFAULT_SESSION_S", "MeasuredGroup", "measured_group"]
+
+#: Session timeout in seconds of a member that sends none: the broker's default for KIP-848.
+DEFAULT_SESSION_S = 45.0
+#: Default of auto.commit.interval.ms, in seconds.
+DEFAULT_COMMIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class MeasuredGroup:
+    """A group of a running cluster: its members, strategy and load during a measurement.
+
+    A cluster does not report session timeouts, restarts and capacities: defaults stand for them, or
+    the caller gives them.
+
+    Attributes:
+        group: name of the group.
+        load: arriving records per second of each partition, constant.
+        strategy: name of its strategy.
+        seconds: length of the measurement.
+        lag: records behind the end offsets at its end.
+        restarts: number of members and static membership; without past restarts.
+        session_s: default session timeout in seconds.
+        capacity: None, because a short measurement shows no catch-up phase.
+    """
+
+    group: str
+    load: GroupLoad
+    strategy: str
+    seconds: float
+    lag: int
+    restarts: RestartEvidence
+    session_s: float = DEFAULT_SESSION_S
+    capacity: LearntCapacity | None = None
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """Partition counts of the topics that the group consumes."""
+        return self.load.topics
+
+    @property
+    def policy(self) -> Policy:
+        """The group's protocol and strategy, with static membership if all members have ids."""
+        return replace(Policy.parse(self.strategy), static=self.restarts.static)
+
+
+def measured_group(
+    group: str,
+    *,
+    protocol: str,
+    strategy: str,
+    topics: Mapping[str, int],
+    rates: Mapping[tuple[str, int], float],
+    instances: tuple[str | None, ...],
+    seconds: float,
+    lag: int,
+) -> MeasuredGroup:
+    """Return a measured group as the input of forecasts.
+
+    Args:
+        group: name of the group.
+        protocol: classic or consumer.
+        strategy: the assignor that the coordinator reports; empty if the group has none.
+        topics: partition count of each topic that it consumes.
+        rates: arriving records per second of each partition; missing ones have none.
+        instances: ``group.instance.id`` of each member, None without one.
+        seconds: length of the measurement.
+        lag: records behind the end offsets.
+
+    Raises:
+        InvalidConfigError: the group has no members, no partitions, or an unknown strategy.
+
+    >>> found = measured_group("billing", protocol="classic", strategy="range",
+    ...     topics={"orders": 2}, rates={("orders", 1): 5.0}, instances=("i-1", "i-2"),
+    ...     seconds=60, lag=0)
+    >>> found.policy.name, found.load.total, found.restarts.members
+    ('eager/range+static', 5.0, 2)
+    """
+    if protocol not in ("classic", "consumer"):
+        what = f"is a {protocol} group: no consumer owns a partition"
+        raise InvalidConfigError("group", what, group)
+    if not instances or not topics:
+        raise InvalidConfigError("group", "has no members with partitions", group)
+    name = strategy if protocol == "classic" else f"server:{strategy or 'uniform'}"
+    if name not in registry.strategies():
+        raise InvalidConfigError("strategy", "the group's strategy is unknown; give one", name)
+    evidence = RestartEvidence(
+        restart=None, leaves=True, departures=0, members=len(instances),
+        static=None not in instances, commit_s=DEFAULT_COMMIT_S, commits_on_stop=True,
+    )  # fmt: skip
+    return MeasuredGroup(group, load_of_rates(topics, rates), name, seconds, lag, evidence)
