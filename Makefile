@@ -70,7 +70,7 @@ jvm: java ## fetch Kafka's jars and compile the parity programs into jvm/target
 jar: java ## build the assignors for Kafka brokers and Java consumers: jvm/partage-assignors/target
 	@tools/jar.sh
 
-wheel: test-env ## build the wheel into dist/
+wheel: demo-env ## build the wheel into dist/ (without Java)
 	@$(BIN)/uv build --quiet --wheel --out-dir dist && ls dist/*.whl
 
 release: release-env ## build sdist and wheel, check their metadata, and list their dependencies (SBOM)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from partage.commands.applications import describe_streams as describe_streams
     from partage.commands.applications import simulate_streams as simulate_streams
     from partage.commands.clusters import capture_cluster as capture_cluster
+    from partage.commands.clusters import check_access as check_access
     from partage.commands.clusters import watch_groups as watch_groups
     from partage.commands.live_groups import live_groups as live_groups
     from partage.commands.live_groups import measure_group as measure_group
@@ -91,6 +92,7 @@ _HOME = {
     "Subscribe": "partage.groups.rounds",
     "audit": "partage.commands.logs",
     "capture_cluster": "partage.commands.clusters",
+    "check_access": "partage.commands.clusters",
     "check_run": "partage.commands.runs",
     "count_keys": "partage.commands.logs",
     "decide_streams": "partage.commands.applications",

@@ -17,6 +17,7 @@ import pytest
 from tests.live.old_broker import old_broker
 from tests.support.brokers import brokers, free_ports
 
+import partage as pg
 from partage.capture.connection import ClusterConnection
 from partage.capture.live import LiveCapture
 from partage.capture.writing import CaptureWriter
@@ -179,6 +180,29 @@ def test_groups_tells_what_nobody_has_read(broker, transactional):
     (group,) = json.loads(done.stdout)["groups"]
     assert (group["group"], group["type"], group["members"]) == (transactional, "classic", [])
     assert group["lag"] == 0  # it committed beyond the end: nothing waits
+
+
+@pytest.mark.jvm
+def test_functions_read_a_cluster_as_the_commands_do(broker, transactional, tmp_path):
+    """The check finds no gap in a log that was never compacted, and ends that the capture reaches;
+    a group is measured, and compared with a strategy.
+    """
+    found = pg.check_access(broker.bootstrap)
+    manifest = pg.capture_cluster(tmp_path / "out", broker.bootstrap)
+    assert not found.missing
+    assert (found.can_capture, found.complete_share, found.warnings) == (True, 1.0, ())
+    assert found.settings["cleanup.policy"] == "compact"
+    ends = {one.partition: one.end for one in found.partitions if one.end}
+    assert ends
+    assert all(manifest.positions[p] >= end for p, end in ends.items())
+    batches = rows(tmp_path / "out", "batches")
+    assert found.complete_since_ms == min(
+        one["max_timestamp_ms"] for one in batches if not one["base_offset"]
+    )
+    (look,) = pg.live_groups(broker.bootstrap, "captured-gr*", strategies=["range"], every=0.1)
+    assert (look.group.id, look.group.state, look.to_dict()["lag"]) == (transactional, "Empty", 0)
+    with pytest.raises(pg.InvalidConfigError, match="setting groups: matches none of"):
+        pg.live_groups(broker.bootstrap, "no-such-group", every=0.1)
 
 
 def ended_badly(*arguments):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.jvm]
 
 COMMAND = [sys.executable, "-m", "partage"]
 READER, NOBODY, STORE = "reader-secret-123", "nobody-secret-456", "store-secret-789"
+AUDITOR = "auditor-secret-321"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 ACL = "org.apache.kafka.tools.AclCommand"
 
@@ -65,7 +67,7 @@ def guarded(certificates):
     }
     with brokers(properties=properties) as cluster:
         cluster.secure = f"127.0.0.1:{secure}"
-        for user, password in (("reader", READER), ("nobody", NOBODY)):
+        for user, password in (("reader", READER), ("nobody", NOBODY), ("auditor", AUDITOR)):
             _account(cluster, user, password)
         cluster.create_topic("orders", 3)
         _commit(cluster.bootstrap)
@@ -82,14 +84,14 @@ def _account(cluster, user: str, password: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _allow(cluster, *what: str) -> None:
+def _allow(cluster, *what: str, user: str = "reader") -> None:
     done = cluster.run_tool(
         ACL,
         "--bootstrap-server",
         cluster.bootstrap,
         "--add",
         "--allow-principal",
-        "User:reader",
+        f"User:{user}",
         *what,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -126,7 +128,7 @@ def _asked(*words: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PARTAGE_DEBUG": ""},
     )  # fmt: skip
     said = done.stdout + done.stderr
-    assert not [one for one in (READER, NOBODY, STORE, "wrong-secret") if one in said]
+    assert not [one for one in (READER, NOBODY, AUDITOR, STORE, "wrong-secret") if one in said]
     assert "Traceback" not in said
     return done
 
@@ -190,3 +192,30 @@ def test_groups_with_what_an_account_may_see(guarded, certificates, tmp_path) ->
     assert done.returncode == 0, done.stderr
     (group,) = json.loads(done.stdout)["groups"]
     assert group["group"] == "billing"
+
+
+def test_the_printed_permissions_are_sufficient(guarded, certificates, tmp_path) -> None:
+    """An account without any permission may not capture (exit code 3). With the ACLs that the check
+    prints nothing is missing any more, and the capture reads the log.
+    """
+    config = _client(tmp_path, certificates, user="auditor", password=AUDITOR)
+    asked = ["capture", "-b", guarded.secure, "--command-config", config]
+    done = _asked(*asked, "--check")
+    assert done.returncode == 3, done.stderr
+    assert "A capture is not possible" in done.stdout
+    before = json.loads(_asked(*asked, "--check", "--json").stdout)
+    missing = [one for one in before["permissions"] if one["allowed"] is False]
+    assert [one["operation"] for one in missing if one["required"]] == ["DESCRIBE", "READ"]
+    assert before["partitions"] == []
+    for one in missing:
+        assert one["acl"] in done.stdout
+        _allow(guarded, *shlex.split(one["acl"]), user="auditor")
+    found = json.loads(_asked(*asked, "--check", "--json").stdout)
+    still = [one for one in found["permissions"] if one["allowed"] is False]
+    for one in still:  # of topics and groups the log names those that the account may not describe
+        _allow(guarded, *shlex.split(one["acl"]), user="auditor")
+    found = json.loads(_asked(*asked, "--check", "--json").stdout)
+    assert [one["allowed"] for one in found["permissions"]] == [True] * 7
+    assert (found["can_capture"], found["complete_share"], found["groups"]) == (True, 1.0, 1)
+    recorded = json.loads(_asked(*asked, "--out", str(tmp_path / "out"), "--json").stdout)
+    assert recorded["records"] == sum(one["end"] for one in found["partitions"])

@@ -302,22 +302,32 @@ class ClusterConnection:
         """Return a broker's group, offset and transaction settings; empty if the account may not
         read them.
         """
+        wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
+        found = self._configs("BROKER", str(node))
+        return {name: value for name, value in found.items() if name.startswith(wanted)}
+
+    def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
+        """Return some settings of a topic; empty if the account may not read them."""
+        found = self._configs("TOPIC", topic)
+        return {name: found[name] for name in names if name in found}
+
+    def _configs(self, kind: str, resource: str) -> dict[str, str]:
+        """Return all settings of a broker or topic; empty if the account may not read them."""
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError
 
         try:
             response = self.admin.describe_configs(
-                [ConfigResource(ConfigResourceType.BROKER, str(node))], config_filter="all"
+                [ConfigResource(ConfigResourceType[kind], resource)], config_filter="all"
             )
         except (KafkaError, ValueError, TypeError, KeyError):
             return {}
-        wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
         found: dict[str, str] = {}
         for by_name in dict(response).values():
             for settings in by_name.values():
                 for name, one in settings.items():
                     value = one.get("value") if isinstance(one, dict) else one
-                    if name.startswith(wanted) and isinstance(value, str):
+                    if isinstance(value, str):
                         found[name] = value
         return found
 

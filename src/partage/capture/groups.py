@@ -16,7 +16,10 @@ from partage.wire.consumer_protocol import (
     decode_subscription,
 )
 
-__all__ = ["LiveGroup", "LiveMember", "end_offsets", "expect_visible_groups", "live_groups"]
+__all__ = [
+    "LiveGroup", "LiveMember", "end_offsets", "expect_visible_groups", "listed_group_ids",
+    "live_groups", "refused_group_ids",
+]  # fmt: skip
 
 Partition = tuple[str, int]
 _GROUP_NOT_AUTHORIZED, _TOPIC_NOT_AUTHORIZED = 30, 29
@@ -111,6 +114,31 @@ def expect_visible_groups(connection: ClusterConnection) -> None:
     if connection.may_describe_cluster() is False:
         what = "DESCRIBE on them or on the cluster; without it a broker lists none of them"
         raise NotAuthorizedError("groups", what)
+
+
+def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> list[str]:
+    """Return the ids of the groups that the brokers list for the account, sorted.
+
+    Raises:
+        NotAuthorizedError: the account may not list groups.
+        kafka.errors.KafkaError: a broker does not answer.
+    """
+    return sorted({one for ids in _listed(connection, nodes, None).values() for one in ids})
+
+
+def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
+    """Return those of the group ids that the account may not describe.
+
+    A broker checks permissions before anything else, so any broker gives the answer.
+
+    Raises:
+        kafka.errors.KafkaError: the broker does not answer.
+    """
+    from kafka.protocol.admin import DescribeGroupsRequest
+
+    request = DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False)
+    answers = connection.ask(request, node).groups
+    return [one.group_id for one in answers if one.error_code == _GROUP_NOT_AUTHORIZED]
 
 
 def _listed(

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.console import name, out, tell, write_json
+from partage.cli.command_errors import FAILED_CHECK
+from partage.cli.console import name, out, show, tell, warn, write_json
 from partage.cli.options import ClusterOptions, OutputOptions, output_option, with_options
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from partage.capture.connection import ClusterConnection
     from partage.capture.manifest import Manifest
+    from partage.capture.preflight import AccessReport
     from partage.watch.watcher import Watcher
 
 __all__ = ["capture"]
@@ -27,8 +31,15 @@ __all__ = ["capture"]
 @with_options
 def capture(
     *,
-    to: Annotated[Path, output_option("Folder of the capture; may be one to go on with.")],
+    to: Annotated[
+        Path | None, output_option("Folder of the capture; may be one to go on with.")
+    ] = None,
     cluster: ClusterOptions,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only print what the account may read, and how much of the "
+                     "past the log still has."),
+    ] = False,
     log_dir: Annotated[
         list[Path] | None,
         typer.Option("--log-dir", metavar="FOLDER", show_default=False,
@@ -68,6 +79,8 @@ def capture(
     cluster's metadata beside it. An account with the rights to read and describe is
     sufficient. Nothing is written to the cluster, and no group is joined.
 
+        partage capture --bootstrap-server broker:9092 --check
+
         partage capture --bootstrap-server broker:9092 --out capture
 
         partage capture -b broker:9093 --command-config client.properties -o capture --follow
@@ -81,10 +94,21 @@ def capture(
     Run again with the same folder, it continues where it stopped, also after `kill -9`: no
     record is lost or duplicated. With `--follow` it keeps reading: the log is compacted, and
     records that the cleaner has removed can no longer be read.
+
+    `--check` records nothing. Exit code 3 if a permission is missing that a capture requires.
     """
     from partage.capture.writing import CaptureWriter
 
     bootstrap = cluster.bootstrap_server
+    if check:
+        refused = {"--out": to, "--log-dir": log_dir, "--follow": follow, "--events": events,
+                   "--metrics": metrics}  # fmt: skip
+        for option in (one for one, value in refused.items() if value):
+            raise typer.BadParameter(f"give either --check or {option}")
+        _check(cluster, as_json=output.as_json)
+        return
+    if to is None:
+        raise typer.BadParameter("give a folder, or --check", param_hint="--out")
     if (bootstrap is None) == (not log_dir):
         what = "give either --bootstrap-server or --log-dir"
         raise typer.BadParameter(what)
@@ -267,3 +291,93 @@ def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
         console.print(f"{cleaned:,} offsets before the end were compacted before they were read")
     console.print(name(f"capture  {to}", "bold"), soft_wrap=True)
     console.print(name(f"next     partage replay {to} --out run", "dim"), soft_wrap=True)
+
+
+# --- the check ---------------------------------------------------------------------------------
+
+
+def _check(cluster: ClusterOptions, *, as_json: bool) -> None:
+    """Print what the account may read, and exit with 3 if a required permission is missing."""
+    from partage.commands.clusters import check_access
+
+    properties = cluster.client_properties()
+    found = check_access(cluster.brokers(), properties=properties)
+    if as_json:
+        write_json(found.to_dict())
+    else:
+        warn(list(found.warnings))
+        _access_shown(found, cluster.brokers())
+    if not found.can_capture:
+        raise typer.Exit(FAILED_CHECK)
+
+
+def _access_shown(found: AccessReport, bootstrap: str) -> None:
+    from partage.capture.preflight import REFUSED
+
+    groups = "groups unknown" if found.groups is None else _count(found.groups, "group")
+    counts = [_count(found.brokers, "broker"), _count(found.topics, "topic"), groups]
+    show(name(f"cluster {found.cluster_id or 'without an id'}: {', '.join(counts)}", "bold"))
+    show("", _permission_table(found))
+    if found.missing:
+        show("", name("Grant the missing permissions:"))
+        for one in found.missing:
+            command = "kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal User:NAME"
+            show(name(f"  {command} {one.acl}"))
+    if found.partitions:
+        show("", _extent_table(found))
+    show("")
+    if not found.can_capture:
+        show(name(REFUSED, "bold red"))
+        return
+    for line in found.sentences():
+        show(name(line))
+    if found.follow_seconds > 0:
+        show(name(f"next     partage capture -b {bootstrap} --out capture --follow", "dim"))
+    else:
+        show(name(f"next     partage capture -b {bootstrap} --out capture", "dim"))
+
+
+def _permission_table(found: AccessReport) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("", "permission", "for", "details"):
+        table.add_column(column, overflow="fold")
+    states = {True: ("allowed", "green"), False: ("missing", "yellow"), None: ("unknown", "dim")}
+    for one in found.permissions:
+        state, style = states[one.allowed]
+        if one.allowed is False and one.required:
+            style = "bold red"
+        need = f"{one.purpose} (required)" if one.required else one.purpose
+        table.add_row(
+            name(state, style), f"{one.operation} on {one.resource}", need, name(one.detail)
+        )
+    return table
+
+
+def _extent_table(found: AccessReport) -> Table:
+    from rich.table import Table
+
+    from partage.capture.preflight import utc
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("log\npartition", "first\noffset", "of (UTC)", "complete\nfrom", "since (UTC)",
+                   "end", "complete"):  # fmt: skip
+        side = "left" if "UTC" in column else "right"
+        table.add_column(column, justify=side)  # type: ignore[arg-type]  # a literal
+    for one in found.partitions:
+        if one.end:
+            first = "-" if one.first_offset is None else str(one.first_offset)
+            table.add_row(
+                str(one.partition), first, utc(one.first_ms), str(one.complete_from),
+                utc(one.complete_ms), str(one.end), f"{one.share:.1%}",
+            )  # fmt: skip
+    empty = sum(not one.end for one in found.partitions)
+    if empty:
+        table.caption = f"{empty} of {len(found.partitions)} partitions have no record"
+        table.caption_justify = "left"
+    return table
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

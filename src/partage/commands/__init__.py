@@ -2,7 +2,7 @@
 
 * `runs`: `diff`, `check_run` and `owner` read finished replays;
 * `logs`: `decode`, `audit` and `count_keys` read records;
-* `clusters`: `capture_cluster` and `watch_groups` follow a running cluster;
+* `clusters`: `check_access`, `capture_cluster` and `watch_groups` read a running cluster;
 * `live_groups`: `live_groups` measures the groups of a running cluster;
 * `reassignments`: `reassign` plans replica moves;
 * `applications`: `simulate_streams` and `decide_streams` simulate a Kafka Streams application.

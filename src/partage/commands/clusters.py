@@ -1,7 +1,10 @@
-"""Functions over running clusters: `capture_cluster` records, `watch_groups` writes tables."""
+"""Functions over running clusters: `check_access` shows what an account may read,
+`capture_cluster` records, `watch_groups` writes tables.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from partage.capture.manifest import Manifest
+    from partage.capture.preflight import AccessReport
     from partage.jobs.watch.stream_output import StreamFolder
     from partage.jobs.watch.watch import BatchReport
 
-__all__ = ["capture_cluster", "watch_groups"]
+__all__ = ["capture_cluster", "check_access", "watch_groups"]
 
 
 def capture_cluster(
@@ -89,6 +93,33 @@ def capture_cluster(
             trouble=trouble or _ignore, progress=progress or _ignore,
         ).run(follow=follow)  # fmt: skip
     return writer.manifest
+
+
+def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None) -> AccessReport:
+    """Check what an account may read of a cluster, and how much of the past its group log has.
+
+    Nothing is written, and no group is joined. A few small parts of the log are read.
+
+    Args:
+        bootstrap: brokers of the cluster, ``host:port,...``.
+        properties: client properties, by Kafka's names.
+
+    Returns:
+        The permissions that a capture uses, the records that each partition of
+        ``__consumer_offsets`` still has, and how long to follow the log for a whole day.
+
+    Raises:
+        ClusterUnreachableError: no broker answers, or the login fails.
+        InvalidConfigError: an address or a property is invalid.
+        MissingExtraError: kafka-python is not installed.
+    """
+    from partage.capture import preflight
+    from partage.capture.connection import ClusterConnection
+    from partage.capture.security import Properties, connection_settings
+
+    settings = connection_settings(Properties(properties or {}))
+    with ClusterConnection(bootstrap, settings) as connection:
+        return preflight.check_access(connection, now_ms=time.time_ns() // 1_000_000)
 
 
 def _ignore(*_: object) -> None:
