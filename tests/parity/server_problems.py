@@ -2,13 +2,17 @@
 
 `nasty_server_problem(rng)` makes one, as JSON of ``server-*.jsonl``; `next_round(rng, problem,
 assignment)` makes the one that follows it, with that assignment as previous target; `shrunk`
-makes a problem smaller while it still shows a difference.
+makes a problem smaller while it still shows a difference; `compare_rounds` compares the plans of
+Java and Partage.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from parity.problems import names
 
@@ -16,7 +20,12 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
 
+    from tests.support.jvm import JvmOracle
+
 Problem = dict[str, Any]
+
+#: Problems that one JVM gets at once.
+AT_ONCE = 500
 
 MEMBERS = [0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 11, 12, 13, 14, 25, 49]
 TOPICS = [1, 1, 2, 2, 3, 4, 5, 7, 11, 12, 13, 24, 26]
@@ -232,3 +241,55 @@ def _smaller_members(member: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for j in range(len(numbers)):
             pair = [topic, numbers[:j] + numbers[j + 1 :]]
             yield {**member, "target": [*target[:i], pair, *target[i + 1 :]]}
+
+
+def compare_rounds(  # noqa: PLR0917 - what a comparison consists of
+    java: JvmOracle,
+    strategy: str,
+    ours: Callable[[Problem], dict[str, Any]],
+    made: Callable[[], Problem],
+    followed: Callable[[Problem, dict[str, Any]], Problem],
+    wanted: int,
+    rng: random.Random,
+) -> int:
+    """Fail the test where Java's plan is not ours, over rounds in which one target is the next's past.
+
+    Return the number of rounds.
+
+    Args:
+        java: the program that answers with Java's plans.
+        strategy: the name of the assignor.
+        ours: the plan of Partage as JSON.
+        made: makes a problem.
+        followed: makes the problem that follows one with this assignment.
+        wanted: number of problems.
+        rng: decides which problems go on.
+    """
+    problems = [made() for _ in range(min(wanted // 2 + 1, AT_ONCE))]
+    done = rounds = 0
+    while done < wanted:
+        answers = list(java.ask_all({"strategy": strategy, **one} for one in problems))
+        following = []
+        for problem, answer in zip(problems, answers, strict=True):
+            if ours(problem) != answer:
+                pytest.fail(difference(java, strategy, ours, problem), pytrace=False)
+            goes_on = "assignment" in answer and rng.random() < 0.6
+            following.append(followed(problem, answer["assignment"]) if goes_on else made())
+        done += len(problems)
+        rounds += 1
+        problems = following
+    return rounds
+
+
+def difference(
+    java: JvmOracle, strategy: str, ours: Callable[[Problem], dict[str, Any]], problem: Problem
+) -> str:
+    """Return the smallest problem found on which Java and Partage differ, with both answers."""
+
+    def theirs(one: Problem) -> dict[str, Any]:
+        answer: dict[str, Any] = java.ask({"strategy": strategy, **one})
+        return answer
+
+    small = shrunk(problem, lambda one: ours(one) != theirs(one))
+    shown = {"problem": small, "java": theirs(small), "python": ours(small)}
+    return f"{strategy} differs from Java's class:\n{json.dumps(shown, indent=1)}"

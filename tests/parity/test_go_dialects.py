@@ -8,12 +8,13 @@ import subprocess
 from typing import Any
 
 import pytest
+from tests.support.go_programs import built_go
 
 from parity.sticky_problems import invented
 from partage.errors import UnsupportedProblemError
 from partage.groups.registry import find
 from partage.model import Cluster, Group, Problem
-from peers.asking import go_program
+from peers.asking import HERE
 
 pytestmark = pytest.mark.parity
 NAMES = ["franz-go:range", "franz-go:roundrobin", "sarama:range", "sarama:roundrobin"]
@@ -22,7 +23,7 @@ AT_ONCE = 1000
 
 def ask(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The clients' own answers, one per problem."""
-    program = go_program("assignors", "assignors-go")
+    program = built_go(HERE / "partitioners-go", "assignors-go", "assignors")
     lines = "".join(json.dumps(one) + "\n" for one in problems)
     done = subprocess.run([program], input=lines, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.jvm import JvmOracle
 
-from parity.server_problems import nasty_server_problem, next_round, shrunk
+from parity.server_problems import compare_rounds, nasty_server_problem, next_round, topic_id
 from partage.groups.registry import find
 from partage.groups.server.group_assignment import assignment_to_json
 from partage.testing.server_problems import spec_from_json
@@ -18,7 +17,6 @@ from partage.testing.server_problems import spec_from_json
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
 
 STRATEGIES = ["server:partage-optimal", "server:partage-fair", "server:partage-failover"]
-AT_ONCE = 500
 RACKS = ["a", "b", "c", "", "é", "\ufffd", "\U0001d4b3"]
 
 
@@ -81,23 +79,17 @@ def test_every_plan_of_the_jar_is_the_plan_of_python(strategy, java, parity_n) -
     """Same owner of every partition, over rounds in which one target is the next's past."""
     rng = random.Random(f"jar {strategy}")
     wanted = parity_n if parity_n > 300 or strategy == "server:partage-optimal" else 100
-    problems = [group_problem(rng, strategy) for _ in range(min(wanted // 2, AT_ONCE))]
-    done = rounds = 0
-    while done < wanted:
-        answers = list(java.ask_all({"strategy": strategy, **one} for one in problems))
-        following = []
-        for problem, answer in zip(problems, answers, strict=True):
-            if ours(strategy, problem) != answer:
-                pytest.fail(difference(strategy, problem, java), pytrace=False)
-            if rng.random() < 0.6:
-                later = next_round(rng, problem, answer["assignment"])
-                following.append(settled(rng, strategy, later))
-            else:
-                following.append(group_problem(rng, strategy))
-        done += len(problems)
-        rounds += 1
-        problems = following
-    assert rounds >= 2
+
+    def decided(problem):
+        return ours(strategy, problem)
+
+    def made():
+        return group_problem(rng, strategy)
+
+    def followed(problem, assignment):
+        return settled(rng, strategy, next_round(rng, problem, assignment))
+
+    assert compare_rounds(java, strategy, decided, made, followed, wanted, rng) >= 2
 
 
 def test_beyond_the_limit_of_work_kafkas_own_class_decides(java) -> None:
@@ -127,10 +119,84 @@ def test_beyond_the_limit_of_work_kafkas_own_class_decides(java) -> None:
     assert limited == fair
 
 
-def difference(strategy, problem, java):
-    def theirs(one):
-        return java.ask({"strategy": strategy, **one})
+def test_hostile_metadata_never_reach_the_coordinator_as_an_exception(java) -> None:
+    """Whatever the metadata claim, each class returns an assignment: topics without partitions and
+    unknown topics get none, removed topics lose theirs, and 2**31 - 1 claimed partitions leave every
+    member with its previous target.
+    """
+    ids = [f"AAAAAAAAAAAAAAAAAAAAA{c}" for c in "AQgw"]
+    members = [
+        {"id": "a", "topics": ["t0", "t1"], "target": [[ids[0], [0, 1, 7]], [ids[3], [0]]]},
+        {"id": "b", "topics": ["t0", "t1"], "target": [[ids[0], [0, 2]], [ids[1], []]]},
+        {"id": "c", "topics": ["t0", "t1", "t2"], "target": []},
+    ]
 
-    small = shrunk(problem, lambda one: ours(strategy, one) != theirs(one))
-    shown = {"problem": small, "java": theirs(small), "python": ours(strategy, small)}
-    return f"{strategy} differs from the jar's class:\n{json.dumps(shown, indent=1)}"
+    def asked(strategy, counts):
+        topics = [{"name": f"t{i}", "id": ids[i], "n": n} for i, n in enumerate(counts)]
+        problem = {"topics": topics, "members": members}
+        answer = java.ask({"strategy": strategy, **problem})
+        assert answer.keys() == {"type", "assignment"}, answer
+        return {m: {t: p for t, p in its if p} for m, its in answer["assignment"].items()}
+
+    for strategy in STRATEGIES:
+        owned = asked(strategy, [4, 0, -1])
+        assert sorted(p for its in owned.values() for p in its.get(ids[0], [])) == [0, 1, 2, 3]
+        assert all(its.keys() <= {ids[0]} for its in owned.values())
+        assert asked(strategy, [0, -1, -(2**31)]) == {"a": {}, "b": {}, "c": {}}
+        stays = {"a": {ids[0]: [0, 1, 7], ids[3]: [0]}, "b": {ids[0]: [0, 2]}, "c": {}}
+        assert asked(strategy, [2**31 - 1, 4, 2]) == stays
+        # The sum overflows an int.
+        assert asked(strategy, [2**31 - 1, 2**31 - 1, 2**31 - 1]) == stays
+
+
+def test_broken_metadata_leave_the_previous_targets(java) -> None:
+    """If the coordinator's metadata throw, no class does: members keep their previous targets."""
+    target = ["AAAAAAAAAAAAAAAAAAAAAA", [0, 1]]
+    topics = [{"name": "t0", "id": target[0], "n": 2}]
+    members = [{"id": "a", "topics": ["t0"], "target": [target]}, {"id": "b", "topics": ["t0"]}]
+    problem = {"topics": topics, "members": members, "broken": True}
+    for strategy in STRATEGIES:
+        answer = java.ask({"strategy": strategy, **problem})
+        assert answer["assignment"] == {"a": [target], "b": []}
+
+
+def large_problem(rng: random.Random) -> dict[str, Any]:
+    """A group in the shape of Kafka's ServerSideAssignorBenchmark: one or five kinds of
+    subscriptions, with or without three racks.
+    """
+    members, count = rng.choice([40, 100, 150]), rng.choice([5, 20, 100])
+    each, kinds = max(1, members * rng.choice([2, 5, 10]) // count), rng.choice([1, 1, 5])
+    racks = rng.choice([0, 0, 3, 3, 4])
+    topics = [
+        {
+            "name": f"t{t}", "id": topic_id(rng, "random", t), "n": each,
+            **({"racks": [[f"r{(t + p) % racks}"] for p in range(each)]} if racks else {}),
+        }
+        for t in range(count)
+    ]  # fmt: skip
+    listed = [
+        {
+            "id": f"c{rng.getrandbits(40)}", "topics": [f"t{t}" for t in range(m % kinds, count, kinds)],
+            **({"rack": f"r{m % racks}"} if racks else {}),
+        }
+        for m in range(members)
+    ]  # fmt: skip
+    return {"topics": topics, "members": listed}
+
+
+def test_large_groups_get_the_plan_of_python(java, parity_n) -> None:
+    """First assignments and later ones of groups with up to 1,500 partitions."""
+    rng = random.Random("jar large")
+    strategy = "server:partage-optimal"
+
+    def decided(problem):
+        return ours(strategy, problem)
+
+    def made():
+        return large_problem(rng)
+
+    def followed(problem, assignment):
+        return next_round(rng, problem, assignment)
+
+    wanted = max(parity_n // 100, 4)
+    assert compare_rounds(java, strategy, decided, made, followed, wanted, rng) >= 2

@@ -9,13 +9,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.go_programs import built_go
 
 import partage as pg
 from parity.partitioner_calls import COUNTS, LENGTHS
 from partage.keys import start
 from partage.keys.clients.go import repinned
 from partage.keys.clients.python import _pin
-from peers.asking import go_program, python
+from peers.asking import python
 
 pytestmark = pytest.mark.parity
 PEERS = Path(__file__).parents[1] / "peers"
@@ -53,7 +54,7 @@ def peers():
 
 @pytest.fixture(scope="module")
 def go():
-    asked = Asked(go_program(".", "partitioners-go"))
+    asked = Asked(built_go(PEERS / "partitioners-go", "partitioners-go"))
     yield asked
     asked.close()
 

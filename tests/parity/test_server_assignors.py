@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import pytest
 from tests.support.jvm import JvmOracle
 
-from parity.server_problems import nasty_server_problem, next_round, shrunk
+from parity.server_problems import compare_rounds, nasty_server_problem, next_round, shrunk
 from partage.groups.registry import find
 from partage.groups.server.group_assignment import assignment_to_json
 from partage.groups.server.spec import CoordinatorAssignorError
@@ -17,7 +16,6 @@ from partage.testing.server_problems import spec_from_json
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
 
 EXACT = ["server:range", "server:uniform", "server:simple"]
-AT_ONCE = 500
 
 
 @pytest.fixture(scope="module")
@@ -38,31 +36,17 @@ def ours(strategy, problem):
 def test_every_answer_is_the_one_of_kafkas_own_class(strategy, java, parity_n) -> None:
     """Same members, topics, sets and refusals, over rounds in which one target is the next's past."""
     rng = random.Random(f"parity {strategy}")
-    problems = [nasty_server_problem(rng) for _ in range(min(parity_n, AT_ONCE))]
-    done = rounds = 0
-    while done < parity_n:
-        answers = list(java.ask_all({"strategy": strategy, **one} for one in problems))
-        following = []
-        for problem, answer in zip(problems, answers, strict=True):
-            if ours(strategy, problem) != answer:
-                pytest.fail(difference(strategy, problem, java), pytrace=False)
-            if "assignment" in answer and rng.random() < 0.6:
-                following.append(next_round(rng, problem, answer["assignment"]))
-            else:
-                following.append(nasty_server_problem(rng))
-        done += len(problems)
-        rounds += 1
-        problems = following
-    assert rounds >= 1
 
+    def decided(problem):
+        return ours(strategy, problem)
 
-def difference(strategy, problem, java):
-    def theirs(one):
-        return java.ask({"strategy": strategy, **one})
+    def made():
+        return nasty_server_problem(rng)
 
-    small = shrunk(problem, lambda one: ours(strategy, one) != theirs(one))
-    shown = {"problem": small, "kafka": theirs(small), "partage": ours(strategy, small)}
-    return f"{strategy} differs from Kafka's class:\n{json.dumps(shown, indent=1)}"
+    def followed(problem, assignment):
+        return next_round(rng, problem, assignment)
+
+    assert compare_rounds(java, strategy, decided, made, followed, parity_n, rng) >= 2
 
 
 def test_a_difference_would_be_seen_and_shrunk(java) -> None:

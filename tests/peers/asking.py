@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support.processes import ROOT, JsonLines, built, skip
+from tests.support.processes import ROOT, JsonLines, built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,32 +24,6 @@ def python() -> str:
     """The interpreter that has kafka-python, aiokafka and confluent-kafka; skips without."""
     built("peers.sh")
     return str(PYTHON)
-
-
-def go_program(package: str, name: str) -> Path:
-    """Build a program around Sarama and franz-go; skip without Go or where modules are missing.
-
-    Args:
-        package: folder of the program in ``partitioners-go``.
-        name: file name of the built program.
-    """
-    source, program = HERE / "partitioners-go", ROOT / ".tools" / name
-    files = [source / package / "main.go", source / "go.mod", source / "go.sum"]
-    if program.exists() and all(program.stat().st_mtime > one.stat().st_mtime for one in files):
-        return program
-    go = shutil.which("go")
-    if go is None:
-        skip("no go: install Go to ask Sarama and franz-go")
-    program.parent.mkdir(exist_ok=True)
-    done = subprocess.run(
-        [go, "build", "-mod=readonly", "-o", program, f"./{package}"],
-        cwd=source, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    lacking = ("dial tcp", "no such host", "toolchain not available", "connection refused")
-    if done.returncode and any(word in done.stderr for word in lacking):
-        skip(f"Go's modules cannot be fetched: {done.stderr.strip().splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
-    return program
 
 
 class PeerOracle(JsonLines):

@@ -35,8 +35,26 @@ _PRIORITIES = "assignment.failover.priorities"
 _PACKAGE = "io.partage.assignors.broker"
 
 
+class _JarAssignor(PlainStrategy):
+    """Assignor of the jar; it sees the same input in the coordinator and here (`GroupSpec`)."""
+
+    in_broker = True
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        """Return the plan; the previous targets are the members' owned partitions."""
+        spec = GroupSpec(problem)
+        return self.decide(spec).plan(spec)
+
+    def decide(self, spec: GroupSpec) -> GroupAssignment:
+        """Return the assignment for a `GroupSpec`, the input that a group coordinator has."""
+        return self._decide(spec) if spec.members else GroupAssignment.empty(spec)
+
+    def _decide(self, spec: GroupSpec) -> GroupAssignment:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, repr=False)
-class PartageOptimal(PlainStrategy):
+class PartageOptimal(_JarAssignor):
     """Partage's optimal assignor in the broker: even counts, fewest rack mismatches, fewest moves.
 
     The objective is that of `optimal` without weights. The plan has no second phase, because the
@@ -60,7 +78,6 @@ class PartageOptimal(PlainStrategy):
     exact_to = f"{_PACKAGE}.OptimalAssignor 0.1.0"
     aliases = (f"{_PACKAGE}.OptimalAssignor",)
     options = (Setting(_RACKS, "true", "whether rack mismatches matter"),)
-    in_broker = True
 
     def configure(self, config: Mapping[str, object]) -> PartageOptimal:
         """Check the values of a configuration and return the strategy with these settings.
@@ -71,15 +88,7 @@ class PartageOptimal(PlainStrategy):
         settings = OptimalSettings().configured({k: v for k, v in config.items() if k == _RACKS})
         return replace(self, racks=settings.racks)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan; the previous targets are the members' owned partitions."""
-        spec = GroupSpec(problem)
-        return self.decide(spec).plan(spec)
-
-    def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for a `GroupSpec`, the input that a group coordinator has."""
-        if not spec.members:
-            return GroupAssignment.empty(spec)
+    def _decide(self, spec: GroupSpec) -> GroupAssignment:
         canonical = _CoordinatorProblem(spec)
         costs = rack_costs(spec.problem, OptimalSettings(racks=self.racks))
         table = None if costs is None else _of_rows(costs.table(spec.problem), canonical)
@@ -90,7 +99,7 @@ class PartageOptimal(PlainStrategy):
         return _by_member(spec, canonical.rows.partition, canonical.order[found.owner])
 
 
-class PartageFair(PlainStrategy):
+class PartageFair(_JarAssignor):
     """KIP-49's fair assignor in the broker: each partition to the least loaded subscriber.
 
     It is `fair`, except that topics which tie in subscribers and partitions are sorted by topic id
@@ -107,23 +116,14 @@ class PartageFair(PlainStrategy):
     name = "server:partage-fair"
     exact_to = f"{_PACKAGE}.FairAssignor 0.1.0"
     aliases = (f"{_PACKAGE}.FairAssignor",)
-    in_broker = True
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for the group's members and topics."""
-        spec = GroupSpec(problem)
-        return self.decide(spec).plan(spec)
-
-    def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for a `GroupSpec`, the input that a group coordinator has."""
-        if not spec.members:
-            return GroupAssignment.empty(spec)
+    def _decide(self, spec: GroupSpec) -> GroupAssignment:
         rows, member = assign_fairly(spec.problem, _topics_by_id(spec))
         return _by_member(spec, rows.partition, member)
 
 
 @dataclass(frozen=True, repr=False)
-class PartageFailover(PlainStrategy):
+class PartageFailover(_JarAssignor):
     """Priority failover assignor in the broker: each topic to the subscriber with top priority.
 
     A coordinator knows no user data, so priorities stand in the broker's configuration, by instance
@@ -147,7 +147,6 @@ class PartageFailover(PlainStrategy):
     exact_to = f"{_PACKAGE}.FailoverAssignor 0.1.0"
     aliases = (f"{_PACKAGE}.FailoverAssignor",)
     options = (Setting(_PRIORITIES, "none", "priorities by instance id: ID:INT32,ID:INT32"),)
-    in_broker = True
 
     def configure(self, config: Mapping[str, object]) -> PartageFailover:
         """Check the values of a configuration and return the strategy with these settings.
@@ -166,15 +165,7 @@ class PartageFailover(PlainStrategy):
             raise InvalidConfigError(_PRIORITIES, "must be a list of INSTANCE_ID:INT32", value)
         return replace(self, priorities=priorities)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for the group's members and topics."""
-        spec = GroupSpec(problem)
-        return self.decide(spec).plan(spec)
-
-    def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for a `GroupSpec`, the input that a group coordinator has."""
-        if not spec.members:
-            return GroupAssignment.empty(spec)
+    def _decide(self, spec: GroupSpec) -> GroupAssignment:
         problem = spec.problem
         unnamed = -(2**31) - 1
         priority = np.array(

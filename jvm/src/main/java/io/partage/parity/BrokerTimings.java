@@ -9,17 +9,11 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
 import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
 import org.apache.kafka.coordinator.group.api.assignor.MemberAssignment;
-import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
-import org.apache.kafka.coordinator.group.modern.Assignment;
-import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
-import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
-import org.apache.kafka.coordinator.group.modern.TopicIds;
 
 /**
  * CPU time of the jar's optimal assignor beside Kafka's uniform assignor, on the shapes of Kafka's own
@@ -29,22 +23,19 @@ import org.apache.kafka.coordinator.group.modern.TopicIds;
  * of subscriptions), {@code racks} or {@code plain}, rounds. Prints one JSON line with the milliseconds
  * of the best round: a first assignment, and one after a member has joined.
  */
-public final class BrokerTimings implements SubscribedTopicDescriber, TopicIds.TopicResolver {
+public final class BrokerTimings {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
     private static final int BUCKETS = 5;
 
-    private final Map<String, Uuid> ids = new HashMap<>();
-    private final Map<Uuid, String> names = new HashMap<>();
-    private final int partitions;
+    private final CoordinatorGroup.Topics topics = new CoordinatorGroup.Topics();
     private final boolean racks;
 
-    private BrokerTimings(int topics, int partitions, boolean racks) {
-        this.partitions = partitions;
+    private BrokerTimings(int count, int partitions, boolean racks) {
         this.racks = racks;
-        for (int t = 0; t < topics; t++) {
+        for (int t = 0; t < count; t++) {
             Uuid id = new Uuid(t * 0x9E3779B97F4A7C15L, t);
-            ids.put("topic" + t, id);
-            names.put(id, "topic" + t);
+            topics.add(id, partitions, number -> Set.of("rack" + (id.getLeastSignificantBits() + number) % 3));
+            topics.name(id, "topic" + t);
         }
     }
 
@@ -61,7 +52,7 @@ public final class BrokerTimings implements SubscribedTopicDescriber, TopicIds.T
             new UniformAssignor(), new OptimalAssignor()}) {
             GroupSpec first = made.group(members, topics, buckets, Map.of());
             System.out.printf(", \"%s first\": %.2f", one.name(), made.best(one, first, rounds));
-            Map<String, MemberAssignment> assigned = one.assign(first, made).members();
+            Map<String, MemberAssignment> assigned = one.assign(first, made.topics).members();
             GroupSpec next = made.group(members + 1, topics, buckets, assigned);
             System.out.printf(", \"%s joins\": %.2f", one.name(), made.best(one, next, rounds));
         }
@@ -72,58 +63,28 @@ public final class BrokerTimings implements SubscribedTopicDescriber, TopicIds.T
         long best = Long.MAX_VALUE;
         for (int round = 0; round < rounds; round++) {
             long before = THREADS.getCurrentThreadCpuTime();
-            assignor.assign(group, this);
+            assignor.assign(group, topics);
             best = Math.min(best, THREADS.getCurrentThreadCpuTime() - before);
         }
         return best / 1e6;
     }
 
-    private GroupSpec group(int members, int topics, int buckets, Map<String, MemberAssignment> assigned) {
-        Map<String, MemberSubscriptionAndAssignmentImpl> made = new HashMap<>();
-        Map<Uuid, Map<Integer, String>> owners = new HashMap<>();
+    private GroupSpec group(int members, int count, int buckets, Map<String, MemberAssignment> assigned) {
+        CoordinatorGroup group = new CoordinatorGroup(topics);
         for (int m = 0; m < members; m++) {
             String id = "member" + m;
-            Set<String> mine = new HashSet<>();
-            for (int t = m % buckets; t < topics; t += buckets) {
-                mine.add("topic" + t);
+            Set<String> subscribed = new HashSet<>();
+            for (int t = m % buckets; t < count; t += buckets) {
+                subscribed.add("topic" + t);
             }
-            Map<Uuid, Set<Integer>> target = assigned.containsKey(id) ? assigned.get(id).partitions() : Map.of();
-            target.forEach((topic, numbers) -> numbers.forEach(
-                number -> owners.computeIfAbsent(topic, any -> new HashMap<>()).put(number, id)));
-            made.put(id, new MemberSubscriptionAndAssignmentImpl(
-                racks ? Optional.of("rack" + m % 3) : Optional.empty(), Optional.empty(),
-                new TopicIds(mine, this), new Assignment(target)));
+            // Hash sets, as the coordinator makes when it replays its own records.
+            Map<Uuid, Set<Integer>> target = new HashMap<>();
+            if (assigned.containsKey(id)) {
+                assigned.get(id).partitions().forEach((topic, numbers) -> target.put(topic, new HashSet<>(numbers)));
+            }
+            group.add(id, racks ? Optional.of("rack" + m % 3) : Optional.empty(), Optional.empty(), subscribed, target);
         }
         SubscriptionType type = buckets == 1 ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
-        return new GroupSpecImpl(made, type, owners, Optional.empty());
-    }
-
-    @Override
-    public CoordinatorMetadataImage image() {
-        throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public String name(Uuid id) {
-        return names.get(id);
-    }
-
-    @Override
-    public Uuid id(String name) {
-        return ids.get(name);
-    }
-
-    @Override
-    public void clear() {
-    }
-
-    @Override
-    public int numPartitions(Uuid id) {
-        return partitions;
-    }
-
-    @Override
-    public Set<String> racksForPartition(Uuid id, int partition) {
-        return Set.of("rack" + (id.getLeastSignificantBits() + partition) % 3);
+        return group.spec(type, Optional.empty());
     }
 }

@@ -9,7 +9,6 @@ import io.partage.assignors.broker.FairAssignor;
 import io.partage.assignors.broker.OptimalAssignor;
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -20,26 +19,20 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.kafka.common.Configurable;
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
 import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
 import org.apache.kafka.coordinator.group.api.assignor.MemberAssignment;
 import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignor;
-import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
 import org.apache.kafka.coordinator.group.assignor.SimpleAssignor;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
-import org.apache.kafka.coordinator.group.modern.Assignment;
-import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
-import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
-import org.apache.kafka.coordinator.group.modern.TopicIds;
 
 /**
  * The group coordinator's assignors, Kafka's and Partage's, on problems of vectors (server-*.jsonl), with the
  * containers that the coordinator itself passes.
  *
- * <p>A request has {@code strategy}, {@code topics}, {@code members} and perhaps {@code assignable} and
- * {@code config} (settings of the broker).
+ * <p>A request has {@code strategy}, {@code topics}, {@code members} and perhaps {@code assignable},
+ * {@code config} (settings of the broker) and {@code broken} (metadata that throw).
  * The answer is {@code {"type": ..., "assignment": ...}} or {@code {"error": class}}.
  */
 public final class ServerAssignors {
@@ -51,7 +44,7 @@ public final class ServerAssignors {
     }
 
     private static JsonNode answer(JsonNode request) throws Exception {
-        Topics topics = new Topics(request.get("topics"));
+        CoordinatorGroup.Topics topics = topics(request);
         SubscriptionType type = type(request.get("members"));
         GroupSpec group = group(request, topics, type);
         PartitionAssignor assignor = assignor(request.get("strategy").asText());
@@ -79,55 +72,21 @@ public final class ServerAssignors {
         };
     }
 
-    /** The metadata: ids by name, counts by id. -1 or absent means that the count is not known. */
-    private static final class Topics implements SubscribedTopicDescriber, TopicIds.TopicResolver {
-        private final Map<String, Uuid> ids = new HashMap<>();
-        private final Map<Uuid, String> names = new HashMap<>();
-        private final Map<Uuid, Integer> counts = new HashMap<>();
-        private final Map<Uuid, JsonNode> racks = new HashMap<>();
-
-        Topics(JsonNode topics) {
-            for (JsonNode topic : topics) {
-                Uuid id = Uuid.fromString(topic.get("id").asText());
-                counts.put(id, topic.get("n").asInt());
-                racks.put(id, topic.path("racks"));
-                if (!topic.path("noname").asBoolean(false)) {
-                    ids.put(topic.get("name").asText(), id);
-                    names.put(id, topic.get("name").asText());
-                }
+    private static CoordinatorGroup.Topics topics(JsonNode request) {
+        CoordinatorGroup.Topics topics = new CoordinatorGroup.Topics(request.path("broken").asBoolean(false));
+        for (JsonNode topic : request.get("topics")) {
+            Uuid id = Uuid.fromString(topic.get("id").asText());
+            JsonNode racks = topic.path("racks");
+            topics.add(id, topic.get("n").asInt(), partition -> {
+                Set<String> names = new TreeSet<>();
+                racks.path(partition).forEach(rack -> names.add(rack.asText()));
+                return names;
+            });
+            if (!topic.path("noname").asBoolean(false)) {
+                topics.name(id, topic.get("name").asText());
             }
         }
-
-        @Override
-        public CoordinatorMetadataImage image() {
-            throw new UnsupportedOperationException();
-        }
-
-        @Override
-        public String name(Uuid id) {
-            return names.get(id);
-        }
-
-        @Override
-        public Uuid id(String name) {
-            return ids.get(name);
-        }
-
-        @Override
-        public void clear() {
-        }
-
-        @Override
-        public int numPartitions(Uuid id) {
-            return counts.getOrDefault(id, -1);
-        }
-
-        @Override
-        public Set<String> racksForPartition(Uuid id, int partition) {
-            Set<String> names = new TreeSet<>();
-            racks.get(id).path(partition).forEach(rack -> names.add(rack.asText()));
-            return names;
-        }
+        return topics;
     }
 
     private static SubscriptionType type(JsonNode members) {
@@ -147,23 +106,14 @@ public final class ServerAssignors {
         return new HashSet<>(names);
     }
 
-    private static GroupSpec group(JsonNode request, Topics topics, SubscriptionType type) {
-        Map<String, MemberSubscriptionAndAssignmentImpl> members = new HashMap<>();
-        Map<Uuid, Map<Integer, String>> owners = new HashMap<>();
+    private static GroupSpec group(JsonNode request, CoordinatorGroup.Topics topics, SubscriptionType type) {
+        CoordinatorGroup group = new CoordinatorGroup(topics);
         for (JsonNode member : request.get("members")) {
-            String id = member.get("id").asText();
-            Map<Uuid, Set<Integer>> target = partitions(member.path("target"));
-            target.forEach((topic, numbers) -> {
-                Map<Integer, String> of = owners.computeIfAbsent(topic, any -> new HashMap<>());
-                numbers.forEach(number -> of.put(number, id));
-            });
-            members.put(id, new MemberSubscriptionAndAssignmentImpl(
-                text(member, "rack"), text(member, "instance"),
-                new TopicIds(names(member), topics), new Assignment(Collections.unmodifiableMap(target))));
+            group.add(member.get("id").asText(), text(member, "rack"), text(member, "instance"), names(member),
+                partitions(member.path("target")));
         }
-        Optional<Map<Uuid, Set<Integer>>> assignable =
-            request.has("assignable") ? Optional.of(partitions(request.get("assignable"))) : Optional.empty();
-        return new GroupSpecImpl(Collections.unmodifiableMap(members), type, owners, assignable);
+        return group.spec(type,
+            request.has("assignable") ? Optional.of(partitions(request.get("assignable"))) : Optional.empty());
     }
 
     private static Map<Uuid, Set<Integer>> partitions(JsonNode pairs) {

@@ -14,7 +14,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -34,17 +33,11 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
 import org.apache.kafka.coordinator.group.api.assignor.GroupAssignment;
 import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
 import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignor;
-import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
-import org.apache.kafka.coordinator.group.modern.Assignment;
-import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
-import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
-import org.apache.kafka.coordinator.group.modern.TopicIds;
 
 /**
  * How long Kafka's assignors take on a problem of benchmarks/peers (its README has the form).
@@ -248,7 +241,7 @@ public final class Timings {
             case "server:uniform" -> new UniformAssignor();
             default -> throw new IllegalArgumentException(strategy);
         };
-        Topics topics = new Topics();
+        CoordinatorGroup.Topics topics = coordinatorTopics();
         GroupAssignment assigned =
             clock.timed(() -> group(topics), group -> assignor.assign(group, topics));
         Map<String, Integer> first = firstOf();
@@ -266,72 +259,32 @@ public final class Timings {
         return owner;
     }
 
-    private GroupSpec group(Topics topics) {
-        Map<String, MemberSubscriptionAndAssignmentImpl> made = new HashMap<>();
-        Map<Uuid, Map<Integer, String>> owners = new HashMap<>();
+    private GroupSpec group(CoordinatorGroup.Topics topics) {
+        CoordinatorGroup group = new CoordinatorGroup(topics);
         Map<Integer, Set<String>> shared = new HashMap<>();
         for (JsonNode member : problem.get("members")) {
-            String id = member.get("id").asText();
             Map<Uuid, Set<Integer>> target = new HashMap<>();
             JsonNode flat = member.path("owned");
             for (int i = 0; i < flat.size(); i += 2) {
-                Uuid topic = ids.get(flat.get(i).asInt());
-                target.computeIfAbsent(topic, any -> new HashSet<>()).add(flat.get(i + 1).asInt());
-                owners.computeIfAbsent(topic, any -> new HashMap<>()).put(flat.get(i + 1).asInt(), id);
+                target.computeIfAbsent(ids.get(flat.get(i).asInt()), any -> new HashSet<>()).add(flat.get(i + 1).asInt());
             }
             int which = member.get("subscription").asInt();
             Set<String> mine = separate
                 ? new HashSet<>(names(which, true))
                 : shared.computeIfAbsent(which, any -> new HashSet<>(names(which, false)));
-            made.put(id, new MemberSubscriptionAndAssignmentImpl(Optional.empty(), Optional.empty(),
-                new TopicIds(mine, topics), new Assignment(Collections.unmodifiableMap(target))));
+            group.add(member.get("id").asText(), Optional.empty(), Optional.empty(), mine, target);
         }
         SubscriptionType type = problem.get("subscriptions").size() == 1
             ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
-        return new GroupSpecImpl(Collections.unmodifiableMap(made), type, owners, Optional.empty());
+        return group.spec(type, Optional.empty());
     }
 
-    /** The coordinator's metadata: ids by name, counts by id. */
-    private final class Topics implements SubscribedTopicDescriber, TopicIds.TopicResolver {
-        private final Map<String, Uuid> idOf = new HashMap<>();
-        private final Map<Uuid, String> nameOf = new HashMap<>();
-        private final Map<Uuid, Integer> countOf = new HashMap<>();
-
-        Topics() {
-            for (int t = 0; t < names.size(); t++) {
-                idOf.put(names.get(t), ids.get(t));
-                nameOf.put(ids.get(t), names.get(t));
-                countOf.put(ids.get(t), counts.get(t));
-            }
+    private CoordinatorGroup.Topics coordinatorTopics() {
+        CoordinatorGroup.Topics topics = new CoordinatorGroup.Topics();
+        for (int t = 0; t < names.size(); t++) {
+            topics.add(ids.get(t), counts.get(t), partition -> Set.of());
+            topics.name(ids.get(t), names.get(t));
         }
-
-        @Override
-        public CoordinatorMetadataImage image() {
-            throw new UnsupportedOperationException();
-        }
-
-        @Override
-        public String name(Uuid id) {
-            return nameOf.get(id);
-        }
-
-        @Override
-        public Uuid id(String name) {
-            return idOf.get(name);
-        }
-
-        @Override
-        public void clear() {
-        }
-
-        @Override
-        public int numPartitions(Uuid id) {
-            return countOf.getOrDefault(id, -1);
-        }
-
-        @Override
-        public Set<String> racksForPartition(Uuid id, int partition) {
-            return Set.of();
-        }
+        return topics;
     }
 }

@@ -2,6 +2,7 @@ package io.partage.assignors.client;
 
 import io.partage.assignors.core.GroupProblem;
 import io.partage.assignors.core.MemberOrder;
+import io.partage.assignors.core.RackSets;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.util.ArrayList;
@@ -109,13 +110,12 @@ final class ClientGroup {
     }
 
     /** Returns the known racks of each row's replicas. */
-    String[][] racksOfRows() {
+    RackSets racksOfRows() {
         Map<Integer, String> rackOf = new HashMap<>();
         for (Node node : metadata.nodes()) {
             rackOf.put(node.id(), node.rack());
         }
-        String[][] racks = new String[firstRow[topics.length]][];
-        Arrays.fill(racks, new String[0]);
+        RackSets racks = new RackSets(firstRow[topics.length]);
         for (int t = 0; t < topics.length; t++) {
             for (PartitionInfo info : metadata.partitionsForTopic(topics[t])) {
                 Set<String> names = new HashSet<>();
@@ -124,7 +124,7 @@ final class ClientGroup {
                 }
                 names.remove(null);
                 if (info.partition() < counts[t]) {
-                    racks[firstRow[t] + info.partition()] = names.toArray(new String[0]);
+                    racks.put(firstRow[t] + info.partition(), names);
                 }
             }
         }

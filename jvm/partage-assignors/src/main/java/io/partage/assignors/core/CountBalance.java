@@ -42,7 +42,7 @@ public final class CountBalance {
             GroupProblem problem, SubscriptionClasses subscriptions, PartitionClasses classes, long most) {
         EvenLoads loads = new EvenLoads(subscriptions, new WorkBudget(most));
         TransportArcs arcs = new TransportArcs(problem, subscriptions, classes);
-        CheapestPlan flow = problem.racks == null && !problem.hasClaims()
+        CheapestPlan flow = problem.racks == null && problem.ownedRows() == 0
             ? new CheapestPlan(loads)
             : new CheapestPlan(arcs, classes, loads.load, new WorkBudget(most));
         int[] owner = new int[problem.rows];
@@ -173,27 +173,52 @@ public final class CountBalance {
 
     /** Sorts one class's units of flow by their share of their arc, then by arc. */
     private static void interleave(int[] target, int at, int[] groupOf, long[] free, int first, int end) {
+        // The arcs' next units, in a binary heap: a merge of their ascending turns.
+        int[] heap = new int[end - first];
+        double[] turn = new double[end - first];
+        long[] sent = new long[end - first];
         int size = 0;
         for (int arc = first; arc < end; arc++) {
-            size += (int) free[arc];
-        }
-        double[] turn = new double[size];
-        int[] arcOf = new int[size];
-        Integer[] order = new Integer[size];
-        for (int arc = first, i = 0; arc < end; arc++) {
-            for (long nth = 0; nth < free[arc]; nth++, i++) {
-                turn[i] = (nth + 0.5) / free[arc];
-                arcOf[i] = arc;
-                order[i] = i;
+            if (free[arc] > 0) {
+                turn[arc - first] = 0.5 / free[arc];
+                heap[size++] = arc - first;
             }
         }
-        Arrays.sort(order, (a, b) -> {
-            int byTurn = Double.compare(turn[a], turn[b]);
-            return byTurn != 0 ? byTurn : Integer.compare(arcOf[a], arcOf[b]);
-        });
-        for (int i = 0; i < size; i++) {
-            target[at + i] = groupOf[arcOf[order[i]]];
+        for (int i = size / 2 - 1; i >= 0; i--) {
+            sink(heap, size, i, turn);
         }
+        for (int next = at; size > 0; next++) {
+            int arc = heap[0];
+            target[next] = groupOf[first + arc];
+            if (++sent[arc] < free[first + arc]) {
+                turn[arc] = (sent[arc] + 0.5) / free[first + arc];
+            } else {
+                heap[0] = heap[--size];
+            }
+            sink(heap, size, 0, turn);
+        }
+    }
+
+    /** Restores the heap's order below a position: the lowest turn first, then the lowest arc. */
+    private static void sink(int[] heap, int size, int from, double[] turn) {
+        int parent = from;
+        while (2 * parent + 1 < size) {
+            int child = 2 * parent + 1;
+            if (child + 1 < size && isBefore(heap[child + 1], heap[child], turn)) {
+                child++;
+            }
+            if (!isBefore(heap[child], heap[parent], turn)) {
+                return;
+            }
+            int arc = heap[child];
+            heap[child] = heap[parent];
+            heap[parent] = arc;
+            parent = child;
+        }
+    }
+
+    private static boolean isBefore(int arc, int other, double[] turn) {
+        return turn[arc] < turn[other] || turn[arc] == turn[other] && arc < other;
     }
 
     private static int[] picked(int[] values, int[] order) {

@@ -27,8 +27,9 @@ final class CyclicExchange {
     private final int[] owner;
     private int[] itemOf;
     private int items;
-    /** Topic of each item. */
+    /** Topic of each item, ascending, and the first item of each topic. */
     private int[] topic;
+    private int[] firstItem;
     private boolean[][] may;
     private long[][] cost;
     private int[][] placed;
@@ -60,7 +61,7 @@ final class CyclicExchange {
             return search.owner;
         }
         while (search.visited <= MOST_WORK) {
-            List<int[]> cycles = search.negativeCycles();
+            List<int[]> cycles = search.new Search().cycles();
             if (cycles.isEmpty()) {
                 break;
             }
@@ -92,9 +93,9 @@ final class CyclicExchange {
             key[row] = (problem.topicOf[row] * wide + classes.ofRow[row]) * (members + 1L + sets.size())
                 + claimants[row];
         }
-        long[] distinct = Ints.distinct(key);
-        itemOf = Ints.ranks(key, distinct);
-        items = distinct.length;
+        Ints.Ranked ranked = Ints.ranked(key, problem.topics * wide * (members + 1L + sets.size()));
+        itemOf = ranked.rank;
+        items = ranked.distinct.length;
         int[] first = new int[items];
         Arrays.fill(first, -1);
         for (int row = 0; row < itemOf.length; row++) {
@@ -138,6 +139,7 @@ final class CyclicExchange {
                 cost[i][m] = (rack * (problem.rows + 1L) + move) * fewerSquares;
             }
         }
+        firstItem = Ints.offsets(topic, topics);
         nodes = items + topics * members + members;
         double dearest = ((double) highest * (problem.rows + 1L) + 1) * fewerSquares;
         return dearest * nodes < MOST_COST;
@@ -160,89 +162,142 @@ final class CyclicExchange {
         return items + topicNumber * members + member;
     }
 
-    /** The arcs of the network that have residual capacity. */
-    private static final class Residual {
-        final IntList tail = new IntList();
-        final IntList head = new IntList();
-        long[] cost = new long[64];
-
-        void add(int from, int to, long price) {
-            if (tail.size == cost.length) {
-                cost = Arrays.copyOf(cost, 2 * cost.length);
-            }
-            cost[tail.size] = price;
-            tail.add(from);
-            head.add(to);
-        }
-    }
-
-    private Residual residual() {
-        Residual arcs = new Residual();
-        int sink = items + problem.topics * members;
+    /** Counts the arcs of the network that have residual capacity. */
+    private long residualArcs() {
+        long count = 0;
         for (int i = 0; i < items; i++) {
             for (int m = 0; m < members; m++) {
-                if (may[i][m]) {
-                    arcs.add(i, pair(topic[i], m), cost[i][m]);
-                }
-            }
-        }
-        for (int i = 0; i < items; i++) {
-            for (int m = 0; m < members; m++) {
-                if (may[i][m] && placed[i][m] > 0) {
-                    arcs.add(pair(topic[i], m), i, -cost[i][m]);
-                }
+                count += may[i][m] ? placed[i][m] > 0 ? 2 : 1 : 0;
             }
         }
         for (int t = 0; t < problem.topics; t++) {
             for (int m = 0; m < members; m++) {
+                count += wants[t][m] ? counts[t][m] > 0 ? 2 : 1 : 0;
+            }
+        }
+        return count;
+    }
+
+    /**
+     * The search for negative cycles by Bellman and Ford: a round relaxes all arcs with the distances of
+     * the round before.
+     *
+     * <p>An arc can improve its head only if the distance of its tail has changed in the round before, so
+     * that the others are left out. They count as work all the same.
+     */
+    private final class Search {
+        private final int sinks = items + problem.topics * members;
+        private final long[] distance = new long[nodes];
+        /** Distances after this round. They differ from those before it at the improved nodes only. */
+        private final long[] nearest = new long[nodes];
+        private final int[] parent = new int[nodes];
+        /** New parent of each improved node, and the rank of its arc: of equally short ways the highest counts. */
+        private final int[] via = new int[nodes];
+        private final int[] rank = new int[nodes];
+        private final IntList improved = new IntList();
+        /** The walk in which a node was last met. */
+        private final int[] met = new int[nodes];
+        private int walk;
+
+        /** Returns disjoint cycles of negative cost, each as nodes in order. */
+        List<int[]> cycles() {
+            Arrays.fill(parent, -1);
+            IntList tails = new IntList();
+            // All distances are zero: only tails of arcs with a negative cost matter.
+            for (int t = 0; t < problem.topics; t++) {
+                for (int m = 0; m < members; m++) {
+                    if (counts[t][m] > 0) {
+                        tails.add(pair(t, m));
+                    }
+                }
+            }
+            for (int m = 0; m < members; m++) {
+                tails.add(sinks + m);
+            }
+            long arcs = residualArcs();
+            for (int round = 0; round < nodes; round++) {
+                visited += arcs;
+                improved.size = 0;
+                for (int i = 0; i < tails.size; i++) {
+                    relax(tails.values[i]);
+                }
+                if (improved.size == 0) {
+                    return List.of();
+                }
+                tails.size = 0;
+                for (int i = 0; i < improved.size; i++) {
+                    int node = improved.values[i];
+                    distance[node] = nearest[node];
+                    parent[node] = via[node];
+                    tails.add(node);
+                }
+                if (closesCycle()) {
+                    return CyclicExchange.cycles(parent);
+                }
+            }
+            return List.of();
+        }
+
+        /** Relaxes the arcs that leave a node. */
+        private void relax(int node) {
+            long from = distance[node];
+            if (node < items) {
+                for (int m = 0; m < members; m++) {
+                    if (may[node][m]) {
+                        reach(pair(topic[node], m), from + cost[node][m], node, node);
+                    }
+                }
+            } else if (node < sinks) {
+                int t = (node - items) / members;
+                int m = (node - items) % members;
+                for (int i = firstItem[t]; i < firstItem[t + 1]; i++) {
+                    if (may[i][m] && placed[i][m] > 0) {
+                        reach(i, from - cost[i][m], node, m);
+                    }
+                }
                 if (wants[t][m]) {
-                    arcs.add(pair(t, m), sink + m, 2L * counts[t][m] + 1);
+                    reach(sinks + m, from + 2L * counts[t][m] + 1, node, t);
+                }
+            } else {
+                int m = node - sinks;
+                for (int t = 0; t < problem.topics; t++) {
+                    if (wants[t][m] && counts[t][m] > 0) {
+                        reach(pair(t, m), from + 1 - 2L * counts[t][m], node, items);
+                    }
                 }
             }
         }
-        for (int t = 0; t < problem.topics; t++) {
-            for (int m = 0; m < members; m++) {
-                if (wants[t][m] && counts[t][m] > 0) {
-                    arcs.add(sink + m, pair(t, m), 1 - 2L * counts[t][m]);
-                }
-            }
-        }
-        return arcs;
-    }
 
-    /** Finds disjoint cycles of negative cost, each as nodes in order. */
-    private List<int[]> negativeCycles() {
-        Residual arcs = residual();
-        int count = arcs.tail.size;
-        int[] tail = arcs.tail.values;
-        int[] head = arcs.head.values;
-        long[] distance = new long[nodes];
-        int[] parent = new int[nodes];
-        Arrays.fill(parent, -1);
-        for (int round = 0; round < nodes; round++) {
-            visited += count;
-            long[] nearest = distance.clone();
-            for (int i = 0; i < count; i++) {
-                nearest[head[i]] = Math.min(nearest[head[i]], distance[tail[i]] + arcs.cost[i]);
-            }
-            boolean better = false;
-            for (int i = 0; i < count; i++) {
-                long reached = distance[tail[i]] + arcs.cost[i];
-                if (reached < distance[head[i]] && reached == nearest[head[i]]) {
-                    parent[head[i]] = tail[i];
-                    better = true;
+        private void reach(int node, long length, int tail, int order) {
+            if (length < nearest[node]) {
+                if (nearest[node] == distance[node]) {
+                    improved.add(node);
                 }
-            }
-            if (!better) {
-                return List.of();
-            }
-            distance = nearest;
-            List<int[]> cycles = cycles(parent);
-            if (!cycles.isEmpty()) {
-                return cycles;
+                nearest[node] = length;
+                via[node] = tail;
+                rank[node] = order;
+            } else if (length == nearest[node] && length < distance[node] && order > rank[node]) {
+                via[node] = tail;
+                rank[node] = order;
             }
         }
-        return List.of();
+
+        /** Returns whether a node that has improved is on a cycle of parents. */
+        private boolean closesCycle() {
+            int before = walk;
+            for (int i = 0; i < improved.size; i++) {
+                int node = improved.values[i];
+                walk++;
+                while (node >= 0 && met[node] <= before) {
+                    met[node] = walk;
+                    node = parent[node];
+                }
+                if (node >= 0 && met[node] == walk) {
+                    return true;
+                }
+            }
+            return false;
+        }
     }
 
     /** Returns the cycles of a graph in which each node has one parent, each along the arcs. */

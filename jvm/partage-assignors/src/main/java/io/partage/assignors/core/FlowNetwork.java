@@ -51,16 +51,23 @@ final class FlowNetwork {
     private final int source;
     private final int sink;
     private final WorkBudget budget;
-    /** Head of each arc; the tail of an arc is the head of its reverse. */
+    /** First slot of each node: the arcs that leave a node are in consecutive slots, by arc number. */
+    private final int[] start;
+    /** Head, residual capacity and cost of the arc in each slot, and the slot of its reverse. */
     private final int[] head;
     private final long[] left;
     private final long[] cost;
-    /** Arcs by tail, in compressed rows. */
-    private final int[] start;
-    private final int[] out;
+    private final int[] twin;
+    /** Slot of each given arc. */
+    private final int[] slot;
     /** The sweep in which a node was last collected. */
     private final int[] collected;
     private int sweep;
+    private final int[] level;
+    /** The arcs of the current phase that lead closer to the sink, and each node's range of them. */
+    private final IntList used = new IntList();
+    private final int[] at;
+    private final int[] end;
 
     FlowNetwork(int nodes, Arcs arcs, int source, int sink, long[] price, WorkBudget budget) {
         budget.spend(2L * arcs.size());
@@ -70,41 +77,59 @@ final class FlowNetwork {
         this.budget = budget;
         this.price = price;
         int count = arcs.size();
+        int[] tails = arcs.tail.values;
+        int[] heads = arcs.head.values;
+        start = new int[nodes + 1];
+        for (int i = 0; i < count; i++) {
+            start[tails[i] + 1]++;
+            start[heads[i] + 1]++;
+        }
+        for (int node = 0; node < nodes; node++) {
+            start[node + 1] += start[node];
+        }
+        int[] next = Arrays.copyOf(start, nodes);
         head = new int[2 * count];
         left = new long[2 * count];
         cost = new long[2 * count];
-        int[] tail = new int[2 * count];
+        twin = new int[2 * count];
+        slot = new int[count];
         for (int i = 0; i < count; i++) {
-            head[2 * i] = tail[2 * i + 1] = arcs.head.values[i];
-            head[2 * i + 1] = tail[2 * i] = arcs.tail.values[i];
-            left[2 * i] = arcs.capacity[i];
-            cost[2 * i] = arcs.cost[i];
-            cost[2 * i + 1] = -arcs.cost[i];
+            int forward = next[tails[i]]++;
+            int backward = next[heads[i]]++;
+            head[forward] = heads[i];
+            head[backward] = tails[i];
+            left[forward] = arcs.capacity[i];
+            cost[forward] = arcs.cost[i];
+            cost[backward] = -arcs.cost[i];
+            twin[forward] = backward;
+            twin[backward] = forward;
+            slot[i] = forward;
         }
-        start = Ints.offsets(tail, nodes);
-        out = Ints.stableOrder(tail, nodes);
         collected = new int[nodes];
+        level = new int[nodes];
+        at = new int[nodes];
+        end = new int[nodes];
     }
 
     /** Returns the flow over the i-th given arc. */
     long flow(int i) {
-        return left[2 * i + 1];
+        return left[twin[slot[i]]];
     }
 
     /** Returns what the i-th given arc may still take. */
     long room(int i) {
-        return left[2 * i];
+        return left[slot[i]];
     }
 
     /** Adds a flow to the i-th given arc; the caller keeps it within capacity and conserved. */
     void push(int i, long amount) {
-        left[2 * i] -= amount;
-        left[2 * i + 1] += amount;
+        left[slot[i]] -= amount;
+        left[twin[slot[i]]] += amount;
     }
 
     /** Raises the capacity of the i-th given arc. */
     void widen(int i, long amount) {
-        left[2 * i] += amount;
+        left[slot[i]] += amount;
     }
 
     /** Returns which nodes one more unit of flow could reach, on paths without source and sink. */
@@ -121,8 +146,7 @@ final class FlowNetwork {
         }
         for (int next = 0; next < queue.size; next++) {
             int node = queue.values[next];
-            for (int k = start[node]; k < start[node + 1]; k++) {
-                int arc = out[k];
+            for (int arc = start[node]; arc < start[node + 1]; arc++) {
                 if (left[arc] > 0 && !seen[head[arc]]) {
                     seen[head[arc]] = true;
                     queue.add(head[arc]);
@@ -136,9 +160,9 @@ final class FlowNetwork {
 
     /** Sends as much flow as possible along paths of arcs with reduced cost zero. */
     void augment() {
-        int[] level = new int[nodes];
-        while (findLevels(level)) {
-            pushBlockingFlow(level);
+        while (findLevels()) {
+            collectArcs();
+            augmentPaths();
         }
     }
 
@@ -159,14 +183,10 @@ final class FlowNetwork {
             before.size = 0;
             // All distances of a sweep are computed before one is changed, as the work is counted by sweep.
             for (int node : frontier) {
-                for (int k = start[node]; k < start[node + 1]; k++) {
-                    int arc = out[k] ^ 1;
-                    if (left[arc] <= 0) {
-                        continue;
-                    }
-                    int tail = head[arc ^ 1];
-                    long reached = distance[node] + reduced(arc);
-                    if (reached < distance[tail]) {
+                for (int arc = start[node]; arc < start[node + 1]; arc++) {
+                    int tail = head[arc];
+                    long reached = distance[node] - reduced(arc, node);
+                    if (reached < distance[tail] && left[twin[arc]] > 0) {
                         if (before.size == nearer.length) {
                             nearer = Arrays.copyOf(nearer, 2 * nearer.length);
                         }
@@ -190,8 +210,9 @@ final class FlowNetwork {
         return true;
     }
 
-    private long reduced(int arc) {
-        return cost[arc] + price[head[arc]] - price[head[arc ^ 1]];
+    /** Returns the reduced cost of an arc that leaves a node; that of its reverse is the negative. */
+    private long reduced(int arc, int node) {
+        return cost[arc] + price[head[arc]] - price[node];
     }
 
     private long degrees(int[] some) {
@@ -221,7 +242,7 @@ final class FlowNetwork {
      *
      * @return whether the source reaches the sink
      */
-    private boolean findLevels(int[] level) {
+    private boolean findLevels() {
         Arrays.fill(level, -1);
         level[sink] = 0;
         int[] frontier = {sink};
@@ -231,10 +252,9 @@ final class FlowNetwork {
             budget.spend(degrees(frontier) + SWEEP_OVERHEAD);
             IntList next = new IntList();
             for (int node : frontier) {
-                for (int k = start[node]; k < start[node + 1]; k++) {
-                    int arc = out[k] ^ 1;
-                    int tail = head[arc ^ 1];
-                    if (level[tail] < 0 && left[arc] > 0 && reduced(arc) == 0) {
+                for (int arc = start[node]; arc < start[node + 1]; arc++) {
+                    int tail = head[arc];
+                    if (level[tail] < 0 && reduced(arc, node) == 0 && left[twin[arc]] > 0) {
                         level[tail] = depth;
                         next.add(tail);
                     }
@@ -245,74 +265,61 @@ final class FlowNetwork {
         return level[source] >= 0;
     }
 
-    /** Pushes one blocking flow from source to sink along shortest paths of zero reduced cost. */
-    private void pushBlockingFlow(int[] level) {
-        IntList arcs = new IntList();
+    /** Collects the arcs on shortest paths of zero reduced cost from source to sink. */
+    private void collectArcs() {
+        used.size = 0;
         int[] layer = {source};
         while (layer.length > 0 && layer[0] != sink) {
             budget.spend(degrees(layer) + SWEEP_OVERHEAD);
             IntList heads = new IntList();
             for (int node : layer) {
-                for (int k = start[node]; k < start[node + 1]; k++) {
-                    int arc = out[k];
-                    if (level[head[arc]] == level[node] - 1 && left[arc] > 0 && reduced(arc) == 0) {
-                        arcs.add(arc);
+                at[node] = used.size;
+                for (int arc = start[node]; arc < start[node + 1]; arc++) {
+                    if (level[head[arc]] == level[node] - 1 && left[arc] > 0 && reduced(arc, node) == 0) {
+                        used.add(arc);
                         heads.add(head[arc]);
                     }
                 }
+                end[node] = used.size;
             }
             layer = unique(heads);
         }
-        int[] tail = new int[arcs.size];
-        for (int i = 0; i < arcs.size; i++) {
-            tail[i] = head[arcs.values[i] ^ 1];
-        }
-        int[] first = Ints.offsets(tail, nodes);
-        int[] order = Ints.stableOrder(tail, nodes);
-        int[] used = new int[arcs.size];
-        for (int i = 0; i < used.length; i++) {
-            used[i] = arcs.values[order[i]];
-        }
-        augmentPaths(first, used);
     }
 
-    /** Sends a blocking flow along the given arcs, depth first; {@code used} is sorted by tail. */
-    private void augmentPaths(int[] first, int[] used) {
-        int[] at = Arrays.copyOf(first, nodes);
+    /** Sends a blocking flow along the collected arcs, depth first. */
+    private void augmentPaths() {
+        int[] arcs = used.values;
         IntList path = new IntList();
         int node = source;
         while (true) {
             if (node == sink) {
                 long amount = Long.MAX_VALUE;
                 for (int i = 0; i < path.size; i++) {
-                    amount = Math.min(amount, left[used[path.values[i]]]);
+                    amount = Math.min(amount, left[path.values[i]]);
                 }
                 int cut = 0;
                 for (int i = path.size - 1; i >= 0; i--) {
-                    int arc = used[path.values[i]];
+                    int arc = path.values[i];
                     left[arc] -= amount;
-                    left[arc ^ 1] += amount;
+                    left[twin[arc]] += amount;
                     if (left[arc] == 0) {
                         cut = i;
                     }
                 }
                 // Walk on from the first arc that is now full.
-                node = cut == 0 ? source : head[used[path.values[cut - 1]]];
+                node = cut == 0 ? source : head[path.values[cut - 1]];
                 path.size = cut;
             }
-            int arc = at[node];
-            int end = first[node + 1];
-            while (arc < end && left[used[arc]] == 0) {
-                arc++;
+            while (at[node] < end[node] && left[arcs[at[node]]] == 0) {
+                at[node]++;
             }
-            at[node] = arc;
-            if (arc < end) {
-                path.add(arc);
-                node = head[used[arc]];
+            if (at[node] < end[node]) {
+                path.add(arcs[at[node]]);
+                node = head[arcs[at[node]]];
             } else if (path.size > 0) {
                 // A dead end: the arc that led here is of no more use in this phase.
                 path.size--;
-                node = path.size == 0 ? source : head[used[path.values[path.size - 1]]];
+                node = path.size == 0 ? source : head[path.values[path.size - 1]];
                 at[node]++;
             } else {
                 return;

@@ -53,6 +53,8 @@ public final class GroupProblem {
     final RackCosts racks;
 
     private final BitSet[] wanted;
+    /** Whether each member subscribes to all topics. */
+    private final boolean isHomogeneous;
 
     /**
      * Builds the problem.
@@ -68,7 +70,7 @@ public final class GroupProblem {
      */
     public GroupProblem(
             int[] counts, int[] subscription, int[][] topicsOf, int[] claimPlace, int[] claimRow,
-            int[] generation, String[] rackOf, String[][] racksOf) {
+            int[] generation, String[] rackOf, RackSets racksOf) {
         this.members = subscription.length;
         this.topics = counts.length;
         this.counts = counts;
@@ -80,6 +82,7 @@ public final class GroupProblem {
         for (int t = 0; t < topics; t++) {
             Arrays.fill(topicOf, firstRow[t], firstRow[t + 1], t);
         }
+        isHomogeneous = topicsOf.length == 1 && topicsOf[0].length == topics;
         wanted = new BitSet[topicsOf.length];
         for (int s = 0; s < topicsOf.length; s++) {
             wanted[s] = new BitSet(topics);
@@ -104,21 +107,11 @@ public final class GroupProblem {
     }
 
     boolean mayOwn(int place, int row) {
-        return wanted[subscription[place]].get(topicOf[row]);
+        return isHomogeneous || wanted[subscription[place]].get(topicOf[row]);
     }
 
     boolean subscribes(int place, int topic) {
-        return wanted[subscription[place]].get(topic);
-    }
-
-    /** Returns whether any member claims a partition. */
-    boolean hasClaims() {
-        for (boolean one : owned) {
-            if (one) {
-                return true;
-            }
-        }
-        return false;
+        return isHomogeneous || wanted[subscription[place]].get(topic);
     }
 
     int ownedRows() {

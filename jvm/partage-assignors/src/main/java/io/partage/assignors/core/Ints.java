@@ -70,6 +70,52 @@ public final class Ints {
         return rows.toArray();
     }
 
+    /** Distinct keys in ascending order, and the position of each key among them. */
+    static final class Ranked {
+        final long[] distinct;
+        final int[] rank;
+
+        private Ranked(long[] distinct, int[] rank) {
+            this.distinct = distinct;
+            this.rank = rank;
+        }
+    }
+
+    /**
+     * Ranks keys: by a table if that is not much larger than the keys, else by sorting.
+     *
+     * @param keys from 0 to {@code below - 1}
+     */
+    static Ranked ranked(long[] keys, long below) {
+        if (below > 4L * keys.length + 1024) {
+            long[] distinct = distinct(keys);
+            int[] rank = new int[keys.length];
+            for (int i = 0; i < rank.length; i++) {
+                rank[i] = Arrays.binarySearch(distinct, keys[i]);
+            }
+            return new Ranked(distinct, rank);
+        }
+        int[] table = new int[(int) below];
+        int size = 0;
+        for (long key : keys) {
+            size += table[(int) key] == 0 ? 1 : 0;
+            table[(int) key] = 1;
+        }
+        long[] distinct = new long[size];
+        size = 0;
+        for (int key = 0; key < table.length; key++) {
+            if (table[key] != 0) {
+                table[key] = size;
+                distinct[size++] = key;
+            }
+        }
+        int[] rank = new int[keys.length];
+        for (int i = 0; i < rank.length; i++) {
+            rank[i] = table[(int) keys[i]];
+        }
+        return new Ranked(distinct, rank);
+    }
+
     /** Returns the distinct values in ascending order. */
     static long[] distinct(long[] values) {
         long[] sorted = values.clone();
@@ -81,14 +127,5 @@ public final class Ints {
             }
         }
         return Arrays.copyOf(sorted, size);
-    }
-
-    /** Returns the position of each value among the distinct values. */
-    static int[] ranks(long[] values, long[] distinct) {
-        int[] out = new int[values.length];
-        for (int i = 0; i < values.length; i++) {
-            out[i] = Arrays.binarySearch(distinct, values[i]);
-        }
-        return out;
     }
 }

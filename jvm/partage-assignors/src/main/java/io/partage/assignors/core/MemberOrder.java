@@ -1,13 +1,7 @@
 package io.partage.assignors.core;
 
-import java.util.Comparator;
-
 /** A member's ids. Members are sorted: static ones by instance id, then the others by member id. */
 public final class MemberOrder implements Comparable<MemberOrder> {
-    private static final Comparator<MemberOrder> ORDER = Comparator
-        .comparing((MemberOrder one) -> one.instance, Comparator.nullsLast(Comparator.naturalOrder()))
-        .thenComparing(one -> one.id);
-
     public final String id;
     /** Null for a dynamic member. */
     public final String instance;
@@ -19,7 +13,14 @@ public final class MemberOrder implements Comparable<MemberOrder> {
 
     @Override
     public int compareTo(MemberOrder other) {
-        return ORDER.compare(this, other);
+        if (instance == null || other.instance == null) {
+            if (instance != null || other.instance != null) {
+                return instance == null ? 1 : -1;
+            }
+        } else if (!instance.equals(other.instance)) {
+            return instance.compareTo(other.instance);
+        }
+        return id.compareTo(other.id);
     }
 
     @Override

@@ -22,8 +22,8 @@ final class PartitionClasses {
     final int[][] cost;
 
     PartitionClasses(GroupProblem problem, SubscriptionClasses classes) {
-        ofRow = new int[problem.rows];
         if (problem.racks == null) {
+            ofRow = new int[problem.rows];
             for (int row = 0; row < ofRow.length; row++) {
                 ofRow[row] = classes.topic[problem.topicOf[row]];
             }
@@ -41,8 +41,9 @@ final class PartitionClasses {
         for (int row = 0; row < key.length; row++) {
             key[row] = (long) classes.topic[problem.topicOf[row]] * cost.length + problem.racks.profile[row];
         }
-        long[] distinct = Ints.distinct(key);
-        System.arraycopy(Ints.ranks(key, distinct), 0, ofRow, 0, key.length);
+        Ints.Ranked rows = Ints.ranked(key, (long) classes.supply.length * cost.length);
+        long[] distinct = rows.distinct;
+        ofRow = rows.rank;
         topicClass = new int[distinct.length];
         profile = new int[distinct.length];
         for (int c = 0; c < distinct.length; c++) {
@@ -51,13 +52,17 @@ final class PartitionClasses {
         }
         int wide = cost[0].length;
         long[] of = new long[problem.members];
-        for (int m = 0; m < of.length; m++) {
-            of[m] = classes.member[m] < 0 ? -1 : (long) classes.member[m] * wide + problem.racks.column[m];
+        int takePart = 0;
+        for (int m = 0; m < problem.members; m++) {
+            if (classes.member[m] >= 0) {
+                of[takePart++] = (long) classes.member[m] * wide + problem.racks.column[m];
+            }
         }
-        long[] both = Arrays.stream(Ints.distinct(of)).filter(one -> one >= 0).toArray();
-        group = Ints.ranks(of, both);
-        for (int m = 0; m < of.length; m++) {
-            group[m] = of[m] < 0 ? -1 : group[m];
+        Ints.Ranked members = Ints.ranked(Arrays.copyOf(of, takePart), (long) classes.size.length * wide);
+        long[] both = members.distinct;
+        group = new int[problem.members];
+        for (int m = 0, nth = 0; m < group.length; m++) {
+            group[m] = classes.member[m] < 0 ? -1 : members.rank[nth++];
         }
         groups = both.length;
         memberClass = new int[groups];

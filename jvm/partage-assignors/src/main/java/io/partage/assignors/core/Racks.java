@@ -4,12 +4,13 @@ import io.partage.assignors.core.GroupProblem.RackCosts;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
-import java.util.Comparator;
+import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.TreeMap;
-import java.util.TreeSet;
+import java.util.Objects;
+import java.util.Set;
 
 /**
  * Rack costs: 1 for a partition without a replica on its member's rack, else 0.
@@ -20,32 +21,35 @@ import java.util.TreeSet;
 final class Racks {
     /** Racks per bit mask of Partage's Python classes: the masks are compared in chunks of so many. */
     private static final int CHUNK = 50;
+    /** Entries of the largest table of rack costs: 64 MiB. */
+    private static final long MOST_COSTS = 1L << 24;
 
     private Racks() {
     }
 
-    static RackCosts costs(String[] rackOf, String[][] racksOf) {
-        Comparator<String> byCodePoints = Racks::compareCodePoints;
-        TreeMap<String, Integer> memberRack = numbered(byCodePoints, new String[][] {rackOf});
-        TreeMap<String, Integer> replicaRack = numbered(byCodePoints, racksOf);
+    static RackCosts costs(String[] rackOf, RackSets racksOf) {
+        Map<String, Integer> memberRack = numbered(Arrays.asList(rackOf));
+        Set<String> names = new HashSet<>();
+        racksOf.sets.forEach(names::addAll);
+        Map<String, Integer> replicaRack = numbered(names);
         int nowhere = memberRack.size();
         int[] rack = new int[rackOf.length];
         for (int m = 0; m < rack.length; m++) {
             rack[m] = rackOf[m] == null ? nowhere : memberRack.get(rackOf[m]);
         }
-        // The sets of replica racks, in the order of Python's bit masks.
-        Map<BitSet, BitSet> known = new HashMap<>();
-        BitSet[] setOf = new BitSet[racksOf.length];
-        for (int p = 0; p < racksOf.length; p++) {
-            BitSet set = new BitSet();
-            for (String one : racksOf[p]) {
-                set.set(replicaRack.get(one));
-            }
-            BitSet before = known.putIfAbsent(set, set);
-            setOf[p] = before == null ? set : before;
+        List<BitSet> masks = new ArrayList<>();
+        for (Set<String> one : racksOf.sets) {
+            BitSet mask = new BitSet();
+            one.forEach(name -> mask.set(replicaRack.get(name)));
+            masks.add(mask);
         }
-        List<BitSet> sets = new ArrayList<>(known.keySet());
+        // The sets of replica racks, in the order of Python's bit masks.
+        List<BitSet> sets = new ArrayList<>(masks);
         sets.sort(Racks::compareMasks);
+        if (sets.size() * (nowhere + 1L) > MOST_COSTS) {
+            throw new WorkLimitException("the rack costs of " + sets.size() + " sets of racks and " + nowhere
+                + " racks of members are more than " + MOST_COSTS);
+        }
         int[][] cost = new int[sets.size()][nowhere + 1];
         for (int k = 0; k < cost.length; k++) {
             for (Map.Entry<String, Integer> one : memberRack.entrySet()) {
@@ -58,9 +62,10 @@ final class Racks {
         for (int k = 0; k < cost.length; k++) {
             rank.put(sets.get(k), k);
         }
-        int[] profile = new int[setOf.length];
+        int[] sorted = masks.stream().mapToInt(rank::get).toArray();
+        int[] profile = new int[racksOf.setOf.length];
         for (int p = 0; p < profile.length; p++) {
-            profile[p] = rank.get(setOf[p]);
+            profile[p] = sorted[racksOf.setOf[p]];
         }
         return merged(profile, rack, cost);
     }
@@ -120,19 +125,11 @@ final class Racks {
         return out;
     }
 
-    private static TreeMap<String, Integer> numbered(Comparator<String> order, String[][] lists) {
-        TreeSet<String> names = new TreeSet<>(order);
-        for (String[] list : lists) {
-            for (String name : list) {
-                if (name != null) {
-                    names.add(name);
-                }
-            }
-        }
-        TreeMap<String, Integer> number = new TreeMap<>(order);
-        for (String name : names) {
-            number.put(name, number.size());
-        }
+    /** Numbers the names in the order of their code points; null is no name. */
+    private static Map<String, Integer> numbered(Collection<String> names) {
+        Map<String, Integer> number = new HashMap<>();
+        new HashSet<>(names).stream().filter(Objects::nonNull).sorted(Racks::compareCodePoints)
+            .forEach(name -> number.put(name, number.size()));
         return number;
     }
 

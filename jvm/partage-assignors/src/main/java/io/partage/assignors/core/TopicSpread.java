@@ -14,9 +14,6 @@ final class TopicSpread {
     /** Pairs of topic and member that are counted, and rows that are exchanged, at most. */
     private static final int MOST_PAIRS = 1 << 20;
     private static final int MOST_ROWS = 5_000;
-    private static final int MOST_EXCHANGES = 2_000;
-    /** Pairs of members that the search for exchanges compares, at most. */
-    private static final int MOST_COMPARED = 1 << 20;
     private static final int MOST_PASSES = 3;
 
     private final GroupProblem problem;
@@ -37,12 +34,15 @@ final class TopicSpread {
         if (problem.formerRow.length > 0) {
             return search.exchanged(search.returnedToFormer(owner));
         }
+        if (Arrays.equals(problem.keeper, owner)) {
+            return owner;
+        }
         long before = excess(problem, owner);
-        if (before <= 0 || Arrays.equals(problem.keeper, owner)) {
+        if (before <= 0) {
             return owner;
         }
         int[] out = search.exchanged(owner);
-        long after = Math.max(excess(problem, out), 0);
+        long after = out == owner ? before : excess(problem, out);
         int[] best = after < before ? out : owner;
         if (Math.min(before, after) == 0) {
             return best;
@@ -60,13 +60,27 @@ final class TopicSpread {
             return -1;
         }
         long sum = 0;
-        for (int count : counted(problem, owner)) {
-            sum += (long) count * count;
+        int[] has = new int[problem.members];
+        for (int t = 0; t < problem.topics; t++) {
+            for (int row = problem.firstRow[t]; row < problem.firstRow[t + 1]; row++) {
+                if (owner[row] >= 0) {
+                    sum += 2L * has[owner[row]]++ + 1;
+                }
+            }
+            for (int row = problem.firstRow[t]; row < problem.firstRow[t + 1]; row++) {
+                if (owner[row] >= 0) {
+                    has[owner[row]] = 0;
+                }
+            }
+        }
+        int[] subscribers = new int[problem.topicsOf.length];
+        for (int s : problem.subscription) {
+            subscribers[s]++;
         }
         int[] sizes = new int[problem.topics];
-        for (int m = 0; m < problem.members; m++) {
-            for (int t : problem.topicsOf[problem.subscription[m]]) {
-                sizes[t]++;
+        for (int s = 0; s < subscribers.length; s++) {
+            for (int t : problem.topicsOf[s]) {
+                sizes[t] += subscribers[s];
             }
         }
         for (int t = 0; t < problem.topics; t++) {
@@ -173,14 +187,22 @@ final class TopicSpread {
         int[] keeper = problem.keeper;
         int[] topic = problem.topicOf;
         IntList moved = new IntList();
+        boolean[] loses = new boolean[members];
+        for (int row = 0; row < owner.length; row++) {
+            if (keeper[row] >= 0 && owner[row] >= 0 && keeper[row] != owner[row]) {
+                moved.add(row);
+                loses[keeper[row]] = true;
+            }
+        }
+        if (moved.size == 0) {
+            return false;
+        }
         IntList rows = new IntList();
         IntList keys = new IntList();
         for (int row = 0; row < owner.length; row++) {
-            if (keeper[row] == owner[row] && owner[row] >= 0) {
+            if (owner[row] >= 0 && keeper[row] == owner[row] && loses[owner[row]]) {
                 rows.add(row);
                 keys.add(keeper[row]);
-            } else if (keeper[row] >= 0 && owner[row] >= 0) {
-                moved.add(row);
             }
         }
         int[] key = keys.toArray();
@@ -282,55 +304,7 @@ final class TopicSpread {
             counts[topic + best]++;
         }
         if (severalTopics) {
-            swapOwners(owner, free.toArray());
-        }
-    }
-
-    /** Swaps owners of two partitions of different topics, as long as that spreads topics better. */
-    private void swapOwners(int[] owner, int[] rows) {
-        int[] topic = problem.topicOf;
-        int compared = 0;
-        for (int exchange = 0; exchange < MOST_EXCHANGES && compared <= MOST_COMPARED; exchange++) {
-            int[] key = new int[rows.length];
-            for (int i = 0; i < rows.length; i++) {
-                key[i] = owner[rows[i]];
-            }
-            int[] first = Ints.offsets(key, members);
-            int[] order = Ints.stableOrder(key, members);
-            int gain = 2;
-            int bestX = -1;
-            int bestY = -1;
-            for (int a = 0; a < members && bestX < 0 && compared <= MOST_COMPARED; a++) {
-                if (first[a] == first[a + 1]) {
-                    continue;
-                }
-                for (int b = a + 1; b < members; b++) {
-                    if (first[b] == first[b + 1]) {
-                        continue;
-                    }
-                    compared++;
-                    int x = rows[order[first[a]]];
-                    for (int k = first[a] + 1; k < first[a + 1]; k++) {
-                        int row = rows[order[k]];
-                        x = more(topic[row], a, b) > more(topic[x], a, b) ? row : x;
-                    }
-                    int y = rows[order[first[b]]];
-                    for (int k = first[b] + 1; k < first[b + 1]; k++) {
-                        int row = rows[order[k]];
-                        y = more(topic[row], a, b) < more(topic[y], a, b) ? row : y;
-                    }
-                    int found = more(topic[x], a, b) - more(topic[y], a, b);
-                    if (topic[x] != topic[y] && found > gain) {
-                        gain = found;
-                        bestX = x;
-                        bestY = y;
-                    }
-                }
-            }
-            if (bestX < 0) {
-                return;
-            }
-            swap(owner, bestX, bestY);
+            OwnerSwaps.run(problem.topicOf, counts, members, owner, free.toArray());
         }
     }
 }

@@ -46,9 +46,9 @@ final class TransportArcs {
                 keys[sole++] = (long) ofRow[row] * problem.members + problem.keeper[row];
             }
         }
-        keys = Arrays.copyOf(keys, sole);
-        long[] distinct = Ints.distinct(keys);
-        int[] rank = Ints.ranks(keys, distinct);
+        Ints.Ranked pairs = Ints.ranked(Arrays.copyOf(keys, sole), (long) base.length * problem.members);
+        long[] distinct = pairs.distinct;
+        int[] rank = pairs.rank;
         cells = distinct.length;
         cell = new int[problem.rows];
         IntList keepOf = new IntList();
