@@ -6,7 +6,7 @@ of int32. A group of a million partitions has a million such pairs. `read_partit
 k-th pair of all members in one step, `encode_assignments` writes all pairs by one copy. Values and
 bytes equal those of `partage.wire.consumer_protocol`, which reads what this module declines.
 
-If the kernels are compiled, they decode and encode pair by pair, three times as fast as NumPy.
+If the kernels are compiled, they decode and encode pair by pair.
 """
 # mypy: disallow-untyped-calls=False
 
