@@ -152,7 +152,7 @@ class AccessReport:
 
     @property
     def can_capture(self) -> bool:
-        """Whether no permission is missing that `partage capture` requires."""
+        """True if the account has every permission that `partage capture` requires."""
         return not any(one.required and one.allowed is False for one in self.permissions)
 
     @property

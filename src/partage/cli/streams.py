@@ -212,10 +212,13 @@ def _gain_sentence(found: DescribedApplication, clients: int) -> str:
     cost = f"costs {amount(gain.disk_bytes)} of disk"
     if gain.write_bytes_per_second:
         cost += f" and {amount(gain.write_bytes_per_second)}/s of changelog reads"
-    return (
-        f"{what}: worst outage {gain.worst_s:,.0f} s to {gain.worst_with_s:,.0f} s when {crashed} "
-        f"crashes and loses its disk; {cost}"
-    )
+    before, after = f"{gain.worst_s:,.0f} s", f"{gain.worst_with_s:,.0f} s"
+    crash = f"when {crashed} crashes and loses its disk"
+    if round(gain.worst_with_s) >= round(gain.worst_s):
+        return (
+            f"{what}: no shorter worst outage ({before} without, {after} with it) {crash}; {cost}"
+        )
+    return f"{what}: worst outage {before} to {after} {crash}; {cost}"
 
 
 def _write_page(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from partage.judge import Measures, measure
 from partage.kernels import never_compiling
@@ -39,14 +40,19 @@ class _Metrics(Protocol):
         """Count one failure."""
 
 
-class _PrometheusMetrics(NamedTuple):
-    """Metrics in the default registry of prometheus_client."""
+@dataclass(frozen=True)
+class _Instruments:
+    """The five metrics of a library."""
 
     seconds: Any
     moved: Any
     spread: Any
     rack_mismatches: Any
     failures: Any
+
+
+class _PrometheusMetrics(_Instruments):
+    """Metrics in the default registry of prometheus_client."""
 
     def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
         self.seconds.labels(**labels).observe(seconds)
@@ -58,14 +64,8 @@ class _PrometheusMetrics(NamedTuple):
         self.failures.labels(**labels).inc()
 
 
-class _OpenTelemetryMetrics(NamedTuple):
+class _OpenTelemetryMetrics(_Instruments):
     """Metrics of the meter ``partage`` of the application's meter provider."""
-
-    seconds: Any
-    moved: Any
-    spread: Any
-    rack_mismatches: Any
-    failures: Any
 
     def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
         self.seconds.record(seconds, labels)
