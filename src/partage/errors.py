@@ -71,7 +71,9 @@ def _shown(value: object) -> str:
 
 
 class PartageError(Exception):
-    """Base class of all errors of Partage; instances can be pickled, also by Spark workers."""
+    """Base class of all errors that Partage raises; instances can be pickled, also by Spark
+    workers.
+    """
 
     def __reduce__(self) -> tuple[object, ...]:
         # Python's own way calls the class with ``args``, which are not what ours take.
@@ -92,7 +94,8 @@ def _revived(
 
 
 class InvalidProblemError(PartageError):
-    """Raised for a malformed cluster or group; ``path`` and ``value`` are those of the wrong field.
+    """Raised for a malformed description of topics or members; ``path`` and ``value`` are those of
+    the wrong field.
 
     >>> str(InvalidProblemError("must be an int >= 0", path="topics.orders", value=-1))
     'topics.orders: must be an int >= 0, got -1'
@@ -109,7 +112,7 @@ class InvalidProblemError(PartageError):
 
 
 class UnknownStrategyError(PartageError):
-    """Raised if the registry has no strategy of that name; ``close`` lists similar names.
+    """Raised if no assignment strategy has the given name; ``close`` lists similar names.
 
     >>> str(UnknownStrategyError("rnage", known=["range", "fair"], close=["range"]))
     "no strategy named 'rnage'; did you mean range? known: range, fair"
@@ -131,7 +134,7 @@ class UnknownStrategyError(PartageError):
 
 
 class UnknownPartitionerError(PartageError):
-    """Raised if the registry has no partitioner of that name; ``close`` lists similar names.
+    """Raised if no partitioner has the given name; ``close`` lists similar names.
 
     >>> str(UnknownPartitionerError("mumur2", known=["murmur2", "java"], close=["murmur2"]))
     "no partitioner named 'mumur2'; did you mean murmur2? known: murmur2, java"
@@ -161,11 +164,13 @@ class InvalidKeysError(PartageError):
 
 
 class UnsupportedProblemError(PartageError):
-    """Raised if a strategy is not applicable to a valid problem; its Kafka class throws, too."""
+    """Raised if a strategy is not applicable to a valid assignment problem; its Kafka class throws,
+    too.
+    """
 
 
 class PluginFailedError(PartageError):
-    """Raised if a plug-in strategy raised an exception or returned no assignment.
+    """Raised if a strategy of an installed plug-in raised an exception or returned no assignment.
 
     >>> str(PluginFailedError("acme:best", "ValueError: boom"))
     'acme:best: the plug-in failed (ValueError: boom)'
@@ -178,7 +183,8 @@ class PluginFailedError(PartageError):
 
 
 class InvalidPlacementError(PartageError):
-    """Raised if replicas cannot be placed as requested; ``java_exception`` is what Kafka throws.
+    """Raised if a topic's replicas cannot be placed as requested; ``java_exception`` is what Kafka
+    throws.
 
     >>> InvalidPlacementError("too few", java_exception="InvalidPartitionsException").java_exception
     'InvalidPartitionsException'
@@ -190,7 +196,8 @@ class InvalidPlacementError(PartageError):
 
 
 class NoFeasiblePlanError(PartageError):
-    """Raised if no plan satisfies all constraints; ``constraint`` names one that prevents it.
+    """Raised if no reassignment of replicas satisfies all constraints; ``constraint`` names one
+    that prevents it.
 
     >>> str(NoFeasiblePlanError("capacity", "9 bytes are to be held, brokers have room for 8"))
     'no feasible plan (capacity): 9 bytes are to be held, brokers have room for 8'
@@ -203,7 +210,8 @@ class NoFeasiblePlanError(PartageError):
 
 
 class InvalidTopologyError(PartageError):
-    """Raised if a Kafka Streams topology does not fit its topics.
+    """Raised if a Kafka Streams topology and the partition counts of its topics do not fit
+    together.
 
     ``topics`` are the affected topics; ``java_exception`` is what Kafka Streams throws, and
     ``code`` the assignment error that its leader sends to all members (1: a source topic is
@@ -246,14 +254,16 @@ class InvalidConfigError(PartageError):
 
 
 class InconsistentGroupProtocolError(PartageError):
-    """Raised if a member that joins is rejected; the group is unchanged (Kafka error 23)."""
+    """Raised if a member cannot join because it shares no protocol with the group; the group is
+    unchanged (Kafka error 23).
+    """
 
 
 class WireFormatError(PartageError):
-    """Raised if bytes are not a valid message of the expected type.
+    """Raised if bytes are not a valid Kafka message or record of the expected type.
 
-    ``offset`` counts bytes from the start of the payload; ``field`` is the dotted
-    path of the field being read; ``version`` the schema version, -1 if not known yet.
+    ``offset`` counts bytes from the start of the payload; ``field`` is the dotted path of the field
+    being read; ``version`` the schema version, -1 if not known yet.
 
     >>> str(WireFormatError("2 bytes needed, 1 left", offset=4, field="value.members", version=3))
     'value.members (version 3) at byte 4: 2 bytes needed, 1 left'
@@ -278,11 +288,13 @@ class WireFormatError(PartageError):
 
 
 class InvalidCaptureError(PartageError):
-    """Raised if a capture or run cannot be read; the message names the file and column."""
+    """Raised if a recording of a cluster or a finished run cannot be read; the message names the
+    file and column.
+    """
 
 
 class ClusterUnreachableError(PartageError):
-    """Raised if no broker answers, or if it rejects the client.
+    """Raised if no broker of a cluster answers, or if a broker rejects the client.
 
     >>> str(ClusterUnreachableError("h:1", "refused", "look at host and port"))
     'no cluster at h:1 (refused): look at host and port'
@@ -295,7 +307,7 @@ class ClusterUnreachableError(PartageError):
 
 
 class NotAuthorizedError(PartageError):
-    """Raised if the account lacks a permission, which the message names.
+    """Raised if the account lacks a Kafka permission, which the message names.
 
     >>> str(NotAuthorizedError("topic __consumer_offsets", "READ and DESCRIBE"))
     'not authorized for topic __consumer_offsets: the account needs READ and DESCRIBE'
@@ -308,7 +320,9 @@ class NotAuthorizedError(PartageError):
 
 
 class PlanInvariantError(PartageError):
-    """Raised if a plan breaks rules of the judge, which ``breaches`` lists."""
+    """Raised if an assignment breaks rules, for example gives a partition to two members;
+    ``breaches`` lists them.
+    """
 
     def __init__(self, breaches: Sequence[object]) -> None:
         shown = "; ".join(str(b) for b in breaches[:5])
@@ -318,11 +332,14 @@ class PlanInvariantError(PartageError):
 
 
 class CertificateError(PartageError):
-    """Raised if a plan's certificate does not prove what it claims."""
+    """Raised if the proof that comes with a plan (its certificate) does not prove the claimed
+    bound.
+    """
 
 
 class ProblemTooLargeError(PartageError):
-    """Raised if an exact result would take too long."""
+    """Raised if an exact result was requested for a problem so large that it would take too long.
+    """
 
 
 class MissingExtraError(PartageError):
@@ -347,7 +364,7 @@ class SparkFailedError(PartageError):
 
 
 class AssignorFailedError(PartageError):
-    """Raised if a strategy raised an exception in the leader of a live group.
+    """Raised if a strategy failed while it ran in the leader of a live group.
 
     >>> str(AssignorFailedError("sticky", "billing", 7, ValueError("no")))
     'strategy sticky failed in group billing, generation 7: ValueError: no'
@@ -364,7 +381,7 @@ class AssignorFailedError(PartageError):
 
 
 class AccountingError(PartageError):
-    """Raised if a run lost or duplicated records, so that it is not published.
+    """Raised if a run lost or duplicated log records, so that it is not published.
 
     The number of records read must equal the number of decoded plus malformed ones.
     """

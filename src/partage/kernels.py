@@ -120,7 +120,8 @@ _FIELD_TYPES = {
 
 
 class Kernel:
-    """A numeric function that runs compiled by Numba or interpreted, whichever is faster.
+    """A numeric function (kernel) that runs either compiled by Numba or interpreted, whichever is
+    faster.
 
     The choice depends on the estimated work of a call.
 
@@ -147,7 +148,7 @@ class Kernel:
         self._impossible = False
 
     def __call__(self, *arguments: Any, work: int) -> Any:
-        """Call the function, compiled if that is faster for about ``work`` interpreted steps."""
+        """Call the function; compiled if that is faster for about ``work`` interpreted steps."""
         compiled = self._form_for(work)
         if compiled is not None:
             return compiled(*arguments)
@@ -155,7 +156,7 @@ class Kernel:
 
     @property
     def ready(self) -> bool:
-        """True if the kernel is compiled already."""
+        """Whether the kernel is already compiled."""
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:
@@ -166,7 +167,9 @@ class Kernel:
         return self._form_for(work) is not None
 
     def compile(self) -> Callable[..., Any] | None:
-        """Compile the function unless it is, and return it; None if Numba is not installed."""
+        """Compile the kernel if it is not compiled yet, and return it; None if Numba is not
+        installed.
+        """
         with self._lock:
             if self._compiled is None and not self._impossible:
                 self._compiled = _compiled(self.interpreted, self.signature, self._records)
@@ -190,9 +193,9 @@ class Kernel:
 
 
 def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a numeric function as a kernel, with its Numba signature.
+    """Declare a numeric function as a kernel, which Numba compiles; use it as a decorator.
 
-    An example is ``"void(int32[::1], int64)"``.
+    An example of a signature is ``"void(int32[::1], int64)"``.
 
     Args:
         signature: types of the result and of the arguments; a record is named by its class.
@@ -238,15 +241,15 @@ def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @piece
 def prefetch(array: Any, at: int) -> None:
-    """Load an array item's cache line in the background, ahead of its use.
+    """Start to load an array item into the processor's cache, ahead of its use.
 
-    A load that waits for memory blocks hundreds of instructions behind it; a prefetch does not.
-    The interpreted form does nothing.
+    A load that waits for memory blocks hundreds of instructions behind it; a prefetch does not. The
+    interpreted form does nothing.
     """
 
 
 def _prefetching() -> Any:
-    """Return a Numba intrinsic function for LLVM's prefetch instruction."""
+    """Create the Numba intrinsic for LLVM's prefetch instruction."""
     from llvmlite import ir  # type: ignore[import-untyped]  # it has none
     from numba import types
     from numba.extending import intrinsic
@@ -271,9 +274,9 @@ def _prefetching() -> Any:
 
 
 def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
-    """Return a kernel's function with every helper that it calls replaced by its compiled form.
+    """Return a copy of a kernel's function in which every helper is replaced by its compiled form.
 
-    A piece is compiled once for all kernels, which saves a quarter of the first compilation.
+    A helper is compiled once for all kernels, which saves a quarter of the first compilation.
     """
     import types
 
@@ -303,7 +306,8 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _plain(piece: Any) -> Any:
-    """Make a helper compile once for all integer types, not once for each of them.
+    """Return a helper function that is compiled once for all integer types, not once for each of
+    them.
 
     To Numba ``1``, an int32 and an int64 are three types; this was a quarter of all compilation.
     """
@@ -325,7 +329,7 @@ def _widest(types: Any, one: Any) -> Any:
 
 
 def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
-    """Return the names of the modules of a function and of all helpers that it may call."""
+    """Collect the names of the modules of a function and of all helpers that it may call."""
     seen.add(function.__module__)
     names = function.__globals__
     for name in function.__code__.co_names:
@@ -336,13 +340,14 @@ def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
 
 
 def _stamp(function: Callable[..., Any], records: dict[str, type]) -> str:
-    """Return a suffix for a kernel's name that changes if helpers or record classes change.
+    """Return a suffix for a kernel's name in Numba's cache that changes if its helpers or record
+    classes change.
 
     It is empty if no helper is elsewhere and no record is used.
 
-    Numba's cache only checks the file of the kernel; changed pieces elsewhere need another name.
-    So do records: Numba imports their classes from the index of its cache before that check, and
-    fails where an older version of this package had a class of another name.
+    Numba's cache only checks the file of the kernel; changed pieces elsewhere need another name. So
+    do records: Numba imports their classes from the index of its cache before that check, and fails
+    where an older version of this package had a class of another name.
     """
     others = sorted(_modules(function, set()) - {function.__module__})
     texts = [inspect.getsource(sys.modules[one]) for one in others]
@@ -435,7 +440,7 @@ def _listener(report: Callable[[str], None], name: str) -> AbstractContextManage
 
 
 class _Unaligned:
-    """A view of words at unaligned addresses, for interpreted kernels.
+    """View of 8-byte words at unaligned addresses of a buffer, for interpreted kernels.
 
     A memoryview cannot have such words.
     """
@@ -454,7 +459,9 @@ class _Unaligned:
 
 
 def _as_memoryview(argument: Any) -> Any:
-    """Convert an array to a memoryview, whose items are Python numbers and four times faster."""
+    """Convert an array to a memoryview for interpreted kernels: its items are Python numbers, four
+    times faster to read.
+    """
     if isinstance(argument, np.ndarray):
         if not argument.flags.aligned:
             return _Unaligned(argument)
@@ -466,7 +473,9 @@ def _as_memoryview(argument: Any) -> Any:
 
 @contextmanager
 def form(chosen: Form) -> Iterator[None]:
-    """Force kernels to run compiled or interpreted in a with block, for tests and benchmarks."""
+    """Force all kernels to run compiled, or all interpreted, inside a with block; for tests and
+    benchmarks.
+    """
     token = _form.set(chosen)
     try:
         yield
@@ -476,9 +485,10 @@ def form(chosen: Form) -> Iterator[None]:
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """Prevent compilation inside a with block: kernels that are not yet compiled run interpreted.
+    """Prevent the compilation of kernels inside a with block: those not yet compiled run
+    interpreted.
 
-    Poll threads and event loops use it.
+    Threads that poll Kafka and event loops use it.
     """
     token = _may_compile.set(False)
     try:
@@ -501,7 +511,8 @@ def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
 
 
 def warm_up() -> threading.Thread:
-    """Compile all declared kernels in a background thread; join that thread to wait for it."""
+    """Compile all declared kernels in a background thread; the caller can join the returned thread.
+    """
 
     def compile_all() -> None:
         for one in tuple(_all):

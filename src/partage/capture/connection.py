@@ -39,7 +39,7 @@ _DESCRIBE = 8
 
 
 class Fetched(NamedTuple):
-    """One partition's part of a Fetch response, with raw record batches.
+    """One partition's part of a Kafka Fetch response, with raw record batches.
 
     Attributes:
         partition: the partition's number.
@@ -60,7 +60,7 @@ class Fetched(NamedTuple):
 
 
 class PartitionRequest(NamedTuple):
-    """One partition of a Fetch request: the offset at which to continue reading.
+    """One partition's part of a Kafka Fetch request: the offset at which to continue reading.
 
     Attributes:
         partition: the partition's number.
@@ -158,7 +158,9 @@ class ClusterConnection:
             raise unreachable(self._bootstrap, self._settings, error, "") from None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
-        """Send a request to one broker, or to any broker, and return the response."""
+        """Send a Kafka request to one broker, or to any broker if ``node`` is None, and return the
+        response.
+        """
 
         async def sent() -> Any:
             return await self._manager.send(request, node_id=node)
@@ -166,7 +168,9 @@ class ClusterConnection:
         return self._manager.run(sent)
 
     def ask_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
-        """Send requests to several brokers at once; return each one's response or exception."""
+        """Send Kafka requests to several brokers at once; return a dict from broker id to response
+        or exception.
+        """
 
         async def sent() -> dict[int, Any]:
             send = self._manager.send
@@ -204,10 +208,12 @@ class ClusterConnection:
         self, node: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
     ) -> tuple[list[Fetched], dict[int, Exception]]:  # fmt: skip
-        """Fetch committed records of several partitions, each from its requested offset on.
+        """Fetch committed records of several partitions of a topic, each from its requested offset
+        on.
 
         Args:
-            node: broker -> requests for the partitions that it leads, the most urgent first.
+            node: dict from broker id to requests for the partitions that it leads, the most urgent
+                first.
             topic: name of the topic.
             wait_ms: how long a broker may wait for the first byte.
             partition_bytes: maximum bytes of a partition, unless its first batch is larger.
@@ -246,7 +252,8 @@ class ClusterConnection:
     def bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the first offset and the end (high watermark) of each partition.
+        """Return two dicts from partition to its first offset and to its end offset (high
+        watermark).
 
         Raises:
             ClusterUnreachableError: the broker does not return the offsets.
@@ -266,8 +273,10 @@ class ClusterConnection:
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
-        """Return whether the account has DESCRIBE on the cluster; None if unknown, as from brokers
-        before 2.3.
+        """Return whether the account has the permission DESCRIBE on the cluster; None if brokers do
+        not say.
+
+        Brokers before 2.3 do not.
         """
         from kafka.errors import KafkaError
         from kafka.protocol.metadata import MetadataRequest
@@ -283,7 +292,9 @@ class ClusterConnection:
         return None if operations is None else _DESCRIBE in operations
 
     def quorum_leader(self) -> int | None:
-        """Return the id of the KRaft quorum's leader; None without the right to ask for it."""
+        """Return the broker id of the KRaft quorum's leader; None if the account may not ask for
+        it.
+        """
         from kafka.errors import KafkaError
         from kafka.protocol.admin import DescribeQuorumRequest
 
@@ -299,20 +310,23 @@ class ClusterConnection:
         return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Return a broker's group, offset and transaction settings; empty if the account may not
-        read them.
+        """Return a dict of a broker's group, offset and transaction settings; empty if the account
+        may not read them.
         """
         wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
         found = self._configs("BROKER", str(node))
         return {name: value for name, value in found.items() if name.startswith(wanted)}
 
     def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
-        """Return some settings of a topic; empty if the account may not read them."""
+        """Return a dict of the named settings of a topic; empty if the account may not read them.
+        """
         found = self._configs("TOPIC", topic)
         return {name: found[name] for name in names if name in found}
 
     def _configs(self, kind: str, resource: str) -> dict[str, str]:
-        """Return all settings of a broker or topic; empty if the account may not read them."""
+        """Return a dict of all settings of a broker or topic; empty if the account may not read
+        them.
+        """
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError
 
@@ -369,8 +383,8 @@ def _refused(error: Exception) -> bool:
 
 
 class _Listener(logging.Handler):
-    """Log handler that remembers the last warning of kafka-python, whose exceptions lack the
-    reason.
+    """Log handler that remembers kafka-python's last warning, because its exceptions lack the
+    reason of a failure.
 
     Attributes:
         last: the reason; an authentication failure is kept, since a broken connection follows it.
@@ -384,7 +398,7 @@ class _Listener(logging.Handler):
         self.logger = logging.getLogger("kafka")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Extract the reason of a failure from a log record."""
+        """Store the reason of a connection failure that a log record of kafka-python contains."""
         for one in record.args if isinstance(record.args, tuple) else ():
             self.is_broker |= getattr(one, "broker_version", None) is not None
             # The caller raises a timeout itself.
@@ -407,7 +421,7 @@ def _listen() -> _Listener:
 
 
 def client_errors() -> type[Exception]:
-    """Return kafka-python's base exception, for modules that may not import it."""
+    """Return kafka-python's base exception class, for modules that may not import kafka-python."""
     from kafka.errors import KafkaError
 
     kind: type[Exception] = KafkaError
@@ -415,7 +429,8 @@ def client_errors() -> type[Exception]:
 
 
 def reason(error: BaseException) -> str:
-    """Return the message of a kafka-python exception, without its number and repeated class names.
+    """Return the readable message of a kafka-python exception, without error number and repeated
+    class names.
 
     >>> reason(ValueError("[Error 58] SaslError: SaslError: no"))
     'SaslError: no'

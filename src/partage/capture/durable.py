@@ -27,7 +27,8 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def expect_local(path: Path | str, setting: str) -> None:
-    """Check that an output path is not a URL, which would become a local folder of that name.
+    """Check that an output path is not a URL such as ``s3a://bucket``, which would become a local
+    folder of that name.
 
     Args:
         path: an output path; a `Path` has lost one slash of ``s3a://bucket``.
@@ -55,7 +56,8 @@ def expect_local(path: Path | str, setting: str) -> None:
 
 @contextmanager
 def name_folder_in_errors(folder: Path) -> Iterator[None]:
-    """Turn disk errors inside a ``with`` block into errors that name the output folder.
+    """Turn disk errors inside a ``with`` block into an InvalidConfigError that names the output
+    folder.
 
     The system's own error for a failed write (a full disk, a quota) names no file.
 
@@ -84,7 +86,7 @@ def published(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def put_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace a JSON file atomically."""
+    """Write a value to a JSON file, and replace the old file atomically."""
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
 
     def write(aside: Path) -> None:
@@ -105,7 +107,9 @@ def appended(path: Path, line: str) -> None:
 
 
 def without_torn_line(path: Path) -> str | None:
-    """Truncate an incomplete line at the end of a file, and return the last complete line."""
+    """Truncate an incomplete last line of a file, which a crash left; return the last complete
+    line.
+    """
     if not path.exists():
         return None
     data = path.read_bytes()

@@ -27,7 +27,7 @@ _GROUP_NOT_AUTHORIZED, _TOPIC_NOT_AUTHORIZED = 30, 29
 
 @dataclass(frozen=True)
 class LiveMember:
-    """Member of a running group, as the group's coordinator describes it.
+    """Member of a group in a running cluster, as the group's coordinator describes it.
 
     Attributes:
         id, client_id, host: as the coordinator reports them.
@@ -60,7 +60,7 @@ class LiveGroup:
         state: Kafka's name of the group's state.
         strategy: name of its assignor; "" if it has none.
         coordinator: id of the coordinating broker.
-        committed: (topic, partition) -> committed offset.
+        committed: dict from (topic, partition) to committed offset.
         trouble: a message about missing data; "" if nothing is missing.
     """
 
@@ -77,9 +77,10 @@ class LiveGroup:
 def live_groups(
     connection: ClusterConnection, wanted: Iterable[str] | None = None
 ) -> tuple[list[LiveGroup], dict[Partition, int], Any]:
-    """Read the groups of a running cluster.
+    """Read the groups of a running cluster, with members, ownership and offsets.
 
-    Return them, the end offsets of their partitions, and the cluster's metadata.
+    Return the groups, a dict from each of their partitions to its end offset, and the cluster's
+    metadata.
 
     Args:
         connection: an open connection.
@@ -103,7 +104,8 @@ def live_groups(
 
 
 def expect_visible_groups(connection: ClusterConnection) -> None:
-    """Check that the account may see groups, if the list of groups is empty.
+    """Check that an empty list of groups means that there are none, not that the account may not
+    see them.
 
     Without DESCRIBE on the cluster, a broker lists the groups that the account may describe and
     returns no error.
@@ -117,7 +119,7 @@ def expect_visible_groups(connection: ClusterConnection) -> None:
 
 
 def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> list[str]:
-    """Return the ids of the groups that the brokers list for the account, sorted.
+    """Return the sorted ids of all groups that the brokers list for the account.
 
     Raises:
         NotAuthorizedError: the account may not list groups.
@@ -127,7 +129,7 @@ def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> lis
 
 
 def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
-    """Return those of the group ids that the account may not describe.
+    """Return which of these groups the account may not describe.
 
     A broker checks permissions before anything else, so any broker gives the answer.
 
@@ -188,8 +190,8 @@ def _described(
 
 @cache
 def _describe_request(name: str) -> Any:
-    """Return the class of a describe request that kafka-python 3.0 lacks (KIP-848, KIP-932 and
-    KIP-1071).
+    """Return the class of a Describe request for newer groups, which kafka-python 3.0 lacks
+    (KIP-848, KIP-932, KIP-1071).
 
     Declaring the response class adds it to the client's registry.
     """
@@ -262,7 +264,8 @@ def _server_group(one: Any, kind: str, node: int) -> LiveGroup:
 
 
 def _streams_group(one: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:
-    """Build a streams group, whose members own the partitions that their active tasks read.
+    """Convert the description of a streams group to a `LiveGroup`. Its members own the partitions
+    that their active tasks read.
 
     A task reads the partition of its number from each source topic of its sub-topology.
     """
@@ -306,7 +309,9 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return the end offset of each of the partitions that exists and has a leader."""
+    """Return a dict from partition to end offset, for those partitions that exist and have a
+    leader.
+    """
     from kafka.errors import KafkaError
     from kafka.protocol.consumer import OffsetSpec
     from kafka.structs import TopicPartition

@@ -29,8 +29,8 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 @dataclass
 class LastingConditions:
-    """Reporter of lasting problems, such as an unreachable broker, that repeats each at most once a
-    minute.
+    """Reporter of lasting problems, such as an unreachable broker, which repeats each message at
+    most once a minute.
 
     The text before the first colon is the kind of the problem.
 
@@ -47,7 +47,9 @@ class LastingConditions:
     _reported_at: dict[str, float] = field(default_factory=dict)
 
     def say(self, what: str) -> None:
-        """Report a problem that exists now, unless it was reported within the last minute."""
+        """Report a problem that exists now, unless the same kind was reported within the last
+        minute.
+        """
         now, kind = time.time(), what.partition(":")[0]
         self.last = what
         since = self._since.setdefault(kind, now)
@@ -60,7 +62,7 @@ class LastingConditions:
         self._reported_at[kind] = now
 
     def well(self) -> None:
-        """Report that all problems have ended."""
+        """Report that all problems reported so far have ended."""
         if not self._since:
             return
         since, now = min(self._since.values()), time.time()
@@ -101,7 +103,8 @@ class Pace:
 
 
 class LiveCapture:
-    """Reader that copies a running cluster's group log and metadata into a capture.
+    """Reader that copies a running cluster's group log (``__consumer_offsets``) and metadata into a
+    capture.
 
     Args:
         connection: an open connection.
@@ -137,7 +140,8 @@ class LiveCapture:
         self._conditions = LastingConditions(trouble, writer.trouble)
 
     def run(self, *, follow: bool) -> None:
-        """Read to the log's current end, or with ``follow`` until ``stop`` is set.
+        """Record the group log to its current end, or with ``follow`` until the event ``stop`` is
+        set.
 
         Raises:
             NotAuthorizedError: the account may not read the topic.
@@ -180,7 +184,8 @@ class LiveCapture:
     # --- metadata --------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read the cluster's metadata into the capture, and update the leaders of the group log.
+        """Read the cluster's metadata, store it in the capture, and update the leaders of the group
+        log's partitions.
 
         Raises:
             NotAuthorizedError: the account may not describe the topic.
@@ -200,7 +205,8 @@ class LiveCapture:
         self._writer.state(state_of(response, ts_ms=time.time_ns() // 1_000_000, controller=leader))
 
     def _first_look(self) -> None:
-        """Call `_look` until it succeeds, because the broker may be restarting.
+        """Read the cluster's metadata for the first time, and retry on failure because the broker
+        may be restarting.
 
         Raises:
             KafkaError: it still fails after the pace's patience, or waiting does not help.
@@ -281,7 +287,8 @@ class LiveCapture:
             self._conditions.well()
 
     def _asked(self) -> dict[int, list[PartitionRequest]]:
-        """Return the fetch requests by leader, which begin with another partition in each round.
+        """Return a dict from leader to the next fetch requests, which begin with another partition
+        in each round.
 
         A broker fills its response in the order of the request, so the last partitions of a fixed
         order would starve.
@@ -334,8 +341,9 @@ class LiveCapture:
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
-        """Fetch a damaged batch (or one from before Kafka 0.11) once more; skip it the
-        second time.
+        """Fetch a damaged record batch once more, and skip it if it is damaged again.
+
+        Batches from before Kafka 0.11 count as damaged.
         """
         at = self._writer.position(partition)
         if (partition, at) not in self._damaged_at:
@@ -352,7 +360,8 @@ class LiveCapture:
         self._writer.skip_to(partition, behind, what)
 
     def _out_of_range(self, partition: int) -> None:
-        """Continue at the start or the end of the log, because the position is outside of it.
+        """Continue reading a partition at the start or the end of its log, because the requested
+        offset is outside of it.
 
         The start applies if records were deleted, the end if an unclean leader truncated the log.
         """
@@ -379,8 +388,8 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _go_back(self, partition: int, epoch: int, end: int) -> None:
-        """Go back to the last common offset, because an unclean leader replaced records that were
-        read.
+        """Return to the last offset before an unclean leader election replaced records that were
+        already read.
         """
         position, epochs = self._writer.position(partition), self._writer.epochs
         ours = epochs.last(partition, position)
@@ -406,8 +415,7 @@ class LiveCapture:
         return partition not in wanted or self._writer.position(partition) < wanted[partition]
 
     def _check_patience(self, partitions: Sequence[int], began: float) -> None:
-        """Check that at least one of these partitions answered within the pace's patience; raise
-        ClusterUnreachableError otherwise.
+        """Check that at least one of these partitions answered within the time ``pace.patience``.
 
         Raises:
             ClusterUnreachableError: none did; records of other partitions are in the capture.

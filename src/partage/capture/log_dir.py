@@ -41,7 +41,7 @@ DamageReport = Callable[[str], None]
 
 
 def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the records of copied Kafka log folders to a capture.
+    """Add the records in copied log folders of brokers to a capture.
 
     Records that it already has are skipped. Unreadable ranges are listed in the manifest's
     troubles.
@@ -108,7 +108,7 @@ def _reach(folder: Path) -> tuple[int, int]:
 
 
 def _cluster_id(folders: Sequence[Path]) -> str | None:
-    """Return the ``cluster.id`` from copied ``meta.properties`` files; None without such a file.
+    """Return the ``cluster.id`` in the copied ``meta.properties`` files; None without such a file.
 
     Raises:
         InvalidCaptureError: the files name several clusters.
@@ -126,7 +126,8 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
 
 
 def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the batches of all copies of one partition to the capture, in log order.
+    """Merge copies of one log partition from several brokers, and add its record batches to the
+    capture in log order.
 
     Of several copies of a batch, the one with the most records counts.
     """
@@ -189,7 +190,9 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
 
 
 def _snapshot(folder: Path, start: int | None) -> Path | None:
-    """Return the oldest snapshot that reaches the start of the log, so that no history is lost."""
+    """Return the oldest snapshot of the metadata log that loses no history: one that reaches the
+    start of the copied log.
+    """
     found = sorted(one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name))
     reaching = [one for one in found if start is None or int(one.name[:20]) >= start]
     return next(iter(reaching), None)
@@ -224,7 +227,8 @@ LARGEST_BATCH = 1 << 28
 def batches_in(
     path: Path, *, crc32c: Callable[[bytes], int], report: Callable[[str], None]
 ) -> Iterator[Batch]:
-    """Yield the record batches of a segment (``*.log``) or a snapshot (``*.checkpoint``).
+    """Yield the record batches of a log segment (``*.log``) or a metadata snapshot
+    (``*.checkpoint``).
 
     A copy of a live log may end with an incomplete batch. A batch with a wrong CRC is skipped,
     because its length may still be right. If the length is wrong too, no batch follows, and the
@@ -269,7 +273,8 @@ def batches_in(
 
 
 def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
-    """Read the bytes of the batch at a position, after checking that its length is possible.
+    """Read the bytes of the record batch at a position of a log file, after checking that its
+    length is possible.
 
     Raises:
         TruncatedError: the file ends before the batch does.

@@ -34,7 +34,7 @@ _MOST_TROUBLES = 100
 
 
 class Part(NamedTuple):
-    """A numbered part of a capture, which is one file of each table."""
+    """A numbered part of a capture: one Parquet file of records and one of batches."""
 
     number: int
     level: int = 0
@@ -46,7 +46,8 @@ class Part(NamedTuple):
 
 
 def aside(path: Path) -> Path:
-    """Return the hidden path to which a part is renamed after it was merged into another one.
+    """Return the hidden path to which a capture's file is renamed after it was merged into another
+    one.
 
     The name is hidden from new readers; a reader that has opened the file can go on.
 
@@ -57,7 +58,7 @@ def aside(path: Path) -> Path:
 
 
 def expect_growing_capture(folder: Path) -> None:
-    """Check that a folder is a capture that a stream can follow.
+    """Check that a folder is a capture that a streaming reader can follow while it grows.
 
     Raises:
         InvalidCaptureError: the folder or its metadata is missing.
@@ -71,22 +72,24 @@ def expect_growing_capture(folder: Path) -> None:
 
 @dataclass
 class Manifest:
-    """Content of a capture's manifest ``capture.json``: the files that belong to it, and the
-    offsets read so far.
+    """Content of a capture's manifest ``capture.json``: the files that belong to the capture, and
+    the offsets read so far.
 
     Attributes:
         cluster_id, topic_id: ids of the recorded cluster and topic; None if unknown.
         parts: the files of each table that belong to the capture, in log order.
         next_part: the number of the next part.
         replaced: numbers of merged parts that are still on the disk (`aside`).
-        positions: log partition -> the next offset.
-        epochs: log partition -> (leader's epoch, offset behind its last batch), ascending.
+        positions: dict from log partition to the next offset to read.
+        epochs: dict from log partition to (leader epoch, offset after its last batch) pairs,
+            ascending.
         records, batches: number of rows in all parts.
         troubles: a message about each skipped or missing range; at most a hundred.
-        cut: log partition -> the first offset that the log has lost; rows from there on are being
-            removed from the parts. Empty at all other times.
-        cleaned: log partition -> offsets that the log cleaner removed before they were read.
-        first_ends: log partition -> end of the log at the first fetch.
+        cut: dict from log partition to the first offset that the log has lost; rows from there on
+            are being removed from the parts. Empty at all other times.
+        cleaned: dict from log partition to the number of offsets that the log cleaner removed
+            before they were read.
+        first_ends: dict from log partition to the end of the log at the first fetch.
     """
 
     cluster_id: str | None = None
@@ -105,7 +108,7 @@ class Manifest:
 
     @staticmethod
     def of(folder: Path) -> Manifest | None:
-        """Read the manifest of a capture's folder; None if the folder has none.
+        """Read the manifest in a capture's folder; return None if the folder has none.
 
         Raises:
             InvalidCaptureError: the manifest cannot be read.
@@ -137,14 +140,16 @@ class Manifest:
             raise InvalidCaptureError(f"{what}; capture into a new folder") from None
 
     def put(self, folder: Path) -> None:
-        """Write the manifest file, after which the capture consists of the parts that it lists."""
+        """Write the manifest to the capture's folder. From then on the capture consists of the
+        parts that it lists.
+        """
         content: dict[str, Any] = asdict(self)
         for name in ("positions", "cut", "epochs", "cleaned", "first_ends"):
             content[name] = {str(p): o for p, o in sorted(content[name].items())}
         put_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
     def trouble(self, what: str) -> None:
-        """Add a message about a skipped or missing range of the log."""
+        """Add a message about a range of the log that was skipped or is missing."""
         if len(self.troubles) < _MOST_TROUBLES and what not in self.troubles:
             self.troubles.append(what)
 

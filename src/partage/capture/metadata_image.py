@@ -17,7 +17,7 @@ __all__ = ["MetadataImage", "id_text", "state_of"]
 
 
 def state_of(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]:
-    """Convert a MetadataResponse to the cluster's state, which is a line of ``cluster.jsonl``.
+    """Convert a broker's MetadataResponse to the state of the cluster: a line of ``cluster.jsonl``.
 
     Args:
         response: kafka-python's MetadataResponse about all topics.
@@ -51,7 +51,7 @@ def state_of(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, 
 
 
 def id_text(topic_id: uuid.UUID | None) -> str | None:
-    """Return a topic's id in Kafka's text form; None from a broker before 2.8.
+    """Return a topic's id in Kafka's text form; None without an id, as from a broker before 2.8.
 
     >>> id_text(uuid.UUID("d2af76f7-aa0f-4c47-a89a-e97959efa996"))
     '0q9296oPTEeomul5We-plg'
@@ -61,7 +61,8 @@ def id_text(topic_id: uuid.UUID | None) -> str | None:
 
 
 class MetadataImage:
-    """State of a cluster rebuilt from its metadata log: brokers, topics and leaders.
+    """State of a cluster (brokers, topics and leaders), rebuilt from the records of its metadata
+    log.
 
     `state` omits fenced brokers (which are not alive), as a MetadataResponse does. Records of a
     metadata transaction (KIP-868) take effect at its end.
@@ -94,11 +95,12 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """True if records are held back until a metadata transaction ends (KIP-868)."""
+        """Whether records are held back until a metadata transaction ends (KIP-868)."""
         return self._held is not None
 
     def apply(self, record: MetadataRecord) -> bool:
-        """Apply a metadata record; return whether it may have changed the state."""
+        """Update the state of the cluster by a metadata record; return whether it may have changed.
+        """
         if record.type == "BeginTransactionRecord":
             self._held = []
         elif record.type == "AbortTransactionRecord":

@@ -26,7 +26,7 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Records and batches of a capture that are only in memory.
+    """Records and batches that a capture has read and not yet written to a file.
 
     Attributes:
         bytes: estimated memory: keys and values, and an amount for each row.
@@ -50,7 +50,8 @@ class RecordBuffer:
         return len(self._batches["base_offset"])
 
     def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
-        """Add a batch with its records to the buffer and return it.
+        """Decode the records of a batch, and add both to the buffer; return the batch with its
+        records.
 
         Raises:
             WireFormatError: the payload, decompressed, is not what the header says.
@@ -92,7 +93,9 @@ class RecordBuffer:
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
-        """Return the records and the batches as Arrow tables, in the schema of a capture."""
+        """Return all buffered records and all batches as two Arrow tables, in the schema of a
+        capture.
+        """
         import pyarrow as pa
 
         records = pa.schema([
@@ -121,13 +124,13 @@ def put_table(path: Path, table: pa.Table) -> None:
 
 
 def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
-    """Rewrite a part's file without rows that the log has lost; return the number of remaining
+    """Remove the rows that the log has lost from a capture's file; return the number of remaining
     rows.
 
     Args:
-        path: the part's file.
+        path: the file.
         column: the column with the offset to compare.
-        cut: log partition -> the first offset that the log has lost.
+        cut: dict from log partition to the first offset that the log has lost.
     """
     from pyarrow import compute, parquet
 
@@ -147,12 +150,12 @@ _READ_ROWS = 20_000
 
 
 def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> Iterator[LogBatch]:
-    """Yield the batches of one part of a capture with their records, in the order of reading.
+    """Yield the record batches in a capture's pair of files, in the order in which they were read.
 
     Args:
         records: the part's file of records.
         batches: the part's file of batches.
-        after: base offset by log partition; a part with no batch after it is skipped.
+        after: dict from log partition to a base offset; a part with no batch after it is skipped.
 
     Raises:
         InvalidCaptureError: a file is missing or damaged.
@@ -198,15 +201,14 @@ def merge(
     size: int,
     together: int = TOGETHER,
 ) -> bool:
-    """Merge the last parts of a capture if enough of them have the same level; return whether any
-    were merged.
+    """Merge the last small files of a capture into larger ones; return whether any were merged.
 
     Without merging, a capture of a month would have 43,000 parts. A part has a level: 0 when it is
     written, one more than its sources when it is merged. A capture then has some dozens of parts,
     and each row is written once more for each level. A merged part has a new number and replaces
-    its sources when the manifest is written; a kill before that leaves parts that the manifest
-    does not list. Replaced files stay on the disk, hidden, until the next merge, because another
-    process may be reading them.
+    its sources when the manifest is written; a kill before that leaves parts that the manifest does
+    not list. Replaced files stay on the disk, hidden, until the next merge, because another process
+    may be reading them.
 
     The manifest is changed but not written; the numbers of merged parts are in ``replaced``.
 

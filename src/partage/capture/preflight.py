@@ -54,7 +54,8 @@ _ACL_RESOURCES = {
 
 @dataclass(frozen=True)
 class Permission:
-    """One permission of the account (an operation on a resource), and whether it is granted.
+    """A permission that a capture needs (an operation on a Kafka resource), and whether the account
+    has it.
 
     Attributes:
         operation: Kafka's name of the operation, such as READ.
@@ -74,7 +75,7 @@ class Permission:
 
     @property
     def acl(self) -> str:
-        """Options of ``kafka-acls.sh --add`` that grant the permission.
+        """Command-line options of ``kafka-acls.sh --add`` that grant the permission.
 
         >>> Permission("DESCRIBE_CONFIGS", "cluster", "", False, False).acl
         '--operation DescribeConfigs --cluster'
@@ -83,7 +84,7 @@ class Permission:
         return f"--operation {operation} {_ACL_RESOURCES[self.resource]}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the permission as an object for JSON."""
+        """Return the permission as a JSON object, with the ACL options that grant it."""
         return {
             "operation": self.operation, "resource": self.resource, "purpose": self.purpose,
             "required": self.required, "allowed": self.allowed, "detail": self.detail or None,
@@ -113,11 +114,12 @@ class PartitionExtent:
 
     @property
     def share(self) -> float:
-        """Records without a gap at the end of the log, divided by all records ever written."""
+        """Fraction of all records ever written that the log still has without a gap before its end.
+        """
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the extent as an object for JSON."""
+        """Return the range of records of this partition as a JSON object."""
         return {
             "partition": self.partition, "first_offset": self.first_offset,
             "first_ms": self.first_ms, "complete_from": self.complete_from,
@@ -127,7 +129,8 @@ class PartitionExtent:
 
 @dataclass(frozen=True)
 class AccessReport:
-    """What an account may read of a cluster, and what its group log still has.
+    """Result of `check_access`: what an account may read of a cluster, and how much history its
+    group log has.
 
     Attributes:
         cluster_id: the cluster's id; None from brokers that send none.
@@ -152,7 +155,7 @@ class AccessReport:
 
     @property
     def can_capture(self) -> bool:
-        """True if the account has every permission that `partage capture` requires."""
+        """Whether the account has every permission that `partage capture` requires."""
         return not any(one.required and one.allowed is False for one in self.permissions)
 
     @property
@@ -162,7 +165,8 @@ class AccessReport:
 
     @property
     def complete_share(self) -> float | None:
-        """Records since the last gap of each partition, divided by all records ever written.
+        """Fraction of all records ever written to the group log that follow the last gap of their
+        partition.
 
         None if the log has no record or cannot be read.
         """
@@ -172,7 +176,7 @@ class AccessReport:
 
     @property
     def complete_since_ms(self) -> int | None:
-        """Time from which no partition lacks a record; None if the log has no record.
+        """Time from which on the group log has every record; None if it has no record.
 
         If no record was ever removed, it is the time of the first one.
         """
@@ -186,13 +190,14 @@ class AccessReport:
 
     @property
     def follow_seconds(self) -> float:
-        """Seconds to follow the log until a capture covers a whole day."""
+        """Seconds for which to follow the group log until a capture covers a whole day."""
         since = self.complete_since_ms
         return DAY_SECONDS if since is None else max(0.0, DAY_SECONDS - self._age(since))
 
     @property
     def safe_seconds(self) -> float | None:
-        """Seconds for which the log cleaner keeps every record (``min.compaction.lag.ms``).
+        """Age up to which compaction keeps every record of the group log, in seconds
+        (``min.compaction.lag.ms``).
 
         None if the account may not read the setting.
         """
@@ -203,7 +208,9 @@ class AccessReport:
         return max(0.0, (self.now_ms - at_ms) / 1000)
 
     def sentences(self) -> Iterator[str]:
-        """Yield sentences about the log: its share of the past, compaction, how long to follow."""
+        """Yield sentences for the user: how much history the group log has, and how long to follow
+        it.
+        """
         since, share = self.complete_since_ms, self.complete_share
         if share is not None and since is not None:
             yield (f"The log has {share:.1%} of all records ever written without a gap, "
@@ -246,7 +253,7 @@ class AccessReport:
         return html_table(title, ["access", "permission", "details"], self._rows(), self._notes())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as an object for JSON; times are milliseconds since 1970."""
+        """Return the report as a JSON object; times are milliseconds since 1970."""
         return {
             "cluster_id": self.cluster_id, "brokers": self.brokers, "topics": self.topics,
             "groups": self.groups, "can_capture": self.can_capture,
@@ -260,7 +267,7 @@ class AccessReport:
 
 
 def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
-    """Check what the account may read, and how much of the past the group log still has.
+    """Check what the account may read of a cluster, and how much history its group log still has.
 
     Nothing is written, and no group is joined.
 
@@ -301,7 +308,7 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
 def _topics_permission(
     connection: ClusterConnection, metadata: Any, names: Iterable[str]
 ) -> Permission:
-    """Return DESCRIBE on topics: whether the metadata shows the topics that groups consume."""
+    """Check DESCRIBE on topics: whether the metadata shows the topics that groups consume."""
     shown = {one.name for one in metadata.topics if not one.error_code}
     asked = sorted(set(names) - shown)[:_MOST_NAMES]
     answers = connection.metadata(asked).topics if asked else []
@@ -317,8 +324,9 @@ def _topics_permission(
 def _groups_permission(
     connection: ClusterConnection, nodes: Sequence[int], names: Iterable[str]
 ) -> tuple[int | None, Permission]:
-    """Return the number of listed groups and DESCRIBE on groups, by the groups listed and those
-    that the log names.
+    """Check DESCRIBE on groups: whether the brokers list the groups that the log names.
+
+    Return the number of listed groups (None if the brokers refuse), and the permission.
     """
     try:
         listed = listed_group_ids(connection, nodes)
@@ -345,7 +353,7 @@ def _listing(names: Sequence[str]) -> str:
 
 @dataclass
 class _GapSearch:
-    """Binary search for the offset from which one partition has every record.
+    """Binary search for the end of the last gap that compaction left in a log partition.
 
     Attributes:
         start, end: first offset of the log, and the offset after its last record.
@@ -369,11 +377,13 @@ class _GapSearch:
         return self.low >= self.high
 
     def next_offset(self) -> int:
-        """Return the offset to read next: the start of the log, then the middle of the range."""
+        """Return the offset at which to read next: the start of the log, then the middle of the
+        remaining range.
+        """
         return self.start if self.first is None else (self.low + self.high) // 2
 
     def add(self, at: int, window: Sequence[Batch]) -> None:
-        """Narrow the range by the batches that the log has from offset ``at`` on."""
+        """Narrow the search range by the record batches that the log has from offset ``at`` on."""
         begins = self.first is None
         if begins and window:
             self.first = window[0]
@@ -396,7 +406,8 @@ class _GapSearch:
 
 
 def offset_after_gap(at: int, window: Sequence[Batch]) -> int | None:
-    """Return the offset after the last missing record of batches that were read from ``at`` on.
+    """Return the offset after the last gap between record batches that were read from offset ``at``
+    on.
 
     Return None if no record is missing between ``at`` and the end of the last batch.
     """
@@ -416,7 +427,7 @@ def _time(batch: Batch) -> int | None:
 
 
 class _LogProbe:
-    """Reader of small parts of ``__consumer_offsets``.
+    """Reader of small samples of ``__consumer_offsets``, which finds permissions and gaps.
 
     Attributes:
         described, readable: whether the account may DESCRIBE and READ the topic; None if unknown.
@@ -438,7 +449,9 @@ class _LogProbe:
         self._searches: dict[int, _GapSearch] = {}
 
     def read(self) -> None:
-        """Find the permissions on the topic, and what each of its partitions still has."""
+        """Find the account's permissions on the group log, and the range of records in each
+        partition.
+        """
         self.settings = self._connection.topic_config(OFFSETS_TOPIC, _COMPACTION)
         topic = self._connection.metadata([OFFSETS_TOPIC]).topics[0]
         self.described = topic.error_code != _NOT_AUTHORIZED
@@ -470,7 +483,8 @@ class _LogProbe:
                 self._searches[p].add(at[p], window)
 
     def _windows(self, at: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
-        """Return the batches that each partition has from an offset on, at most ``size`` bytes.
+        """Read a sample of each partition: the record batches from an offset on, at most ``size``
+        bytes.
 
         A broker leaves out a batch that is larger, unless the request names one partition only.
         """
@@ -503,7 +517,7 @@ class _LogProbe:
         return found
 
     def _drop(self, partition: int, error: int, why: str = "") -> None:
-        """Leave out a partition that cannot be read, with a warning."""
+        """Exclude a partition that cannot be read, and add a warning about it."""
         if error == _NOT_AUTHORIZED:
             self.readable = False
         else:
@@ -512,7 +526,7 @@ class _LogProbe:
         self._searches.pop(partition, None)
 
     def extents(self) -> list[PartitionExtent]:
-        """Return what each readable partition still has."""
+        """Return the range of records that each readable partition still has."""
         if not self.readable:
             return []
         return [
@@ -524,7 +538,7 @@ class _LogProbe:
         ]  # fmt: skip
 
     def names(self) -> tuple[set[str], set[str]]:
-        """Return the names of topics and of groups in the newest records of each partition."""
+        """Return the topics and the groups that the newest records of each partition name."""
         topics: set[str] = set()
         groups: set[str] = set()
         if not self.readable:
@@ -539,7 +553,7 @@ class _LogProbe:
 
 
 def _keys(window: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
-    """Yield the decoded keys of the records in these batches, and skip what cannot be decoded."""
+    """Yield the decoded keys of the records in these batches; skip keys that cannot be decoded."""
     for batch in window:
         if batch.control:
             continue
@@ -555,7 +569,7 @@ def _keys(window: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
 
 
 def utc(ms: int | None) -> str:
-    """Format milliseconds since 1970 as date and time in UTC; None as a dash.
+    """Format milliseconds since 1970 as date and time in UTC, and None as a dash.
 
     >>> utc(0), utc(None)
     ('1970-01-01 00:00:00', '-')
@@ -566,7 +580,7 @@ def utc(ms: int | None) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Format a time span with one unit.
+    """Format seconds as a time span with one unit, for example "90 min".
 
     >>> _span(45), _span(5_400), _span(86_400), _span(604_800)
     ('45 s', '90 min', '24.0 h', '7.0 days')

@@ -17,7 +17,8 @@ Sizes = dict[tuple[str, int], dict[int, tuple[int, str]]]
 def read_replicas(
     bootstrap: str, settings: Mapping[str, Any], *, seconds: float | None = None
 ) -> tuple[dict[str, Any], Sizes]:
-    """Read a running cluster's brokers and topics, and the size and directory of each replica.
+    """Read the brokers, topics and replicas of a running cluster, with each replica's size and log
+    directory.
 
     Brokers and topics have the form of ``cluster.jsonl``.
 
@@ -67,10 +68,11 @@ def read_replicas(
 
 
 def write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
-    """Set the write ``load`` of each partition in bytes per second: the growth of its
-    fastest-growing replica.
+    """Set the write load of each partition, in bytes per second, by the growth of its replicas
+    between two reads.
 
-    Retention may delete segments of a replica in between, which only makes its growth smaller.
+    The fastest-growing replica counts. Retention may delete segments of a replica in between, which
+    only makes its growth smaller.
     """
     for name, topic in topics.items():
         for row in topic["partitions"]:

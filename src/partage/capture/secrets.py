@@ -53,7 +53,7 @@ def is_secret(name: str, regex: str | None = None) -> bool:
 
 
 def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings for display, with secret values replaced by ``[hidden]``.
+    """Return a copy of the settings for display, with secret values replaced by ``[hidden]``.
 
     A value that itself matches the expression is hidden too.
 
@@ -72,7 +72,8 @@ def _is_hidden(name: str, value: str, regex: str | None) -> bool:
 
 
 def secrets_in(settings: Mapping[str, str]) -> set[str]:
-    """Return all secret texts in the settings: secret values, and secrets inside other values.
+    """Return all secret texts in the settings, to be hidden in output: secret values, and secrets
+    inside other values.
 
     The latter are passwords in Java options or in a JAAS configuration, and lines of a PEM key.
 
@@ -95,7 +96,8 @@ def secrets_in(settings: Mapping[str, str]) -> set[str]:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """Replace every secret in a text by ``[hidden]``, also in escaped form.
+    """Replace every secret in a text by ``[hidden]``, also where it is escaped as in JSON or
+    Python.
 
     >>> hide("login of me with hunter22 failed", {"hunter22"})
     'login of me with [hidden] failed'

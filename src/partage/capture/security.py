@@ -37,7 +37,8 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def shown(name: str, value: str) -> str:
-    """Return a property's value for an error message, hidden if the property is secret.
+    """Return a client property's value for an error message, ``[hidden]`` if the property is
+    secret.
 
     >>> shown("sasl.jaas.config", "x"), shown("sasl.mechanism", "PLAIN")
     ('[hidden]', 'PLAIN')
@@ -59,7 +60,7 @@ class Properties:
         return f"Properties({ {n: shown(n, v) for n, v in sorted(self._values.items())} })"
 
     def names(self) -> Iterable[str]:
-        """Return the names of the given properties."""
+        """Return the names of all given properties."""
         return self._values.keys()
 
     def get(self, name: str, otherwise: str | None = None) -> str | None:
@@ -92,7 +93,7 @@ def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, s
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Parse the text of a ``.properties`` file as Java does.
+    r"""Parse the text of a Java ``.properties`` file.
 
     Handles comments, the separators ``=``, ``:`` and space, continued lines and escapes.
 
@@ -133,7 +134,8 @@ def _unescaped(text: str) -> str:
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Parse a ``sasl.jaas.config``; return the login module and its options.
+    """Parse Kafka's property ``sasl.jaas.config``; return the class of the login module and a dict
+    of its options.
 
     Raises:
         InvalidConfigError: the text is malformed; the message does not repeat it.

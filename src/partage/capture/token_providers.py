@@ -31,7 +31,7 @@ Fetch = Callable[[], tuple[str, float]]
 
 
 class TokenCache:
-    """A token that is fetched when it is needed and kept for most of its lifetime.
+    """Cache of an access token, which is fetched again shortly before it expires.
 
     Args:
         fetch: function that returns a token and its lifetime in seconds.
@@ -50,7 +50,7 @@ class TokenCache:
         self._until = 0.0
 
     def token(self) -> str:
-        """Return the token, a new one if the last one expires soon."""
+        """Return the access token; fetch a new one if the last one expires soon."""
         now = self._clock()
         if self._token is None or now >= self._until:
             self._token, seconds = self._fetch()
@@ -59,7 +59,7 @@ class TokenCache:
 
 
 def token_provider(fetch: Fetch) -> Any:
-    """Return a token provider as kafka-python needs it.
+    """Wrap a function that fetches tokens as kafka-python's ``AbstractTokenProvider``.
 
     Raises:
         MissingExtraError: kafka-python is not installed.

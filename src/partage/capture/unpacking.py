@@ -122,7 +122,8 @@ def _snappy(data: bytes, pa: Any) -> bytes:
 
 
 def _block(data: bytes, room: int, pa: Any) -> bytes:
-    """Decompress a plain snappy block of at most ``room`` bytes, a size that its header states.
+    """Decompress a snappy block without framing into at most ``room`` bytes, after checking the
+    size in its header.
 
     A compressed byte yields at most 64 / 3 bytes: a copy of 64 bytes takes three.
     """

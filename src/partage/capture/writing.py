@@ -52,7 +52,7 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _Loss:
-    """Range of offsets that a capture lost in one log partition since the last report."""
+    """Offsets that a capture lost in one log partition since the last report."""
 
     first: int
     last: int
@@ -66,7 +66,8 @@ class _Loss:
 
 @dataclass
 class CleanedOffsets:
-    """Count of offsets that log compaction removed before the capture read them, by log partition.
+    """Counter of the offsets that log compaction removed before a capture read them, by log
+    partition.
 
     Losses that were not yet reported are stored too.
 
@@ -76,9 +77,9 @@ class CleanedOffsets:
     beyond that end were written after the capture began: it lost them by pausing or being slow.
 
     Attributes:
-        counts: log partition -> offsets that no fetched record has.
-        first_ends: log partition -> end of the log at the first fetch; a partition without an
-            entry is in its first read.
+        counts: dict from log partition to the number of offsets that no fetched record has.
+        first_ends: dict from log partition to the end of the log at the first fetch; a partition
+            without an entry is in its first read.
         damaged: log partitions with a batch that could not be read: compaction need not be the
             cause of their missing offsets.
         lost: number of offsets lost while this process ran.
@@ -95,11 +96,14 @@ class CleanedOffsets:
     _losses: dict[int, _Loss] = field(default_factory=dict)
 
     def see_end(self, partition: int, end: int) -> None:
-        """Store the end of a log partition at its first fetch; later calls change nothing."""
+        """Store the end offset of a log partition at its first fetch; later calls have no effect.
+        """
         self.first_ends.setdefault(partition, end)
 
     def take(self, partition: int, position: int, batch: Batch) -> None:
-        """Count the offsets missing before a batch (from the position on) and inside it."""
+        """Count the offsets that are missing inside a record batch and between it and the
+        ``position`` before it.
+        """
         if batch.base_offset > position:
             self._add(partition, position, batch.base_offset - 1, batch.base_offset - position)
         span = batch.last_offset - batch.base_offset + 1
@@ -118,7 +122,7 @@ class CleanedOffsets:
         self.lost += offsets
 
     def report(self) -> list[str]:
-        """Return a message for each log partition that lost offsets, and clear these losses."""
+        """Return a message for each log partition that lost offsets since the last call."""
         found = [
             _sentence(p, loss, damaged=p in self.damaged)
             for p, loss in sorted(self._losses.items())
@@ -151,10 +155,10 @@ _MOST = 100
 
 
 class Epochs:
-    """Leader epochs of the batches read from each log partition, by which an overwritten log is
-    noticed.
+    """Leader epochs of the batches read so far, by which a capture detects that a log was
+    overwritten.
 
-    Each has the offset after its last batch.
+    Each epoch of a log partition is stored with the offset after its last batch.
 
     They reveal a log that an unclean leader has overwritten: it truncates the log, and new records
     take the offsets of lost ones, which a reader behind them cannot see. Given the last epoch read,
@@ -180,7 +184,9 @@ class Epochs:
         self.known = {p: list(rows) for p, rows in (known or {}).items()}
 
     def record_batch(self, partition: int, epoch: int, first: int, end: int) -> None:
-        """Record the leader epoch of a batch with the offsets from ``first`` to before ``end``."""
+        """Store the leader epoch of a batch that was read, whose offsets are from ``first`` to
+        before ``end``.
+        """
         rows = self.known.setdefault(partition, [])
         if epoch < 0 or (rows and epoch < rows[-1][0]):
             # Epochs only grow along a log, so a lower or negative one cannot be compared.
@@ -214,7 +220,9 @@ class Epochs:
         return min(end, ours[-1]) if ours else end
 
     def cut(self, partition: int, offset: int) -> None:
-        """Forget the leader epochs of records from ``offset`` on."""
+        """Forget the leader epochs of records from ``offset`` on, because the log has lost these
+        records.
+        """
         rows = self.known.get(partition, [])
         kept = [row for row in rows if row[1] <= offset]
         if len(kept) < len(rows) and (not kept or kept[-1][1] < offset):
@@ -222,11 +230,11 @@ class Epochs:
         self.known[partition] = kept
 
     def forget(self, partition: int) -> None:
-        """Forget a partition's leader epochs, because the leader cannot compare them."""
+        """Forget all leader epochs of a log partition, because its leader cannot compare them."""
         self.known.pop(partition, None)
 
     def rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:
-        """Return the known leader epochs as (epoch, end offset) rows by partition."""
+        """Return all stored leader epochs: for each log partition its (epoch, end offset) pairs."""
         return sorted((p, list(rows)) for p, rows in self.known.items() if rows)
 
 
@@ -243,19 +251,22 @@ class CaptureObserver(Protocol):
     """
 
     def batch(self, batch: LogBatch) -> None:
-        """Process a recorded batch; batches arrive in the order of their log partition."""
+        """Process a recorded batch. Batches of a log partition arrive in the order of its offsets.
+        """
 
     def state(self, state: Mapping[str, Any]) -> None:
-        """Process a recorded state of the cluster's metadata."""
+        """Process a recorded state of the cluster's metadata (a line of ``cluster.jsonl``)."""
 
     def config(self, configs: Mapping[str, str]) -> None:
         """Process the broker's settings, which arrive before any batch."""
 
     def end(self, partition: int, first_end: int) -> None:
-        """Process the end of a log partition at its first fetch; called at each fetch."""
+        """Process the end offset of a log partition at its first fetch; called again at each later
+        fetch.
+        """
 
     def cut(self, partition: int) -> None:
-        """Discard what was read, because an unclean leader truncated a log partition."""
+        """Discard all batches of a log partition, because an unclean leader truncated the log."""
 
 
 class CaptureWriter:
@@ -404,14 +415,16 @@ class CaptureWriter:
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, why: str) -> None:
-        """Continue at ``offset``; record in the manifest why the records before it are skipped."""
+        """Continue a log partition at ``offset``; the manifest gets the reason why earlier records
+        are skipped.
+        """
         self.manifest.trouble(f"partition {partition}: {why}")
         self._next[partition] = offset
         self._changed = True
 
     def cut(self, partition: int, offset: int, why: str) -> None:
-        """Go back to ``offset``, at which the log now ends, and remove the recorded rows from there
-        on.
+        """Remove the recorded rows of a log partition from ``offset`` on, at which the log now
+        ends, and read on from there.
 
         The manifest records the cut first, so that the next capture completes it after a kill.
         """
@@ -441,12 +454,13 @@ class CaptureWriter:
         self.manifest.put(self.folder)
 
     def trouble(self, what: str) -> None:
-        """Add a message about a skipped or missing range to the manifest."""
+        """Add a message about a range of the log that was skipped or is missing to the manifest."""
         self.manifest.trouble(what)
         self._changed = True
 
     def add(self, partition: int, batch: Batch) -> bool:
-        """Add a batch; return False if the capture already has it.
+        """Add a record batch of a log partition to the capture; return False if the capture already
+        has it.
 
         Raises:
             WireFormatError: the batch cannot be read; none of its records are added.
@@ -466,29 +480,30 @@ class CaptureWriter:
         return True
 
     def see_end(self, partition: int, end: int) -> None:
-        """Record the end of a log partition at its first fetch.
+        """Record the end offset of a log partition at its first fetch.
 
-        Offsets missing beyond it are losses of the capture. Missing offsets beyond it were removed
-        while the capture ran, so the capture lost them.
+        Offsets missing beyond it were removed while the capture ran, so the capture lost them.
         """
         self._cleaned.see_end(partition, end)
         if self._observer is not None:
             self._observer.end(partition, self._cleaned.first_ends[partition])
 
     def see_damage(self, partition: int) -> None:
-        """Record that a batch of a log partition could not be read."""
+        """Record that a batch of a log partition was damaged and could not be read."""
         self._cleaned.damaged.add(partition)
 
     def take_reports(self) -> list[str]:
-        """Return the messages since the last call about offsets lost to compaction."""
+        """Return the messages about offsets that the capture lost to compaction since the last
+        call.
+        """
         reports, self._unreported = self._unreported, []
         return reports
 
     def recorded(
         self, after: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Return what the capture contains so far: the broker's settings, the cluster's states, and
-        the batches.
+        """Read what the capture contains so far: the broker's settings, the cluster's states, and
+        the record batches.
 
         Batches come from the parts that the manifest lists, if a part has a batch after the base
         offset of its log partition in ``after``.
@@ -518,12 +533,12 @@ class CaptureWriter:
 
     @property
     def next_offsets(self) -> int:
-        """Sum over all log partitions of the next offset to read, a measure of progress."""
+        """Sum of the next offsets to read over all log partitions, a measure of progress."""
         return sum(self._next.values())
 
     @property
     def pending(self) -> int:
-        """Number of batches that are only in memory, not yet on disk."""
+        """Number of record batches that are only in memory, not yet on disk."""
         return self._columns.batches
 
     @property
@@ -532,7 +547,9 @@ class CaptureWriter:
         return self.manifest.records + self._columns.records
 
     def state(self, state: Mapping[str, Any]) -> bool:
-        """Add a state of the cluster's metadata; return False if it equals the last one."""
+        """Add a state of the cluster's metadata to the capture; return False if it equals the last
+        one.
+        """
         said = _content(state)
         if said == self._last:
             return False
@@ -547,7 +564,7 @@ class CaptureWriter:
         return True
 
     def config(self, configs: Mapping[str, str]) -> None:
-        """Write the broker's settings to ``cluster-config.json``; empty settings change nothing."""
+        """Write the broker's settings to ``cluster-config.json``; an empty dict has no effect."""
         if self._observer is not None:
             self._observer.config(configs)
         with self._writing():
@@ -555,7 +572,7 @@ class CaptureWriter:
                 put_json(self.folder / _CONFIG, {"configs": dict(configs)})
 
     def roll(self) -> None:
-        """Write all records in memory as a part, and list it in the manifest.
+        """Write all records in memory to a new pair of files, and list it in the manifest.
 
         Raises:
             InvalidConfigError: the folder cannot be written, a full disk for example.

@@ -83,7 +83,9 @@ _SETTINGS: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_
 
 
 class _ImportedCommands(Mapping[str, Any]):
-    """Mapping of command names to commands; each command is imported at its first use."""
+    """Mapping from name to command of the command line, in which each command is imported at its
+    first use.
+    """
 
     def __init__(self) -> None:
         self._imported: dict[str, Any] = {}
@@ -101,7 +103,7 @@ class _ImportedCommands(Mapping[str, Any]):
 
 
 class _Group(TyperGroup):
-    """Command `partage`. It prints its help without importing the subcommands."""
+    """Top-level command `partage`, which prints its help without importing the subcommands."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -113,7 +115,9 @@ class _Group(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by name; while help is printed, only a stub with its summary."""
+        """Return a subcommand by name. While help is printed, return a stub that has only the
+        summary.
+        """
         if self._prints_help:
             return TyperCommand(name=cmd_name, help=COMMANDS[cmd_name][1])
         return super().get_command(ctx, cmd_name)
@@ -127,7 +131,7 @@ class _Group(TyperGroup):
 
 
 def _import_command(name: str) -> Any:
-    """Import the module of a command and return the command in Typer's form.
+    """Import the module of a subcommand and return the subcommand in Typer's form.
 
     Raises:
         KeyError: no command has this name.

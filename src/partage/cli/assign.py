@@ -37,8 +37,8 @@ __all__ = ["JudgedPlan", "answer", "assign"]
 
 @dataclass(frozen=True, slots=True)
 class JudgedPlan:
-    """Plan that a strategy computed for one assignment problem, with the rule breaches that the
-    judge found.
+    """Plan that a strategy computed for one assignment problem, with any rules of Kafka that it
+    breaks.
     """
 
     strategy: Strategy
@@ -51,11 +51,14 @@ class JudgedPlan:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Standby partitions by member and topic; None if the strategy assigns none."""
+        """Dict from member to its standby partitions by topic; None if the strategy assigns no
+        standbys.
+        """
         return getattr(self.plan, "standbys", None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON, with ``negotiation``, ``standbys`` and ``userData`` if any.
+        """Return the plan as a JSON object, with ``negotiation``, ``standbys`` and ``userData`` if
+        there are any.
 
         ``userData`` is base64 by member. A member with empty user data has an entry; a member
         without user data has none.
@@ -79,7 +82,7 @@ class JudgedPlan:
 def answer(
     found: Mapping[str, Any], asked: list[str] | None, config: Mapping[str, object]
 ) -> JudgedPlan:
-    """Compute the plan for an assignment problem and check it with the judge.
+    """Compute a plan for an assignment problem, and check it for broken rules.
 
     Raises:
         PartageError: the problem is malformed, its members have no strategy in common, no strategy
@@ -98,9 +101,10 @@ def answer(
 def _chosen(
     group: Group, found: Mapping[str, Any], asked: list[str] | None
 ) -> tuple[Strategy, Negotiated | None]:
-    """Return the strategy to run: the command's, the problem's, or the members' choice.
+    """Choose the strategy that runs: the one of the command line, of the problem, or of the
+    members.
 
-    The members choose as Kafka's coordinator does.
+    The members choose as Kafka's coordinator does; the result then has the negotiation.
     """
     from partage.groups import registry
     from partage.groups.negotiation import negotiate
@@ -194,7 +198,7 @@ def assign(
 def _assign_lines(
     problems: Path | None, strategy: list[str] | None, config: Mapping[str, object]
 ) -> None:
-    """Print one result for each line of a JSON Lines input; a malformed line fails alone.
+    """Print one assignment for each problem of a JSON Lines input; a malformed line fails alone.
 
     Raises:
         OSError: the file cannot be read.
@@ -218,9 +222,8 @@ def _assign_lines(
 def _count_results(
     lines: Iterable[bytes], strategy: list[str] | None, config: Mapping[str, object]
 ) -> tuple[int, int, int]:
-    """Print the result of each line.
-
-    Return the counts of lines, errors, and plans the judge rejects.
+    """Print the assignment of each input line; return the counts of lines, errors and plans that
+    break a rule.
     """
     count = errors = failed = 0
     for number, line in enumerate(lines, 1):
@@ -304,7 +307,7 @@ def _show(found: JudgedPlan) -> None:
 
 
 def _by_topic(topics: Mapping[str, list[int]]) -> str:
-    """Format partition numbers by topic as text, such as ``orders 0-2``.
+    """Format a member's partitions by topic as short text, such as ``orders 0-2``.
 
     >>> _by_topic({"s": [0, 1], "t": [3]})
     's 0-1  t 3'
@@ -330,7 +333,8 @@ def _or_dash(value: int | None) -> str:
 
 
 def _settled_plan(found: JudgedPlan) -> dict[str, Any]:
-    """Return the plan after the second cooperative rebalance as JSON; empty if nothing is withheld.
+    """Return the plan after the second cooperative rebalance as a JSON object; empty if nothing is
+    withheld.
 
     A partition is withheld until its previous owner has revoked it.
     """

@@ -254,7 +254,8 @@ _JOIN_REMEDIES = {
 
 
 def writers(t: TopicAudit) -> str:
-    """Return a label that names the clients that may have written a topic, and their hash."""
+    """Return a label that names the clients that may have written a topic, and their hash function.
+    """
     if t.status == "one partition":
         return "anybody: 1 partition"
     if not t.writers:
@@ -271,10 +272,11 @@ def _client(w: dict[str, Any], keyless: str = "") -> str:
 
 
 def by_chance(t: TopicAudit) -> str:
-    """Return the probability that keys placed by chance would look like this writer's, as text such
-    as ``1e-12``.
+    """Return the probability that randomly placed keys would look like the topic's writer, as text
+    such as ``1e-12``.
 
-    The writer is the least certain one of the topic; without a writer the text is empty.
+    If a topic has several writers, it is that of the least certain one. Without a writer the text
+    is empty.
     """
     if not t.writers:
         return ""
@@ -283,7 +285,9 @@ def by_chance(t: TopicAudit) -> str:
 
 
 def findings(t: TopicAudit) -> list[str]:
-    """Return messages about an audited topic: the problem, example keys, and the remedy."""
+    """Return messages about the problems of an audited topic, each with example keys and the
+    remedy.
+    """
     lines = []
     if t.status == "mixed":
         came = [f"{_client(w)} {_span(w['first_ms'], w['last_ms'])}" for w in t.writers]
@@ -342,7 +346,9 @@ def _examples(t: TopicAudit, reason: str, count: int) -> str:
 
 
 def join_words(broken: Broken, groups: Sequence[str]) -> list[str]:
-    """Return messages about a broken join: the reason, example keys, and the remedy."""
+    """Return messages about a join of two topics that misses matches: the reason, example keys, and
+    the remedy.
+    """
     from partage.keys.audit.client_names import remedy
 
     one, other = broken.topics
@@ -361,7 +367,7 @@ def _numbers(partitions: Sequence[int]) -> str:
 
 
 def _span(first_ms: int, last_ms: int) -> str:
-    """Format a time range, with milliseconds if it is short.
+    """Format a time range, with milliseconds if the range is short.
 
     >>> _span(0, 61_000), _span(5, 1_700)
     ('1970-01-01 00:00:00 to 00:01:01', '1970-01-01 00:00:00.005 to 00:00:01.700')

@@ -183,7 +183,7 @@ class WatchOptions:
     max_groups: int
 
     def check(self, *, follow: bool, as_json: bool) -> None:
-        """Check that the options fit together.
+        """Check that the options of events and metrics fit together.
 
         Raise InvalidConfigError or a usage error otherwise.
         """
@@ -201,8 +201,8 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Yield the watcher that reports on a running capture; None if neither events nor metrics
-        are requested.
+        """Yield the watcher that reports rebalances of a running capture; None if neither events
+        nor metrics are requested.
         """
         if self.events is None and self.metrics is None:
             yield None
@@ -232,9 +232,9 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield an event that Ctrl-C and SIGTERM set.
+    """Yield a threading event that Ctrl-C and SIGTERM set, to end a capture.
 
-    With ``follow``, the capture then ends regularly; without it, both signals interrupt as usual.
+    This is so with ``follow``. Without it, both signals interrupt the program as usual.
     """
     stop = Event()
     before = {}
@@ -250,7 +250,9 @@ def _until_stopped(*, follow: bool) -> Iterator[Event]:
 
 @contextmanager
 def _counted(*, quiet: bool, follow: bool) -> Iterator[Any]:
-    """Yield a function that shows progress on a terminal: records read, and offsets to read."""
+    """Yield a function that shows a capture's progress on a terminal: records read, and offsets
+    still to read.
+    """
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
@@ -297,7 +299,9 @@ def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
 
 
 def _check(cluster: ClusterOptions, *, as_json: bool) -> None:
-    """Print what the account may read, and exit with 3 if a required permission is missing."""
+    """Print which permissions the account has; exit with code 3 if one that a capture requires is
+    missing.
+    """
     from partage.commands.clusters import check_access
 
     properties = cluster.client_properties()

@@ -39,7 +39,7 @@ _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and repo
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a command so that each error becomes one line on stderr and an exit code, without a
+    """Wrap a command so that each error becomes one line on stderr and an exit code, not a
     traceback.
     """
 
@@ -77,7 +77,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _interrupted(error: BaseException) -> bool:
-    """Return whether Ctrl-C caused the error, directly or in a clean-up that failed in turn."""
+    """Return whether Ctrl-C caused an error, directly or because a clean-up failed after it."""
     met: set[int] = set()
     more: list[BaseException | None] = [error]
     while more:

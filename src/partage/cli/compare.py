@@ -100,7 +100,8 @@ def _standbys(row: Compared) -> dict[str, dict[str, list[int]]] | None:
 
 
 def shown_comparison(found: Comparison, known: Sequence[str] = ()) -> None:
-    """Print a comparison of strategies: table, optimum, reasons, warnings and breaches.
+    """Print a comparison of strategies: the table, the optimum, strategies that are not applicable
+    and why, warnings and broken rules.
 
     The reasons are those of strategies that are not applicable.
 
@@ -166,7 +167,7 @@ def _table(found: Comparison) -> Table:
 
 
 def _cell(found: Comparison, row: Compared, field: str, _title: str, more_is_better: bool) -> Any:
-    """Return a table cell with a figure: bold green if it is the best of its column."""
+    """Format one value of the comparison table: bold green if it is the best of its column."""
     from rich.text import Text
 
     value = getattr(row.measures, field)

@@ -47,8 +47,8 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def prepare() -> None:
-    """Make stdout and stderr print a character as an escape sequence if the terminal's encoding
-    lacks it.
+    """Make stdout and stderr print an escape sequence for a character that the terminal's encoding
+    lacks.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
@@ -56,15 +56,15 @@ def prepare() -> None:
 
 
 def out() -> Console:
-    """Return a console on stdout.
+    """Return a Rich console that writes to stdout.
 
-    Each call makes a new one because stdout may have been replaced.
+    Each call creates one because stdout may have been replaced.
     """
     return Console(highlight=False, emoji=False, markup=False, color_system=_colours())
 
 
 def err() -> Console:
-    """Return a console on stderr for output of several lines."""
+    """Return a Rich console that writes to stderr, for output of several lines."""
     return Console(stderr=True, highlight=False, color_system=_colours())
 
 
@@ -107,7 +107,7 @@ def tell(line: str, style: str = "") -> None:
 
 
 def shortened(line: str) -> str:
-    """Return a sentence cut to a readable length.
+    """Cut a sentence to a readable length.
 
     >>> len(shortened("x" * 1000))
     401
@@ -116,7 +116,7 @@ def shortened(line: str) -> str:
 
 
 def short_name(value: str) -> str:
-    """Return a name from the input cut to 256 characters for display; JSON has the full name.
+    """Cut a name from the input to 256 characters for display; JSON output has the full name.
 
     >>> short_name("orders"), short_name("x" * 32_767)[-22:]
     ('orders', 'x… (32,767 characters)')
@@ -139,7 +139,7 @@ def amount(count: float) -> str:
 
 
 def first_of(lines: Sequence[str], *, of: int | None = None) -> list[str]:
-    """Return the first few of many similar lines, and a line with the number of the others.
+    """Return the first few of many similar lines, and a last line with the number of the others.
 
     ``of`` is the total number if ``lines`` has only some of them.
 
@@ -158,7 +158,7 @@ def interactive() -> bool:
 
 
 def name(value: str, style: str = "") -> Text:
-    """Return a name from the input as table text.
+    """Convert a name from the input to Rich text for a table.
 
     Markup is not interpreted, and control characters are escaped.
     """

@@ -131,7 +131,9 @@ def forecast(
 
 
 def _parse_range(text: str) -> float | tuple[float, float]:
-    """Parse a time such as ``20s``, or a range such as ``15s..30s``; return seconds."""
+    """Parse a time such as ``20s``, or a range such as ``15s..30s``; return seconds, or a pair of
+    them.
+    """
     low, dots, high = text.partition("..")
     if not dots:
         return parse_seconds(low, "restart-time")
@@ -204,7 +206,9 @@ def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | No
 
 
 def _client_lines(chosen: Deployment, now: Deployment) -> tuple[str, ...]:
-    """Return the client settings that lead from the present settings to the chosen ones."""
+    """Return the client settings to change, as ``name=value`` lines, to get from one deployment to
+    another.
+    """
     from partage.report.client_settings import lines_of
 
     if chosen.policy == now.policy and chosen.session_s == now.session_s:
@@ -235,7 +239,7 @@ def _table(rows: tuple[RolloutForecast, ...]) -> Table:
 
 
 def _text(found: Estimate) -> str:
-    """Return an estimate as ``best (low to high)``."""
+    """Format an estimate as ``best (low to high)``."""
     if found.high - found.low < 0.05:
         return _number(found.best)
     return f"{_number(found.best)} ({_number(found.low)} to {_number(found.high)})"

@@ -38,7 +38,9 @@ RunFolder = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastOptions(OptionGroup):
-    """Options of a forecast: the groups of a run, and numbers that replace those of the run."""
+    """Command-line options of a forecast: the groups of a run, and numbers that replace those of
+    the run.
+    """
 
     group: GroupPatterns = None
     partitions: Annotated[
@@ -68,7 +70,7 @@ class ForecastOptions(OptionGroup):
     run: RunId = None
 
     def settings(self) -> dict[str, Any]:
-        """Return the numbers as arguments of `pg.forecast` and `pg.size`.
+        """Return the numbers of the options as keyword arguments of `pg.forecast` and `pg.size`.
 
         Raises:
             BadParameter: the session timeout is not a duration.
@@ -84,7 +86,8 @@ class ForecastOptions(OptionGroup):
     def expect_input(
         self, folder: Path | None, cluster: ClusterOptions, what: str, *numbers: Any
     ) -> None:
-        """Check that the command has a run, a cluster, or all numbers that replace them.
+        """Check that the command line names exactly one input: a run, a cluster, or all numbers
+        that replace them.
 
         Args:
             folder: the folder of a run.
@@ -103,7 +106,8 @@ class ForecastOptions(OptionGroup):
     def inputs(
         self, folder: Path | None, cluster: ClusterOptions
     ) -> Iterator[tuple[str, tuple[Run | MeasuredGroup, str] | tuple[()]]]:
-        """Yield the name and the first arguments of `pg.forecast` and `pg.size` for each group.
+        """Yield the name of each group to forecast, and the first arguments of `pg.forecast` and
+        `pg.size` for it.
 
         Without a folder and a cluster that is one group of numbers alone.
 

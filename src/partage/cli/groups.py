@@ -150,7 +150,9 @@ def _head(look: GroupLook) -> None:
 
 
 def _waiting(look: GroupLook) -> str:
-    """Format a group's lag: that of owned partitions, and that of partitions without an owner."""
+    """Format a group's lag in records: that of owned partitions, and that of partitions without an
+    owner.
+    """
     owned = {p for m in look.group.members for p in m.owned}
     mine = sum(lag for p, lag in look.lag.items() if p in owned)
     others = sum(look.lag.values()) - mine
@@ -167,7 +169,7 @@ def _is_finite(seconds: float | None) -> bool:
 
 
 def _age(look: GroupLook) -> str:
-    """Format the age of a lag and the time until it is consumed, in brackets.
+    """Format the age of a group's lag and the time until it is consumed, in brackets.
 
     >>> from partage.capture.groups import LiveGroup
     >>> from partage.commands.live_groups import GroupLook
@@ -212,7 +214,7 @@ def _whole(look: GroupLook) -> None:
 
 
 def _listed(owned: tuple[Partition, ...]) -> str:
-    """Format partitions by topic, with ranges of numbers.
+    """Format a member's partitions by topic, with ranges of partition numbers.
 
     >>> _listed((("t", 0), ("t", 1), ("t", 2), ("u", 4)))
     't 0-2; u 4'
@@ -244,8 +246,10 @@ def _distance(now: Measures) -> str:
 
 
 def changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
-    """Return a sentence for each changed group: members that joined or left, and the number of
+    """Describe how groups changed between two measurements: members that joined or left, and
     partitions that moved.
+
+    Return a sentence for each changed group.
 
     >>> changes([], [])
     []

@@ -35,8 +35,8 @@ _STAGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class KeyOptions(OptionGroup):
-    """Options of `partage keys`: the column of the key, the partition counts, and the requested
-    figures.
+    """Options of `partage keys`: the column with the key, the partition counts, and the statistics
+    to compute.
 
     They are passed to `partage.jobs.keys.analysis.analyse_keys`.
     """
@@ -108,7 +108,8 @@ def spread(
     to: Path | None,
     output: OutputOptions,
 ) -> None:
-    """Analyse how keys spread over partitions, print the result, and write it to a folder if given.
+    """Analyse how a topic's keys spread over partitions, print the result, and write it to a folder
+    if one is given.
 
     Args:
         where: file, folder, or ``kafka://host:port/topic``.
@@ -163,7 +164,9 @@ _NO_KEY = "No record has a key: the producer's partitioner spreads them as it li
 
 
 def print_found(found: KeySpread) -> None:
-    """Print the analysis: spread, hot keys, moves by changed counts, busiest hours, advice."""
+    """Print the analysis of a topic's keys: spread, hot keys, moves by changed counts, busiest
+    hours, advice.
+    """
     keyed = found.records - found.nulls
     show(name(_head(found), "bold"))
     if not keyed:
@@ -245,7 +248,9 @@ def _hours(found: KeySpread) -> Table:
 
 
 def _as_json(found: KeySpread) -> dict[str, Any]:
-    """Return the analysis as plain data: keys in hex, shares from 0 to 1, times in ms UTC."""
+    """Return the analysis of a topic's keys as a JSON object: keys in hex, shares from 0 to 1,
+    times in ms UTC.
+    """
     return {
         "records": found.records, "without_key": found.nulls, "without_time": found.timeless,
         "keys": found.distinct,
@@ -267,7 +272,7 @@ def _as_json(found: KeySpread) -> dict[str, Any]:
 
 
 def write_tables(found: KeySpread, folder: Path) -> None:
-    """Write the analysis as Parquet files and ``keys.json`` to a folder.
+    """Write the analysis of a topic's keys to a folder, as Parquet files and ``keys.json``.
 
     The files are ``spread``, ``hottest``, ``changes`` and ``hours``.
 
@@ -337,9 +342,10 @@ def shown(key: bytes) -> str:
 
 
 def advice(found: KeySpread) -> list[str]:
-    """Return sentences of advice on a key analysis, the most important one first.
+    """Return sentences of advice on a topic's keys and partition count, the most important one
+    first.
 
-    It needs at least one hot key.
+    The analysis must have at least one hot key.
     """
     hot = found.hottest[0]
     lines = [
@@ -369,7 +375,8 @@ def advice(found: KeySpread) -> list[str]:
 
 
 def _limit(found: KeySpread) -> str:
-    """Describe the requested limit of the hottest partition, and how its rate was computed."""
+    """Describe the requested limit of the hottest partition's load, and how its rate was computed.
+    """
     words = [] if found.max_share is None else [f"{found.max_share:.1%} of all records"]
     if found.max_rate is not None:
         text = f"{found.max_rate:,g} records a second"

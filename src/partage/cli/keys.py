@@ -170,7 +170,8 @@ def show_growth(
 
 
 def _drain(text: str, drain_rate: float | None) -> DrainTime:
-    """Parse ``GROUP=RECORDS`` and return the time that the group needs to read its lag.
+    """Parse the option ``--lag GROUP=RECORDS``, and compute the time that the group needs to read
+    its lag.
 
     Raises:
         InvalidConfigError: the text has another form.
@@ -184,7 +185,7 @@ def _drain(text: str, drain_rate: float | None) -> DrainTime:
 
 
 def _expect_input(options: Mapping[str, object]) -> None:
-    """Raise if an option that needs an INPUT is given without one.
+    """Check that no option that needs the argument INPUT is given without it.
 
     Raises:
         typer.BadParameter: such an option is given.
@@ -348,7 +349,7 @@ def _plain(
     rows: Sequence[tuple[str, list[int | None]]],
     refused: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """Return a JSON object for each client with its partitions of the key.
+    """Return a JSON object for each client, with the partitions on which it places the key.
 
     ``refused`` has the reason for each client that cannot take the key.
     """

@@ -87,7 +87,7 @@ def migrate(
 
 
 def _table(found: Sequence[Migration]) -> Table:
-    """Return a table with one row for each migration; all have the same status."""
+    """Return a table of the groups with one status of readiness for a migration."""
     from rich.table import Table
 
     listed = _LISTED.get(found[0].status)
@@ -125,7 +125,7 @@ def _clients(found: Migration) -> str:
 
 
 def _effect(effect: Effect) -> str:
-    """Return the simulated effect as a sentence."""
+    """Describe the simulated effect of a migration in a sentence."""
     text = (
         f"simulated under {effect.policy}: {effect.rebalances} rebalances "
         f"({effect.rebalances_now} recorded)"
@@ -134,7 +134,9 @@ def _effect(effect: Effect) -> str:
 
 
 def _gain(effect: Effect | None, *, short: bool = False) -> str:
-    """Return the expected gain with its interval; a negative gain is more unread time."""
+    """Format the expected gain of a migration with its interval; a negative gain is more unread
+    time.
+    """
     from partage.report.messages import format_estimate
 
     if effect is None or effect.saves is None:

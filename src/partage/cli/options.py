@@ -40,8 +40,9 @@ class OptionGroup:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each option-group parameter of a command by the group's options, since Typer reads
-    options from parameters only.
+    """Decorate a command so that its option-group parameters become single command-line options.
+
+    Typer reads options from parameters only, not from dataclasses.
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type[OptionGroup]] = {}
@@ -110,38 +111,42 @@ StrategyConfig = Annotated[
 
 
 def strategy_option(more: str) -> Any:
-    """Return the option ``--strategy``; ``more`` is appended to its help."""
+    """Create the command-line option ``--strategy``; ``more`` is appended to its help text."""
     return typer.Option("--strategy", "-s", metavar="NAME", help=f"Strategy name. {more}",
                         show_default=False)  # fmt: skip
 
 
 def topic_option(more: str = "") -> Any:
-    """Return the option ``--topic``; ``more`` is appended to its help."""
+    """Create the command-line option ``--topic``; ``more`` is appended to its help text."""
     return typer.Option("--topic", "-t", metavar="TOPIC", help=f"Topic name. {more}".rstrip(),
                         show_default=False)  # fmt: skip
 
 
 def partitions_option(more: str = "", metavar: str = "N") -> Any:
-    """Return the option ``--partitions``; ``more`` is appended to its help."""
+    """Create the command-line option ``--partitions``; ``more`` is appended to its help text."""
     what = f"Number of partitions. {more}".rstrip()
     return typer.Option("--partitions", "-p", metavar=metavar, help=what)
 
 
 def replication_option(more: str = "") -> Any:
-    """Return the option ``--replication-factor``; ``more`` is appended to its help."""
+    """Create the command-line option ``--replication-factor``; ``more`` is appended to its help
+    text.
+    """
     return typer.Option("--replication-factor", "-r", metavar="N", show_default=False,
                         help=f"Replicas of each partition. {more}".rstrip())  # fmt: skip
 
 
 def output_option(more: str, metavar: str = "FOLDER") -> Any:
-    """Return the option ``--out``; ``more`` is appended to its help."""
+    """Create the command-line option ``--out``; ``more`` is appended to its help text."""
     return typer.Option("--out", "-o", metavar=metavar, help=f"Output path. {more}",
                         show_default=False)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(OptionGroup):
-    """Options that name a running Kafka cluster, and the client properties to connect to it."""
+    """Command-line options that name a running Kafka cluster, and the client properties to connect
+    to it.
+    """
 
     bootstrap_server: Annotated[
         str | None,
@@ -162,7 +167,8 @@ class ClusterOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def client_properties(self) -> dict[str, str]:
-        """Return the client properties by Kafka's names, and hide their secrets on stderr.
+        """Return the Kafka client properties of the options as a dict, and from now on hide their
+        secrets on stderr.
 
         Raises:
             InvalidConfigError: the file cannot be read, or a property has no equals sign.
@@ -184,7 +190,7 @@ class ClusterOptions(OptionGroup):
         return connection_settings(Properties(self.client_properties()))
 
     def brokers(self) -> str:
-        """Return the addresses of the brokers, and raise if the command has none.
+        """Return the broker addresses of the options (``host:port,...``); raise if there are none.
 
         Raises:
             BadParameter: no cluster is given.
@@ -194,7 +200,8 @@ class ClusterOptions(OptionGroup):
         return self.bootstrap_server
 
     def input_or_cluster(self, given: str | None, what: str, topics: Iterable[str] = ()) -> str:
-        """Return the command's input: its argument, or the cluster as ``kafka://host:port/topics``.
+        """Return where a command reads its input: its argument, or the cluster as
+        ``kafka://host:port/topics``.
 
         Args:
             given: value of the argument; None if it is missing.
@@ -219,7 +226,7 @@ class ClusterOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions(OptionGroup):
-    """Options of the Spark session that a command uses."""
+    """Command-line options of the Spark session that a command uses."""
 
     master: SparkMaster = None
     conf: Annotated[
@@ -235,14 +242,16 @@ class SparkOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions(OptionGroup):
-    """Options for the form of the result (tables or JSON) and for progress messages."""
+    """Command-line options for the form of a command's result (tables or JSON) and for progress
+    messages.
+    """
 
     as_json: AsJson = False
     quiet: Quiet = False
 
 
 def spark_settings(conf: Sequence[str]) -> dict[str, str]:
-    """Parse ``KEY=VALUE`` arguments as Spark settings.
+    """Parse ``KEY=VALUE`` arguments of ``--conf`` as Spark settings.
 
     Their secrets are hidden on stderr from now on.
 
@@ -269,7 +278,10 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def named_options(**options: str) -> Iterator[None]:
-    """Name the option instead of the argument in an error of a function that has a command.
+    """Rename arguments to options in the errors of a function that the command line and Python
+    share.
+
+    The context manager is for the command line.
 
     >>> with named_options(groups="--group"):
     ...     raise InvalidConfigError("groups", "no such group", "g")
@@ -287,7 +299,8 @@ def named_options(**options: str) -> Iterator[None]:
 def read_replica_cluster(
     source: str | None, cluster: ClusterOptions, **more: Any
 ) -> ReplicaCluster:
-    """Read a `ReplicaCluster` from the argument CLUSTER or from the cluster of the options.
+    """Read brokers, topics and replicas from the argument CLUSTER, or from the cluster that the
+    options name.
 
     Args:
         source: value of the argument; None if it is missing.

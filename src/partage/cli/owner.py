@@ -75,7 +75,8 @@ def owner(
 
 
 def _warn_of_uncertainty(found: OwnersAt) -> None:
-    """Print a warning if the time is outside the recording, when owners are unknown."""
+    """Print a warning if the requested time is outside of the recording, where owners are unknown.
+    """
     first, last, time_ms = found.first_ms, found.last_ms, found.at_ms
     if first is not None and time_ms < first:
         tell(f"warning: the record begins at {_utc(first)}; what was before is not known", "yellow")

@@ -38,7 +38,7 @@ def read_problem(file: Path) -> Mapping[str, Any]:
 
 
 def object_of(text: bytes, where: str) -> Mapping[str, Any]:
-    """Parse text as a JSON object; ``where`` names the source in errors.
+    """Parse text as a JSON object; ``where`` is the name of the source for error messages.
 
     Raises:
         InvalidProblemError: the text is not a JSON object.
@@ -57,15 +57,16 @@ def object_of(text: bytes, where: str) -> Mapping[str, Any]:
 
 
 def problem_of(found: Mapping[str, Any]) -> tuple[Group, Cluster]:
-    """Build the group and the cluster of an assignment problem from its parsed JSON."""
+    """Convert the parsed JSON of an assignment problem to its group (members) and cluster (topics).
+    """
     from partage.model import Cluster, Group
 
     return Group.from_json(found), Cluster.from_json(found)
 
 
 def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[str] | None:
-    """Return the strategies to try, preferred first: those of the command line, else those that the
-    problem names.
+    """Return the names of the strategies to try, preferred first: those of the command line, else
+    those of the problem.
 
     The result is None if neither names a strategy.
 
@@ -86,7 +87,7 @@ def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[st
 
 
 def settings(pairs: Sequence[str] | None) -> dict[str, object]:
-    """Parse ``KEY=VALUE`` options to a mapping of texts.
+    """Parse ``--config KEY=VALUE`` options to a dict of texts.
 
     Strategies parse the values as Kafka's clients do.
     """

@@ -63,7 +63,7 @@ def report_progress(
 def time_left(done: int, total: int, seconds: float) -> float | None:
     """Return the estimated seconds to the end of a stage at its present speed.
 
-    The result is None if too little of the stage is done.
+    Returns None if too little of the stage is done for an estimate.
 
     >>> time_left(10, 40, 5.0), time_left(0, 40, 5.0)
     (15.0, None)
@@ -91,7 +91,7 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
 
 
 def _nothing(stage: str, done: int, total: int) -> None:
-    """Ignore the progress of a quiet command."""
+    """Ignore the progress of a command: the progress function of a quiet command."""
 
 
 def _lines(stages: Mapping[str, str]) -> Progress:
@@ -145,7 +145,9 @@ class _Shown:
         self._last = ""
 
     def moved(self, stage: str, done: int, total: int) -> None:
-        """Update the bar of a stage, or show the result count of the stage before."""
+        """Update the progress bar of a stage; a new stage first shows the result count of the stage
+        before.
+        """
         if stage in _COUNTS:
             named = self._stages.get(self._last, self._last)
             known = f"{named} [dim]({done:,} {stage})[/dim]"
@@ -164,9 +166,9 @@ class _Shown:
 def working(
     stages: Mapping[str, str], *, quiet: bool = False
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows progress on stderr, like `report_progress` without JSON lines.
+    """Yield a function that shows progress on stderr, as a bar or as lines of text.
 
-    ``stages`` has the text of each stage.
+    Unlike `report_progress` it prints no JSON. ``stages`` has the text of each stage.
 
     >>> with working({}, quiet=True) as progress:
     ...     progress("count", 1, 2)

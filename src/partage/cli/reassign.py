@@ -74,8 +74,8 @@ class SizeOptions(OptionGroup):
         gone: tuple[int, ...] = (),
         excluded: list[str] | None = None,
     ) -> ReplicaCluster:
-        """Read the cluster from a file, a capture or live brokers, with replica sizes from these
-        options.
+        """Read the brokers, topics and replicas from a file, a capture or live brokers, with the
+        sizes that these options give.
 
         See `commands.reassignments.read_cluster`.
         """
@@ -87,8 +87,8 @@ class SizeOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(OptionGroup):
-    """Options that limit a plan: excluded topics, and tolerances by which loads may differ from the
-    mean.
+    """Command-line options that limit a plan: excluded topics, and tolerances by which loads may
+    differ from the mean.
     """
 
     exclude: Annotated[
@@ -105,7 +105,7 @@ class LimitOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def limits(self, pin: list[str] | None = None) -> PlanLimits:
-        """Return the limits of the plan as `PlanLimits`.
+        """Convert the options to the limits of a reassignment plan.
 
         Raises:
             BadParameter: a tolerance is not KIND=FRACTION.
@@ -126,7 +126,7 @@ class LimitOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedLimitOptions(LimitOptions):
-    """Options of a plan's limits, with topics that must not move (``--pin``)."""
+    """Command-line options that limit a plan, with topics that must not move (``--pin``)."""
 
     pin: Annotated[
         list[str] | None,
@@ -135,13 +135,13 @@ class PinnedLimitOptions(LimitOptions):
     ] = None  # fmt: skip
 
     def pinned_limits(self) -> PlanLimits:
-        """Return the limits of the plan as `PlanLimits`, including the pinned topics."""
+        """Convert the options to the limits of a reassignment plan, including the pinned topics."""
         return self.limits(self.pin)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(OptionGroup):
-    """Options for the plan's output: batch size, folder, page and format."""
+    """Command-line options for a plan's output: batch size, folder, page and format."""
 
     to: Annotated[
         Path | None,
@@ -161,7 +161,9 @@ class ResultOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class CopyOptions(ResultOptions):
-    """Options of commands that copy data: the throttle, and whether to compute lower bounds."""
+    """Command-line options of subcommands that copy data: the throttle, and whether to compute
+    lower bounds.
+    """
 
     throttle: Annotated[
         int | None,
@@ -186,10 +188,10 @@ def _compiling() -> Callable[[str], None]:
 
 
 def _finish(task: ReplicaTask, what: str, result: ResultOptions) -> None:
-    """Plan a reassignment, write its files, and print the result.
+    """Plan a reassignment task, write the plan's files, and print the result.
 
     Raises:
-        Exit: 3 if the plan fails the judge.
+        Exit: with code 3 if the plan breaks a rule.
     """
     from partage.cli.reassign_output import show_answer
     from partage.commands.reassignments import plan_task

@@ -18,7 +18,9 @@ _MOST_BROKERS = 40
 def show_answer(
     summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
 ) -> None:
-    """Print the plan's tables, or everything as JSON; then the paths of written files."""
+    """Print a reassignment plan as tables, or all of it as JSON; then print the paths of written
+    files.
+    """
     if as_json:
         write_json(summary, indent=1)
     else:
@@ -99,7 +101,7 @@ def _figures(summary: dict[str, Any]) -> Table:
 
 
 def _time(seconds: float) -> str:
-    """Format seconds; from two minutes on also as hours and minutes."""
+    """Format a duration in seconds; from two minutes on also as hours and minutes."""
     if seconds < 120:
         return f"{seconds:,.0f} s"
     minutes = round(seconds / 60)

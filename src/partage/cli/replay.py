@@ -147,8 +147,7 @@ def replay(
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options of `partage replay`: policies, strategies, selected groups and times, and the
-    engine.
+    """Options of `partage replay`: policies, strategies, selected groups and times, and the engine.
     """
 
     policies: list[str] | None = None
@@ -165,7 +164,7 @@ class Wanted:
     report: bool = True
 
     def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments for `jobs.replay.replay.replay`."""
+        """Return the options as keyword arguments of `jobs.replay.replay.replay`."""
         names = (
             "policies", "strategies", "raw_commits", "append", "engine", "master", "conf", "kafka",
         )  # fmt: skip
@@ -176,7 +175,7 @@ class Wanted:
 def replay_and_report(
     capture: str | Path, to: Path, wanted: Wanted, *, open_it: bool | None
 ) -> None:
-    """Replay a capture, write its report, and print the result.
+    """Replay the recorded history of a cluster (a capture), write the report, and print a summary.
 
     Raises:
         PartageError: the capture, the folder or the environment cannot be used.
@@ -257,7 +256,7 @@ def _written(to: Path, page: Path, run_id: str) -> RunFigures:
 
 
 def _expect_ours(to: Path) -> None:
-    """Raise if an output folder has files that Partage did not write.
+    """Check that an output folder is new, or has only files that Partage wrote.
 
     Raises:
         InvalidConfigError: the folder has other files, or is a file.

@@ -22,8 +22,8 @@ _USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
 def protect(settings: Mapping[str, str]) -> None:
-    """From now on, hide the secret values of these settings in everything that this process prints
-    on stderr.
+    """Hide the secret values of these settings in everything that this process prints on stderr
+    from now on.
     """
     _SECRETS.update(secrets_in(settings))
 
@@ -55,8 +55,8 @@ class GuardedStream:
 
 
 def guard_stderr(arguments: Sequence[str]) -> None:
-    """From now on, hide secrets of the command's arguments in everything that this process prints
-    on stderr.
+    """Hide secrets of the command's arguments in everything that this process prints on stderr from
+    now on.
 
     The arguments are searched before they are parsed, since the parser's errors repeat them.
     Passwords in addresses are hidden too.

@@ -95,7 +95,7 @@ def size(
 
 
 def _document(group: str, found: Sizing) -> dict[str, Any]:
-    """Return a sizing as a JSON object; an infinite lag is null."""
+    """Return the sizing of a group as a JSON object; an infinite lag is null."""
     from partage.forecasts.sizing import scaler_lines
 
     document: dict[str, Any] = {"group": group, **asdict(found)}
@@ -156,7 +156,9 @@ def _verdict(found: Sizing) -> str:
 
 
 def _notes(found: Sizing) -> list[str]:
-    """Return what limits the group, and what the table does not show."""
+    """Return sentences about what limits the group, and about what the table of sizes does not
+    show.
+    """
     from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, STRATEGY
 
     notes = []
@@ -206,13 +208,15 @@ def _table(found: Sizing) -> Table:
 
 
 def _shown(found: Sizing) -> list[SizeRow]:
-    """Return the rows up to the number from which on more consumers change nothing."""
+    """Return the table rows that matter: up to the number of consumers from which on more change
+    nothing.
+    """
     last = max(found.useful, found.needed or 0)
     return [row for row in found.rows if row.consumers <= last + 1]
 
 
 def _bar(row: SizeRow) -> str:
-    """Return the load of the busiest consumer as a bar; `+` marks a load above the capacity."""
+    """Draw the load of the busiest consumer as a text bar; `+` marks a load above the capacity."""
     used = min(row.use, 1.0)
     down = min(row.use if row.use_down is None else row.use_down, 1.0)
     full = round(used * _BAR)

@@ -64,7 +64,8 @@ def strategies(
 
 
 def _asked(named: list[str]) -> list[StrategyRow]:
-    """Return the table rows of these strategies (names or Java class names); of all without names.
+    """Return the table rows of the named strategies (names or Java class names), or of all if none
+    is named.
 
     Raises:
         UnknownStrategyError: no strategy has the name.
@@ -85,7 +86,7 @@ def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
 
 
 def _task_rows(named: list[str]) -> list[TaskRow]:
-    """Return the table rows of these Streams task assignors, of all if none are named.
+    """Return the table rows of the named Streams task assignors, or of all if none is named.
 
     Raises:
         UnknownStrategyError: no assignor has the name.
@@ -175,7 +176,8 @@ def _indented(text: str, style: str = "", by: int = 2) -> None:
 
 
 def _class(exact_to: str | None) -> str:
-    """Return a class name without its package; classes of the broker are marked ``(coordinator)``.
+    """Shorten the name of a Kafka class by its package; classes of the broker are marked
+    ``(coordinator)``.
 
     >>> _class("org.apache.kafka.clients.consumer.RangeAssignor 4.3.1")
     'RangeAssignor 4.3.1'

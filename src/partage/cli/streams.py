@@ -169,7 +169,9 @@ def streams(
 
 
 def _describe(source: Path, application_id: str, to: Path | None, output: OutputOptions) -> None:
-    """Write an application of a capture as a file, and print what one standby buys."""
+    """Write the description of a recorded application to a file, and print the gain and cost of one
+    standby.
+    """
     from partage.commands.applications import describe_streams
 
     with named_options(application_id="--application-id", path="--out"):
@@ -200,7 +202,7 @@ def _describe(source: Path, application_id: str, to: Path | None, output: Output
 
 
 def _gain_sentence(found: DescribedApplication, clients: int) -> str:
-    """Return in one sentence what one standby buys and costs."""
+    """Describe the gain and cost of one standby replica in a sentence."""
     gain = found.gain
     if gain is None:
         return "no answer about standbys: the application has no state, or its size is unknown"
@@ -345,12 +347,11 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return the prefix of the cross-rack traffic, and a note if the racks of some topics are
-    unknown.
+    """Return the prefix for the cross-rack traffic in the table, and a note if the racks of some
+    topics are unknown.
 
-    The prefix is "-" if the traffic is unknown, and ">=" if it is a lower bound.
-
-    A topic without racks, or a client without one, counts nothing.
+    The prefix is "-" if the traffic is unknown, and ">=" if it is a lower bound. A topic without
+    racks, or a client without one, counts nothing.
     """
     if not app.racks or all(client.rack is None for client in app.clients.values()):
         return "-", None
@@ -361,8 +362,10 @@ def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return why the requested rack-aware strategy has no effect, as in Kafka; None if it
-    has one.
+    """Return a note that the requested rack-aware strategy has no effect, with the reason; None if
+    it has one.
+
+    Kafka ignores the strategy in the same cases.
     """
     key = "rack.aware.assignment.strategy"
     asking = [
@@ -382,8 +385,8 @@ def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -
 
 
 def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a warning for each configured number of standbys that exceeds the number of other
-    clients.
+    """Return a warning for each configured number of standby replicas that exceeds the number of
+    other clients.
 
     All clients count, also those that join later: fewer may be up at a time.
     """
@@ -401,7 +404,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def subtopology_lines(app: SimulatedApplication) -> list[str]:
-    """Return a line for each sub-topology with its number, sources and stores.
+    """Describe each sub-topology in a line: its number, sources and stores.
 
     The number is the first one of a task id.
     """
@@ -416,7 +419,9 @@ def subtopology_lines(app: SimulatedApplication) -> list[str]:
 
 
 def event_labels(app: SimulatedApplication) -> list[dict[str, Any]]:
-    """Return the time in seconds and the description of each event of a simulation."""
+    """Return the time in seconds and the description of each event (join, crash, ...) of a
+    simulated application.
+    """
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
 
@@ -438,7 +443,8 @@ def show_decisions(
     *,
     as_json: bool,
 ) -> None:
-    """Print the tasks that each assignor gives to each client, for each combination of settings.
+    """Print the tasks that each task assignor gives to each client, for each combination of
+    settings.
 
     Raises:
         PartageError: the problem, a setting or an assignor is invalid.

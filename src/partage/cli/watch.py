@@ -91,7 +91,7 @@ def watch(
 
 
 def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
-    """Print the generations that a micro-batch has seen open, one line each."""
+    """Print the new generations of groups that a micro-batch of records contains, one line each."""
     for row in batch.opened:
         if as_json:
             typer.echo(json.dumps(row))
@@ -102,7 +102,7 @@ def _report(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """Return a generation as one line of text.
+    """Format a generation of a group as one line of text.
 
     >>> _line({"time_ms": 0, "group": "billing", "generation": 7, "members_before": 3, "members": 2,
     ...        "partitions": 30, "moved": 14, "cause_kind": "leave", "cause": "1 left"})

@@ -43,17 +43,18 @@ __all__ = ["AssignorError", "ClassInUseError", "MisusedAssignorError", "assignor
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # untyped
-    """Failure of the strategy, raised by aiokafka where the program awaits records."""
+    """Failure of the assignment strategy, which aiokafka raises where the program awaits records.
+    """
 
 
 class MisusedAssignorError(InvalidConfigError, KafkaError):  # type: ignore[misc]  # untyped
-    """Wrong value of ``partition_assignment_strategy``, raised by aiokafka where the program awaits
-    records.
+    """Invalid setting ``partition_assignment_strategy``, which aiokafka raises where the program
+    awaits records.
     """
 
 
 class ClassInUseError(MisusedAssignorError):
-    """Use of one assignor class by two consumers, raised by aiokafka where the program awaits
+    """Use of one assignor class by two consumers, which aiokafka raises where the program awaits
     records.
     """
 
@@ -62,11 +63,12 @@ class ClassInUseError(MisusedAssignorError):
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """Create an assignor class for ``partition_assignment_strategy`` of one aiokafka consumer.
+    """Create a partition assignor class for one aiokafka consumer
+    (``partition_assignment_strategy``) from a strategy's name.
 
     Every call creates a class, since aiokafka calls methods of the class itself and its state
-    between rebalances is there. A class serves one consumer; a second consumer that uses it
-    gets an error (`partage.clients.calling_client` finds the consumer).
+    between rebalances is there. A class serves one consumer; a second consumer that uses it gets an
+    error (`partage.clients.calling_client` finds the consumer).
 
     Args:
         name: a strategy's name, one of ``pg.strategies()``.
@@ -87,13 +89,17 @@ def assignor(
 
 
 class _Meta(AssignorMeta):
-    """Metaclass of assignor classes whose errors aiokafka passes on to its caller."""
+    """Metaclass of aiokafka's assignor classes: aiokafka passes the errors that it raises on to the
+    program.
+    """
 
     misuse = MisusedAssignorError
 
 
 class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc]  # untyped
-    """Base class of assignor classes for aiokafka, which calls the class on its event loop."""
+    """Base class of the partition assignor classes for aiokafka, which calls methods of the class
+    on its event loop.
+    """
 
     name: str = ""
     _state: ClassVar[AssignorState]
@@ -104,7 +110,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the member's subscription for JoinGroup, encoded as Java's consumer does.
+        """Return the member's subscription for JoinGroup as bytes, encoded as Java's consumer does.
 
         Raises:
             AssignorError: the strategy raised a moment ago. aiokafka joins again at once after
@@ -124,9 +130,8 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Compute the assignment of each member as bytes, as the group leader.
-
-        Returns the assignment of each member as bytes.
+        """Compute the assignment of all members of the group, as its leader; return a dict from
+        member id to assignment.
 
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
@@ -143,7 +148,9 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
-        """Store this member's assignment, with partitions in the order received."""
+        """Store the partitions assigned to this member, in the order received, for its next
+        subscription.
+        """
         call = cls._bound(caller(GroupCoordinator))
         generation = NO_GENERATION if call is None else int(call.local["generation"])
         group = "?" if call is None else str(call.owner.group_id)

@@ -34,7 +34,8 @@ _LONGEST_PAUSE = 5.0
 
 
 class _SeenMetadata(NamedTuple):
-    """Metadata that the leader used last, with the view built from it, for reuse.
+    """Cluster metadata that the group leader used last, and the `ClusterView` built from it, for
+    reuse.
 
     Attributes:
         table: the client's rows by topic and partition.
@@ -49,8 +50,8 @@ class _SeenMetadata(NamedTuple):
 
 @dataclass
 class AssignorState:
-    """State of one assignor class between rebalances: its consumer's memory, its load measurements
-    and its coordinator.
+    """State of one assignor class between rebalances: its consumer's last assignment, its load
+    measurements and its group coordinator.
 
     Attributes:
         consumer: the client-independent part: subscriptions, decisions, memory.
@@ -77,9 +78,9 @@ class AssignorState:
         return self.consumer.strategy.name
 
     def belongs_to(self, coordinator: object) -> None:
-        """Check that the class serves only this coordinator.
+        """Check that only one consumer, known by its group coordinator, uses the assignor class.
 
-        The first call binds the class to it.
+        The first call binds the class to the consumer.
 
         Raises:
             InvalidConfigError: the class serves another consumer, even if that one is closed: the
@@ -92,8 +93,8 @@ class AssignorState:
             raise InvalidConfigError("partition_assignment_strategy", what, self.name)
 
     def pause(self) -> float:
-        """Return the seconds to wait before joining again; 0 unless the strategy has just
-        failed.
+        """Return the seconds to wait before the consumer joins again; 0 unless the strategy has
+        just failed.
         """
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
@@ -105,7 +106,7 @@ class AssignorState:
         group: str,
         generation: int,
     ) -> SyncGroupAssignments:
-        """Compute the assignment of all members as the group leader; warnings are logged.
+        """Compute the assignment of all members as the group leader, and log its warnings.
 
         Raises:
             AssignorFailedError: the strategy raised; the consumer joins again after a pause
@@ -139,9 +140,10 @@ class AssignorState:
         of: tuple[str, int],
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
-        """Compute the assignment of each member as bytes for SyncGroup.
+        """Compute the assignment of all members, and encode each for the leader's SyncGroup
+        request.
 
-        A failure is raised as the client's own error class.
+        A failure is raised as the client library's own error class.
 
         Args:
             members: the members in the order of the coordinator's response.
@@ -171,7 +173,8 @@ class AssignorState:
         replicas: Callable[[Any], Sequence[int]],
         racks: Mapping[int, str | None],
     ) -> ClusterView:
-        """Return a client's metadata of some topics; topics not yet in the metadata are left out.
+        """Return the replicas and racks of the subscribed topics from the client's cluster
+        metadata; unknown topics are left out.
 
         The view of the last rebalance is returned again if the metadata are the same.
 
@@ -195,8 +198,8 @@ class AssignorState:
         return self._seen.view
 
     def _looked(self, group: str) -> Mapping[Partition, float] | None:
-        """Return the loads from the function passed as ``weights``; None if it fails or a load is
-        invalid.
+        """Call the user's load function (option ``weights``) and return its loads; None if it fails
+        or a load is invalid.
 
         An invalid load must not fail the rebalance: the member would join again after each failure.
         The weights of the last plan stay, and a warning names the entry.
@@ -225,7 +228,7 @@ class AssignorState:
         generation: int,
         group: str,
     ) -> None:
-        """Store this member's assignment.
+        """Store the partitions assigned to this member, for its next subscription.
 
         Warn once if the broker, not a group leader, computed it.
         """
@@ -241,7 +244,8 @@ class AssignorState:
         self.is_led_by_broker = led_by_broker
 
     def measured(self) -> Mapping[Partition, float]:
-        """Return the measured loads of this consumer's partitions, as far as they are known."""
+        """Return the measured loads of this consumer's partitions, for those whose load is known.
+        """
         return {} if self.sampler is None else self.sampler.loads()
 
 
@@ -258,7 +262,8 @@ def _is_entry(partition: object, load: object) -> bool:
 def new_state(
     name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
 ) -> AssignorState:
-    """Create the state of a new assignor class; ``assignor`` of each client has the arguments.
+    """Create the state of a new assignor class; ``assignor`` of each client library documents the
+    arguments.
 
     Raises:
         UnknownStrategyError: no strategy has the name.
@@ -316,8 +321,8 @@ def _wanted_weights(word: str) -> str:
 
 
 def _keeps_through_rebalances(strategy: Strategy) -> bool:
-    """Return whether the strategy needs the cooperative protocol to give the results of its Kafka
-    class.
+    """Return whether a strategy needs the cooperative rebalance protocol to give the results of its
+    Kafka class.
 
     These are cooperative strategies that are exact to a Kafka class. Other cooperative strategies
     append claims (the partitions a member owns) to their user data (`partage.wire.member_extras`).

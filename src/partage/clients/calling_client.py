@@ -41,7 +41,7 @@ _ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_pr
 
 
 class Call(NamedTuple):
-    """A method call found on the stack: the object of the method, and the method's local
+    """A method call found on the Python stack: the object whose method runs, and the method's local
     variables.
     """
 
@@ -50,8 +50,10 @@ class Call(NamedTuple):
 
 
 def caller(*kinds: type) -> Call | None:
-    """Find the nearest calling method whose object is of one of the given classes; None if there is
-    none.
+    """Find the nearest calling method, up the Python stack, whose object is of one of these
+    classes.
+
+    Returns None if there is none.
     """
     # Frame 1 is the assignor's method; its caller is frame 2.
     frame = sys._getframe(2)
@@ -72,7 +74,7 @@ class AssignorMeta(ABCMeta):
     misuse: type[InvalidConfigError] = InvalidConfigError
 
     def __iter__(cls) -> Iterator[Any]:
-        """Raise an error, because a class was passed where the client expects a list of classes.
+        """Raise an error: an assignor class was passed where the client expects a list of classes.
 
         Raises:
             InvalidConfigError: always.
@@ -82,8 +84,8 @@ class AssignorMeta(ABCMeta):
 
 
 class _Factory:
-    """Wrapper of ``assignor`` that raises a clear error if a client uses the function itself as an
-    assignor class.
+    """Wrapper of a client's function ``assignor``, which raises a clear error if it is itself
+    passed as an assignor class.
     """
 
     def __init__(self, make: Callable[..., Any], error: type[InvalidConfigError]) -> None:
@@ -91,7 +93,7 @@ class _Factory:
         update_wrapper(self, make)
 
     def __call__(self, *names: Any, **options: Any) -> Any:
-        """Create and return the assignor class.
+        """Create and return the assignor class of the named strategy.
 
         Raises:
             InvalidConfigError: no name is given, as when a client calls the factory itself.
@@ -112,8 +114,8 @@ class _Factory:
 
 
 def factory(error: type[InvalidConfigError]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator for ``assignor`` that raises ``error`` if a client uses the function
-    itself as an assignor class.
+    """Return a decorator for the function ``assignor``: a client that uses it as an assignor class
+    gets ``error``.
     """
 
     def decorated(make: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -123,7 +125,7 @@ def factory(error: type[InvalidConfigError]) -> Callable[[Callable[_P, _R]], Cal
 
 
 def called_by(package: str) -> bool:
-    """Return whether one of the five nearest calling stack frames belongs to a package.
+    """Return whether one of the five nearest calling stack frames belongs to a Python package.
 
     >>> called_by("kafka")
     False

@@ -71,8 +71,8 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
 
 
 class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
-    """Faust's ``PartitionAssignor`` with the assignment rule of a Partage strategy; each app has
-    one instance.
+    """Faust's ``PartitionAssignor`` that assigns by a Partage strategy; each Faust app has one
+    instance.
     """
 
     strategy: Any = None
@@ -83,7 +83,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         self._guard: CommitGuard | None = None
 
     def on_assignment(self, assignment: Any) -> None:
-        """Check the bytes of the leader's assignment, then pass it to Faust.
+        """Check the bytes of the assignment that the leader sent, then pass it to Faust.
 
         Raises:
             WireFormatError: the bytes are not an assignment of Faust, or too large.
@@ -111,7 +111,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
     def _perform_assignment(
         self, cluster: Any, member_metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Compute the assignment of all workers, as the leader.
+        """Compute the assignment of all workers of the Faust app, as the group leader.
 
         If the strategy fails, the error is logged and Faust's own class decides. Faust calls this
         in its sensors and tracer.

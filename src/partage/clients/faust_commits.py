@@ -32,7 +32,8 @@ _PATIENCE = 5.0
 
 
 class CommitGuard:
-    """Guard that keeps a Faust consumer from committing offsets of records that it never processed.
+    """Guard that keeps a Faust consumer from committing offsets of records that it never processed,
+    which would lose them.
 
     The guard records the offsets that the consumer fetched and has not committed, by partition.
 
@@ -72,7 +73,7 @@ class CommitGuard:
         self._waits_since.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Remember the offsets that are acknowledged but not committed, then let Faust revoke the
+        """Remember which offsets are acknowledged but not committed, then let Faust revoke the
         partitions.
         """
         for tp in revoked:
@@ -87,8 +88,8 @@ class CommitGuard:
         return records
 
     async def _perform_seek(self) -> None:
-        """Seek to the committed offset of each partition, or to its first fetched record if it has
-        none.
+        """Seek each partition to its committed offset, or to the first fetched record if none is
+        committed.
         """
         assignment = self._assignments
         await self._original_perform_seek()
@@ -110,7 +111,9 @@ class CommitGuard:
             await self.consumer.seek(tp, min(fetched))
 
     def _new_offset(self, tp: Any) -> int | None:
-        """Return the offset that Faust may commit for a partition, None for none."""
+        """Return the offset up to which Faust may commit a partition; None if it may commit
+        nothing.
+        """
         if self._sought != self._assignments:
             # Faust goes on after a seek that timed out; without one nothing would be committed.
             if not self.consumer.app.rebalancing and not self._tasks:
@@ -136,8 +139,10 @@ class CommitGuard:
         return offset
 
     def _watch(self, tp: Any, waiting: int) -> None:
-        """Read a record again if its offset has waited long below acknowledged ones and no stream
-        has it.
+        """Read a record again if no stream has it, although later records have been acknowledged
+        for long.
+
+        ``waiting`` is the offset of the record.
         """
         since = self._waits_since.get(tp)
         if since is None or since[0] != waiting:

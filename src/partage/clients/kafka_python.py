@@ -46,18 +46,19 @@ _PROTOCOLS = getattr(abstract, "RebalanceProtocol", None)
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # kafka is untyped
-    """Failure of the strategy, raised by kafka-python from ``poll()``."""
+    """Failure of the assignment strategy, which kafka-python raises from ``poll()``."""
 
 
 @factory(InvalidConfigError)
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """Create an assignor class for ``partition_assignment_strategy`` of one kafka-python consumer.
+    """Create a partition assignor class for one kafka-python consumer
+    (``partition_assignment_strategy``) from a strategy's name.
 
-    Every call creates a class, since kafka-python 2 calls methods of the class itself and its
-    state between rebalances is there. A class serves one consumer; a second consumer that uses
-    it gets an error (`partage.clients.calling_client` finds the consumer).
+    Every call creates a class, since kafka-python 2 calls methods of the class itself and its state
+    between rebalances is there. A class serves one consumer; a second consumer that uses it gets an
+    error (`partage.clients.calling_client` finds the consumer).
 
     Args:
         name: a strategy's name, one of ``pg.strategies()``.
@@ -85,8 +86,8 @@ def assignor(
 def cluster_look(
     topics: Iterable[str], *, seconds: float = 5.0, window: float = 60.0, **settings: Any
 ) -> ClusterLook:
-    """Return a load function for the option ``weights``: it gives the records per second that
-    arrive in each partition.
+    """Start a thread that measures how many records per second arrive in each partition, and return
+    a load function for the option ``weights``.
 
     A thread requests the log ends with a consumer of its own, which joins no group.
 
@@ -117,7 +118,7 @@ def cluster_look(
 
 
 class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # type: ignore[misc]  # kafka is untyped
-    """Base class of assignor classes for kafka-python.
+    """Base class of the partition assignor classes for kafka-python.
 
     Release 2 calls methods of the class, release 3 of an instance.
     """
@@ -130,7 +131,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def supported_protocols(cls) -> list[Any]:
-        """Return the rebalance protocols that the strategy supports, as kafka-python's ids, the
+        """Return kafka-python's ids of the rebalance protocols that the strategy supports, the
         preferred one first.
         """
         if _PROTOCOLS is None:
@@ -139,7 +140,8 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the member's subscription for JoinGroup, encoded as Java's consumer does."""
+        """Return the member's subscription for JoinGroup as bytes, encoded as Java's consumer does.
+        """
         call = cls._bound(caller(ConsumerCoordinator))
         state = cls._state
         # The pause follows a failure only; heartbeats have a thread, or are not due yet.
@@ -159,9 +161,8 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> dict[str, Any]:
-        """Compute the assignment of each member as bytes, as the group leader.
-
-        Returns the assignment of each member as bytes.
+        """Compute the assignment of all members of the group, as its leader; return a dict from
+        member id to assignment.
 
         Raises:
             AssignorError: the strategy raised; the error has the strategy, group and generation.
@@ -175,7 +176,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
-        """Store this member's assignment, with partitions in the order received."""
+        """Store the partitions assigned to this member, in the order received, for its next
+        subscription.
+        """
         call = cls._bound(caller(ConsumerCoordinator))
         if generation is None:
             generation = NO_GENERATION if call is None else int(call.local["generation"])
@@ -187,7 +190,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_generation_assignment(cls, generation: int) -> None:
-        """Store the generation, which kafka-python 2 passes later to an assignor named sticky."""
+        """Store the generation of the last assignment, which kafka-python 2 passes only to sticky
+        assignors.
+        """
         cls._state.consumer.generation_is(generation)
 
     @classmethod
@@ -208,10 +213,11 @@ def _group_of(coordinator: Any) -> tuple[str, int]:
 
 
 def _stay_until_joined(coordinator: Any) -> None:
-    """Request a rejoin, so that kafka-python 2.3 and 3.0 complete a join that is in progress.
+    """Request a rejoin, so that a consumer of kafka-python 2.3 or 3.0 completes a join that is in
+    progress.
 
-    A leader that joins because its topics have grown sees the new metadata during this call, and
-    no longer needs to join. If its ``poll()`` then times out, the next one does not look at the
+    A leader that joins because its topics have grown sees the new metadata during this call, and no
+    longer needs to join. If its ``poll()`` then times out, the next one does not look at the
     pending join: in 3.0 the consumer stays outside its group, in 2.3 it keeps its old assignment.
     With the request it looks, and the completed join clears it.
     """

@@ -72,14 +72,17 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def watch(self, read: Callable[[], Offsets | None]) -> None:
-        """Start the measuring thread, once; it ends when ``read`` returns None."""
+        """Start the measuring thread, once per sampler; the thread ends when ``read`` returns None.
+        """
         if self._thread is None:
             name = "partage-sampler"
             self._thread = threading.Thread(target=self._run, args=(read,), name=name, daemon=True)
             self._thread.start()
 
     def see(self, offsets: Offsets, now: float) -> None:
-        """Add a measurement made at time ``now``. Partitions that are not in it are forgotten."""
+        """Add a measurement of partition offsets made at time ``now``, and forget partitions that
+        are not in it.
+        """
         positions, ends = dict(offsets[0]), dict(offsets[1])
         with self._lock:
             before = self._looks[-1][1][0] if self._looks else {}
@@ -123,7 +126,8 @@ class Sampler:
 
 
 class ClusterLook:
-    """Load function for the option ``weights``: records per second that arrive in each partition.
+    """Callable for the option ``weights`` that returns the records per second which arrive in each
+    partition, measured in a thread.
 
     Args:
         ends: a function that requests the log end offsets, called in a thread. If it raises,
@@ -152,7 +156,9 @@ class ClusterLook:
         self._thread.start()
 
     def __call__(self) -> Mapping[Partition, float]:
-        """Return the loads from the latest measurements; none before the second measurement."""
+        """Return a dict from partition to load by the latest measurements; empty before the second
+        one.
+        """
         return self._sampler.loads()
 
     def close(self) -> None:

@@ -31,18 +31,20 @@ _FAILURES = "rebalances that failed because the strategy raised an error"
 
 
 class _Metrics(Protocol):
-    """A metrics library with the metrics of all assignors of this process."""
+    """Interface of a metrics library (Prometheus or OpenTelemetry) that has the metrics of all
+    assignors of this process.
+    """
 
     def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
-        """Record one plan."""
+        """Record the duration and the quality of one assignment plan under these labels."""
 
     def record_failure(self, labels: dict[str, str]) -> None:
-        """Count one failure."""
+        """Count one failed assignment plan under these labels."""
 
 
 @dataclass(frozen=True)
 class _Instruments:
-    """The five metrics of a library."""
+    """The five metrics of an assignor, as objects of one metrics library."""
 
     seconds: Any
     moved: Any
@@ -52,7 +54,7 @@ class _Instruments:
 
 
 class _PrometheusMetrics(_Instruments):
-    """Metrics in the default registry of prometheus_client."""
+    """Metrics of assignors in the default registry of prometheus_client."""
 
     def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
         self.seconds.labels(**labels).observe(seconds)
@@ -65,7 +67,9 @@ class _PrometheusMetrics(_Instruments):
 
 
 class _OpenTelemetryMetrics(_Instruments):
-    """Metrics of the meter ``partage`` of the application's meter provider."""
+    """Metrics of assignors under the meter ``partage`` of the application's OpenTelemetry meter
+    provider.
+    """
 
     def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
         self.seconds.record(seconds, labels)
@@ -78,7 +82,8 @@ class _OpenTelemetryMetrics(_Instruments):
 
 
 def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seconds: float) -> None:
-    """Record the plan of a group leader in each metrics library that the application has imported.
+    """Publish the assignment plan of a group leader as metrics, in each metrics library that the
+    application has imported.
 
     An error in a metrics library is logged and does not fail the rebalance.
 
@@ -102,7 +107,7 @@ def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seco
 
 
 def record_failure(*, group: str, strategy: str) -> None:
-    """Count a failed plan in each metrics library that the application has imported."""
+    """Count a failed assignment plan in each metrics library that the application has imported."""
     try:
         for one in _libraries():
             one.record_failure({"group": group, "strategy": strategy})
@@ -111,7 +116,11 @@ def record_failure(*, group: str, strategy: str) -> None:
 
 
 def _group_with_claims(problem: Problem) -> Group:
-    """Return the group in which members own what they claim in their user data (`sticky`)."""
+    """Return the group with the members' current partitions, taken from their user data for
+    `sticky`.
+
+    Members that run `sticky` say only there which partitions they own.
+    """
     if problem.sent_claims is None:
         return problem.group
     return Group(
@@ -139,7 +148,7 @@ def _libraries() -> list[_Metrics]:
 
 @functools.cache
 def _prometheus(library: Any) -> _PrometheusMetrics:
-    """Register the metrics in the default registry, once per process."""
+    """Register the metrics of assignors with prometheus_client, once per process."""
     name = "partage_assignor_{}".format
     return _PrometheusMetrics(
         library.Histogram(name("plan_seconds"), _PLAN_SECONDS, _LABELS, buckets=_SECONDS),
@@ -152,7 +161,7 @@ def _prometheus(library: Any) -> _PrometheusMetrics:
 
 @functools.cache
 def _opentelemetry(library: Any) -> _OpenTelemetryMetrics:
-    """Create the instruments, once per process."""
+    """Create the metrics of assignors with OpenTelemetry, once per process."""
     meter = library.get_meter("partage")
     name = "partage.assignor.{}".format
     return _OpenTelemetryMetrics(

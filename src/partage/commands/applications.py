@@ -33,7 +33,7 @@ _DEFAULT = ("streams:high-availability",)
 
 
 class SimulatedCell(NamedTuple):
-    """The simulation of one combination of assignor and settings; a result of `simulate_streams`.
+    """Result of `simulate_streams` for one combination of task assignor and settings.
 
     Attributes:
         cell: name of the assignor, and the settings that differ from the application's.
@@ -47,7 +47,7 @@ class SimulatedCell(NamedTuple):
 
 
 class DecidedCell(NamedTuple):
-    """The decision of one assignor under one combination of settings; from `decide_streams`.
+    """Result of `decide_streams` for one combination of task assignor and settings.
 
     Attributes:
         cell: name of the assignor, and the settings that differ from the application's.
@@ -59,7 +59,7 @@ class DecidedCell(NamedTuple):
 
 
 class DescribedApplication(NamedTuple):
-    """A Kafka Streams application of a capture; the result of `describe_streams`.
+    """Result of `describe_streams`: a Kafka Streams application found in a capture.
 
     Attributes:
         description: the input of `simulate_streams`, as a JSON object.
@@ -76,7 +76,7 @@ class DescribedApplication(NamedTuple):
     notes: tuple[str, ...]
 
     def write(self, path: str | Path) -> Path:
-        """Write the description as JSON; return the path.
+        """Write the application's description to a JSON file; return its path.
 
         Raises:
             InvalidConfigError: the file cannot be written.
@@ -91,7 +91,8 @@ class DescribedApplication(NamedTuple):
 
 
 def describe_streams(source: str | Path, application_id: str) -> DescribedApplication:
-    """Describe a Kafka Streams application of a capture, and what one standby buys.
+    """Describe a Kafka Streams application that a capture recorded, and estimate the gain and cost
+    of one standby replica.
 
     The description has the application's sub-topologies, partitions, clients, state sizes and lags,
     and a crash of the client with most state. `simulate_streams` takes it.
@@ -184,7 +185,8 @@ def decide_streams(
     assignors: Sequence[str] | str = _DEFAULT,
     sweeps: Mapping[str, Sequence[object]] | None = None,
 ) -> list[DecidedCell]:
-    """Return what each assignor decides in one rebalance, as ``partage streams --decide`` does.
+    """Run task assignors on the state of a Kafka Streams application, and return the assignment
+    that each chooses.
 
     Args:
         state: the application with each client's ``active``, ``standby`` and ``lags``: a mapping,
@@ -234,7 +236,7 @@ def _cells(
 
 
 def _text(value: object) -> str:
-    """Return a setting's value as Kafka's properties write it.
+    """Return a setting's value as text, as it is in Kafka's properties (``true`` for True).
 
     >>> _text(True), _text(2)
     ('true', '2')

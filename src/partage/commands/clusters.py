@@ -137,7 +137,8 @@ def watch_groups(
     stop: Event | None = None,
     report: Callable[[BatchReport], None] | None = None,
 ) -> StreamFolder:
-    """Follow the groups of a cluster with Spark, and write the tables of a replay meanwhile.
+    """Follow the groups of a cluster with Spark, and write tables about their rebalances as they
+    happen.
 
     Args:
         source: the folder of a capture that grows, or ``kafka://host:port``.

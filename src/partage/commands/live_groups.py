@@ -35,13 +35,14 @@ _LONGEST_S = 86_400
 
 @dataclass(frozen=True)
 class GroupLook:
-    """One group of the running cluster at one moment, with lag, load and comparison.
+    """Measurement of one consumer group of a running cluster: its lag, load, balance, and what
+    other strategies would do.
 
     Attributes:
         lag: lag in records by partition, if both offsets are known.
         rate: arriving records per second by partition.
-        now: the judge's figures of the current assignment; None for a group without members.
-        compared: figures of other strategies' plans; None if not requested.
+        now: balance and quality of the current assignment; None for a group without members.
+        compared: the same for the plans of other strategies; None if not requested.
         behind: sum and age of the lag; None if no end offset is known.
         drain_seconds: time until the group has caught up, infinite if the lag does not shrink;
             None if unknown.
@@ -56,7 +57,8 @@ class GroupLook:
     drain_seconds: float | None = None
 
     def load_of(self, member: LiveMember) -> tuple[int | None, float]:
-        """Return a member's lag and records per second, summed over its partitions.
+        """Return a member's lag in records and its arriving records per second, summed over its
+        partitions.
 
         The lag is None if none of the partitions has a committed offset.
         """
@@ -64,7 +66,8 @@ class GroupLook:
         return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object that ``partage groups --json`` prints for the group."""
+        """Return the group's measurement as the JSON object that ``partage groups --json`` prints.
+        """
         group = self.group
         members = []
         for m in group.members:
@@ -103,7 +106,8 @@ def _no_samples() -> EndOffsets:
 
 @dataclass(slots=True)
 class EarlierLooks:
-    """Offsets of earlier measurements, from which rates and the age of a lag are computed.
+    """Offsets from earlier measurements of a cluster's groups, from which rates and the age of a
+    lag are computed.
 
     Attributes:
         at_s: time of the last measurement; 0 before the first one.
@@ -118,7 +122,8 @@ class EarlierLooks:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Add a measurement of the groups' committed offsets and the end offsets."""
+        """Store one more measurement: the groups with their committed offsets, and the end offsets.
+        """
         from partage.watch.lag import group_lag
 
         self.at_s, self.ends = time.monotonic(), ends
@@ -127,7 +132,8 @@ class EarlierLooks:
 
 
 def no_such_group(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
-    """Return the error for patterns that match no group; it lists existing groups."""
+    """Return the error for group names or patterns that match no group; it lists existing groups.
+    """
     from partage.capture.groups import live_groups
 
     there = [one.id for one in live_groups(connection)[0]]
@@ -145,7 +151,10 @@ def look_at_groups(
     *,
     compare_all: bool,
 ) -> list[GroupLook]:
-    """Measure all groups now. Rates are since the last measurement; without one, two are made."""
+    """Measure the lag and load of groups of a running cluster.
+
+    Rates are those since the last measurement (``earlier``). Without one, two are made.
+    """
     from partage.capture.groups import live_groups
     from partage.capture.metadata_image import state_of
     from partage.model import Cluster
@@ -172,7 +181,9 @@ def _with_age(
     now: Mapping[str, GroupLag | None],
     elapsed_s: float,
 ) -> GroupLook:
-    """Return a group's measurement with the age of its lag and the time until it is consumed."""
+    """Return a group's measurement, completed with the age of its lag and the time until it has
+    caught up.
+    """
     from partage.watch.lag import drain_seconds
 
     behind, earlier = now.get(look.group.id), before.get(look.group.id)
@@ -185,7 +196,9 @@ def judge_group(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
     cluster: Cluster, strategies: list[str] | None, *, asked: bool,
 ) -> GroupLook:  # fmt: skip
-    """Return a group with its lag and the judge's measures (spread, moves) of its assignment."""
+    """Return a group's measurement: lag, load, and the balance of its assignment and of other
+    strategies' plans.
+    """
     from partage.api import decisions
     from partage.api.measures import measure
     from partage.model import Assignment, Group, Member
@@ -222,7 +235,8 @@ def live_groups(
     every: float = 2.0,
     properties: Mapping[str, str] | None = None,
 ) -> list[GroupLook]:
-    """Measure the groups of a running cluster: owners, lag, load, and what a strategy would do.
+    """Measure the consumer groups of a running cluster: owners, lag, load, and what another
+    strategy would do.
 
     Nothing is changed, and no group is joined. The offsets are read twice, for rates.
 
@@ -315,7 +329,8 @@ def measure_group(
 def _look(
     connection: ClusterConnection, group: str
 ) -> tuple[LiveGroup, Mapping[Partition, int], Any, float]:
-    """Read one group: its state, the end offsets of its partitions, the metadata, and the time.
+    """Read the state of one group from the brokers: members, end offsets of its partitions,
+    metadata, and the time of the reading in seconds.
 
     Raises:
         InvalidConfigError: there is no such group.

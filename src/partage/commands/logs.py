@@ -102,7 +102,7 @@ def _decode_columns(source: Any, value: Any) -> list[dict[str, Any]]:
 
 
 def _table(source: Any) -> Any:
-    """Return a table whose columns are found by name: a mapping, a data frame or an Arrow table.
+    """Convert a mapping, a data frame or an Arrow table to a table whose columns are found by name.
 
     Raises:
         InvalidConfigError: the argument is no table.
@@ -123,7 +123,7 @@ def _table(source: Any) -> Any:
 
 
 def _column(column: Any, argument: str) -> list[Any]:
-    """Return the values of a column as a list; missing values are None.
+    """Convert a column of any supported library to a list, with None for missing values.
 
     Raises:
         InvalidConfigError: the argument is no column.
@@ -159,7 +159,10 @@ def _slices(source: Path) -> tuple[Slice, ...]:
 def _read_log(
     slices: Iterable[Slice], types: set[int] | None, groups: Sequence[str] | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each record of these types and groups; damaged records come too."""
+    """Yield a JSON object for each record of a group log that has one of these types and groups.
+
+    Records that cannot be decoded are included.
+    """
     from partage.jobs.replay.capture import read_slice
 
     for piece in slices:
@@ -175,7 +178,8 @@ def _read_log(
 
 
 def _line(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON object of a record, with ``error`` if it cannot be decoded."""
+    """Return the JSON object of a group log record, with ``error`` if the record cannot be decoded.
+    """
     key, value = _bytes(row.pop("key"), "key"), _bytes(row.pop("value"), "value")
     try:
         return _decoded(key, value, row)
@@ -200,7 +204,7 @@ def _is_of(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
 
 
 def _numbers(types: Sequence[str | int] | None) -> set[int] | None:
-    """Convert names or numbers of record types to numbers; None for no filter.
+    """Convert record types, given by name or number, to a set of numbers; None means all types.
 
     Raises:
         InvalidConfigError: Kafka has no such record type; the error lists the types.
@@ -227,7 +231,8 @@ def audit(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Audit:
-    """Find the partitioner that wrote each topic, and check the joins between topics.
+    """Find which clients' partitioners wrote each topic, and check whether topics can be joined by
+    key.
 
     Args:
         source: a capture, Parquet with columns topic, partition, offset, timestamp_ms and key, or
@@ -269,7 +274,8 @@ def count_keys(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> KeySpread:
-    """Count how keys spread over partitions, and the keys that a change of the count moves.
+    """Count how a topic's keys spread over partitions, and how many keys would move if the
+    partition count changed.
 
     This is what ``partage keys INPUT`` computes; `partition_for` places keys that are in memory.
 
@@ -311,7 +317,10 @@ def count_keys(
 
 @contextmanager
 def argument_names(**other: str) -> Iterator[None]:
-    """Name the argument instead of the option in an error of a function that a command shares.
+    """Rename options to arguments in the errors of a function that the command line and Python
+    share.
+
+    The context manager is for Python callers.
 
     Args:
         other: dict from option (without dashes) to argument, if they differ in more than dashes.

@@ -60,7 +60,7 @@ def reassign(
     write_load: float | None = None,
     log_dirs_before: str | Path | None = None,
 ) -> PlannedReassignment:
-    """Plan replica moves, as ``partage reassign COMMAND`` does.
+    """Plan a reassignment of replicas to brokers, as ``partage reassign COMMAND`` does.
 
     Args:
         source: the cluster; or a capture's folder, a ``cluster.jsonl`` or JSON file, or
@@ -125,7 +125,8 @@ def _expect_source(source: object) -> None:
 
 
 def _expect_arguments(command: str, given: Mapping[str, object]) -> None:
-    """Check that a subcommand exists, has the arguments that it needs, and no others.
+    """Check that a subcommand of ``partage reassign`` exists and has the arguments that it needs
+    and no others.
 
     Raises:
         InvalidConfigError: names the command or the argument.
@@ -173,13 +174,14 @@ def _task(
 
 @dataclass(frozen=True, eq=False)
 class PlannedReassignment:
-    """A planned reassignment in the form that ``partage reassign`` prints and writes.
+    """Result of `reassign`: a plan of replica moves in batches, which ``partage reassign`` prints
+    and writes to files.
 
     Attributes:
-        result: the task, the plan and the judge's verdict.
+        result: the task, the plan, and its checked quality.
         summary: what ``--json`` prints: figures with bounds, brokers, racks, moves and batches.
-        batches: dense partition numbers of each batch.
-        elected: dense numbers of the partitions for leader election.
+        batches: partition indices of each batch.
+        elected: indices of the partitions that need a leader election.
         directory: log directory of each new replica; None if the input has no directories.
     """
 
@@ -190,7 +192,8 @@ class PlannedReassignment:
     directory: NDArray[np.int32] | None
 
     def write(self, folder: str | Path) -> Path:
-        """Write the files for Kafka's tools to a new folder; return its path.
+        """Write the files with which Kafka's tools execute the plan to a new folder; return its
+        path.
 
         The files are ``batch-001.json``, ``rollback-001.json``, ..., ``election.json``,
         ``plan.json``, ``execute.sh`` and ``rollback.sh``.
@@ -237,7 +240,7 @@ def plan_task(
     throttle: int | None = None,
     proof: bool = True,
 ) -> PlannedReassignment:
-    """Plan a reassignment task and split its moves into batches.
+    """Compute a plan for a reassignment task and split its replica moves into batches.
 
     Args:
         task: the reassignment task.
@@ -260,7 +263,9 @@ def plan_task(
 def split_plan(
     found: Reassignment, command: str, *, most: int | None = None, throttle: int | None = None
 ) -> PlannedReassignment:
-    """Split the moves of a plan into batches of at most ``most`` replicas, with a summary."""
+    """Split a plan's replica moves into batches of at most ``most`` replicas, and summarize the
+    plan.
+    """
     from partage.replicas.batches import batches
     from partage.replicas.kafka_json import led_by_others
     from partage.replicas.moves import directories
@@ -314,7 +319,9 @@ def _proven(found: Reassignment) -> dict[str, Any]:
 
 
 def _size(found: Reassignment) -> dict[str, int]:
-    """Return the number of (partition, broker) pairs of a task, and HiGHS's maximum."""
+    """Return the size of a task as the number of (partition, broker) pairs, and the largest that
+    the solver HiGHS gets.
+    """
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
     pairs = int(found.task.receives.sum()) * found.task.cluster.partitions
@@ -341,14 +348,14 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _leaderless(found: Reassignment) -> list[str]:
-    """Return the partitions that are copied but have no leader, from which Kafka would copy."""
+    """Return the partitions that cannot be copied because they have no leader to copy from."""
     cluster = found.task.cluster
     copied = sorted({*found.moves.partition.tolist()})
     return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
 
 
 def _gone(found: Reassignment, partitions: list[int]) -> list[int]:
-    """Return the ids of brokers that are not in the metadata but in the roll-back files."""
+    """Return the broker ids in the roll-back files that the cluster's metadata does not have."""
     cluster = found.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
     return sorted(cluster.brokers[b].id for b in held if cluster.missing[b])
@@ -372,7 +379,8 @@ def read_cluster(
     write_load: float | None = None,
     log_dirs_before: str | Path | None = None,
 ) -> ReplicaCluster:
-    """Read a `ReplicaCluster` from a capture's folder, a JSON file, or live brokers.
+    """Read a cluster's brokers, topics and replicas from a capture's folder, a JSON file, or live
+    brokers.
 
     Args:
         source: capture's folder, ``cluster.jsonl`` (its last line counts), JSON file, or
@@ -421,9 +429,9 @@ def _read_source(
     properties: Mapping[str, str],
     seconds: float | None,
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
-    """Return the source's JSON before validation.
+    """Read the JSON description of a cluster, not yet validated, from a file or from live brokers.
 
-    Running brokers also give sizes and directories.
+    Live brokers also give the sizes and directories of replicas (None for files).
     """
     if (source is None) == (bootstrap is None):
         what = "give either a folder, a file or host:port, or bootstrap"
@@ -467,7 +475,9 @@ def _text(path: Path) -> str:
 
 
 def _last_object(path: Path) -> str:
-    """Return the last line of a file that is a JSON object; Kafka's tools print text around it."""
+    """Return the last line of a file that is a JSON object, because Kafka's tools print text around
+    their JSON.
+    """
     lines = [line for line in _text(path).splitlines() if line.lstrip().startswith("{")]
     if not lines:
         raise InvalidCaptureError(f"{path}: no line of it is a JSON object")

@@ -28,7 +28,8 @@ __all__ = ["OwnersAt", "check_run", "diff", "matching_names", "owner"]
 def diff(
     before: Run | str | Path, after: Run | str | Path, *, groups: Sequence[str] | str | None = None
 ) -> RunDiff:
-    """Compare two replays, for example of recordings before and after a change of settings.
+    """Compare the replays of two recordings, for example from before and after a change of
+    settings.
 
     Args:
         before: the first run.
@@ -58,7 +59,8 @@ def check_run(
     groups: Sequence[str] | str | None = None,
     run_id: str | None = None,
 ) -> RunCheck:
-    """Check each group of a run against limits.
+    """Check each group of a replayed recording (a run) against limits, for example in continuous
+    integration.
 
     Args:
         run: the run.
@@ -89,7 +91,7 @@ def check_run(
 
 @dataclass(frozen=True)
 class OwnersAt:
-    """The owners of partitions at one instant; the result of `owner`.
+    """Result of `owner`: the member that owned each partition at one instant.
 
     Attributes:
         at_ms: the instant, in milliseconds (UTC).
@@ -106,7 +108,7 @@ class OwnersAt:
     last_ms: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object that ``partage owner --json`` prints."""
+        """Return the owners as the JSON object that ``partage owner --json`` prints."""
         owners, unknown = ([asdict(one) for one in rows] for rows in (self.owners, self.unknown))
         return {"at_ms": self.at_ms, "owners": owners, "not_known": unknown}
 
@@ -119,7 +121,7 @@ def owner(
     groups: Sequence[str] | str | None = None,
     run_id: str | None = None,
 ) -> OwnersAt:
-    """Return the owners of partitions at an instant of a replayed history.
+    """Return which member owned which partition at an instant of a replayed recording.
 
     At the exact time of a rebalance, the new owner counts.
 
@@ -175,7 +177,7 @@ def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def no_such(what: str, name: str, known: Sequence[str]) -> str:
-    """Return the error message for a name that a run does not have, with similar names.
+    """Return an error message for a name that a run does not have; it suggests similar names.
 
     >>> no_such("topic", "order", ["orders", "users"])
     'no such topic in this run; did you mean orders?'
@@ -191,7 +193,7 @@ def _matching(groups: Sequence[str] | str | None, known: Iterable[str]) -> list[
 
 
 def _place(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
-    """Return the folder of a run, and the id of a `Run`; None for a folder.
+    """Return the folder of a run, and its id if the argument is a `Run` (None if it is a folder).
 
     Raises:
         InvalidConfigError: the argument is neither a run nor a folder.
@@ -211,7 +213,7 @@ def _recording(run: Run | str | Path, argument: str, run_id: str | None = None) 
 
 
 def _is_number(value: object) -> bool:
-    """Return whether an optional limit is a number; text and booleans are not.
+    """Return whether an optional limit is a number or missing; text and booleans are not numbers.
 
     >>> [_is_number(one) for one in (None, 0.01, True, "1%")]
     [True, True, False, False]

@@ -47,7 +47,7 @@ KnownAssignments: TypeAlias = dict[tuple[int, Any], tuple[bool, tuple[tuple[Any,
 
 
 class RandomDraws:
-    """Random numbers from a seed; equal seeds give equal numbers on any machine.
+    """Random number generator with a seed; equal seeds give equal numbers on any machine.
 
     >>> draws = RandomDraws(7)
     >>> round(draws.uniform(0, 10), 3), 1 < draws.lognormal(2.0, 0.1) < 3
@@ -58,17 +58,19 @@ class RandomDraws:
         self._random = JavaRandom.of(seed)
 
     def uniform(self, low: float, high: float) -> float:
-        """Return a number that is uniformly distributed from ``low`` to ``high``."""
+        """Draw a random number that is uniformly distributed from ``low`` to ``high``."""
         number, self._random = self._random.next_int()
         return low + (high - low) * ((number & 0xFFFFFFFF) / 2**32)
 
     def normal(self) -> float:
-        """Return a number of the standard normal distribution (Box and Muller)."""
+        """Draw a random number of the standard normal distribution (Box and Muller)."""
         radius = sqrt(-2 * log(1 - self.uniform(0, 1)))
         return radius * cos(2 * pi * self.uniform(0, 1))
 
     def lognormal(self, median: float, sigma: float) -> float:
-        """Return a number of the log-normal distribution with this median."""
+        """Draw a random number of the log-normal distribution with this median and log deviation
+        ``sigma``.
+        """
         from math import exp
 
         return median * exp(sigma * self.normal())
@@ -76,7 +78,7 @@ class RandomDraws:
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """Settings of a group that decide what a restart of a member costs.
+    """Settings of a simulated group that decide what a member's restart costs.
 
     Attributes:
         cluster: the group's topics and partitions.
@@ -99,7 +101,9 @@ class GroupSettings:
 
 
 class Unread:
-    """Sums of the unread time and of the records read twice, over all partitions of a group."""
+    """Running totals for a simulated group: time in which partitions are unread, and records read
+    twice.
+    """
 
     def __init__(self, clock: Clock, settings: GroupSettings, draws: RandomDraws) -> None:
         self._clock, self._settings, self._draws = clock, settings, draws
@@ -109,7 +113,7 @@ class Unread:
         self.last_ms = 0
 
     def stop(self, partitions: Iterable[int], *, commits: bool) -> None:
-        """Record that no member reads these partitions from now on."""
+        """Record that no member reads these partitions from the present time on."""
         interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
         for p in partitions:
             self._since.setdefault(p, self._clock.now_ms)
@@ -117,7 +121,7 @@ class Unread:
                 self.reread += interval_s * self._settings.rates[p]
 
     def resume(self, partitions: Iterable[int], latency_ms: float) -> None:
-        """Record that members read these partitions again after a latency."""
+        """Record that members read these partitions again, after a latency in milliseconds."""
         for p in partitions:
             since = self._since.pop(p, None)
             if since is not None:
@@ -126,7 +130,7 @@ class Unread:
 
 
 class SimulatedGroup(Protocol):
-    """A group whose members stop and start in simulated time.
+    """Interface of a simulated consumer group, whose members stop and start in simulated time.
 
     Attributes:
         rebalances: rebalances so far.
@@ -137,18 +141,18 @@ class SimulatedGroup(Protocol):
     unread: Unread
 
     def fill(self, keys: Iterable[str]) -> None:
-        """Let the first members join and settle; costs nothing."""
+        """Let the first members join and get their partitions; this costs no unread time."""
 
     def start(self, key: str) -> None:
-        """Let a new member join, or a static member that was away return."""
+        """Let a new member join, or let a static member return that was away."""
 
     def stop(self, key: str) -> None:
-        """Shut a member down."""
+        """Shut down a member: it leaves the group, or is away until its session times out."""
 
 
 @dataclass
 class _GroupState:
-    """The state that both protocols share.
+    """State of a simulated group that the classic and the consumer protocol share.
 
     Attributes:
         known: assignments that were computed before, by generation and state of the members.
@@ -188,7 +192,7 @@ class _GroupState:
         return heartbeat_interval(self.settings.session_ms, classic=classic)
 
     def fill(self, keys: Iterable[str]) -> None:
-        """Let the first members join and settle; costs nothing."""
+        """Let the first members join and get their partitions; this costs no unread time."""
         for key in keys:
             self.members[key] = self._member(key)
         for _ in range(1 + MOST_FOLLOW_UPS):
@@ -198,7 +202,7 @@ class _GroupState:
         self.rebalances = 0
 
     def _member(self, key: str) -> SimulatedMember:
-        """Return a new member; its id is without order, as Kafka's, and the same in each run."""
+        """Create a simulated member. Its id is random like Kafka's, and the same in each run."""
         self._named += 1
         number, _ = JavaRandom.of(self._named).next_int()
         member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
@@ -214,7 +218,8 @@ class _GroupState:
         return SimulatedMember(key, state)
 
     def _assign(self) -> bool:
-        """Compute the next assignment; return whether a cooperative follow-up is needed.
+        """Compute the group's next assignment; return whether a second, cooperative rebalance must
+        follow.
 
         Simulated deployments repeat the same rebalances, so that results are remembered.
 
@@ -247,7 +252,7 @@ class _GroupState:
         return needs_follow_up
 
     def stop(self, key: str) -> None:
-        """Shut a member down."""
+        """Shut down a member: it leaves the group, or is away until its session times out."""
         is_static, leaves = self.settings.policy.static, self.settings.leaves
         stopped = self._halt(key, crashes=not leaves)
         if is_static or not leaves:
@@ -256,7 +261,7 @@ class _GroupState:
             self._remove(key)
 
     def _remove(self, key: str) -> None:
-        """Remove a member that left or was evicted, and rebalance."""
+        """Remove a member that left or was evicted, and start a rebalance."""
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: set[int], expire: Callable[[str], None]) -> None:
@@ -275,7 +280,9 @@ class _GroupState:
         self.clock.at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
-        """Let a member stop reading; return the partitions that it read."""
+        """Let a member stop reading, with a commit unless it crashes; return the partitions that it
+        read.
+        """
         stopped = self.consumed.pop(key, set())
         commits = self.settings.commits_on_stop and not crashes
         self.unread.stop(sorted(stopped), commits=commits)
@@ -287,7 +294,8 @@ def _owned(member: SimulatedMember) -> set[int]:
 
 
 class SimulatedClassicGroup(_GroupState):
-    """A group of the classic protocol: members join, the leader assigns, all get their part.
+    """Simulated group of the classic rebalance protocol: members join, the leader assigns, all get
+    their partitions.
 
     A rebalance ends when all known members have rejoined. A member that stopped without LeaveGroup
     delays it until its session times out.
@@ -302,7 +310,7 @@ class SimulatedClassicGroup(_GroupState):
         self._not_before_ms = 0
 
     def start(self, key: str) -> None:
-        """Let a new member join, or a static member that was away return."""
+        """Let a new member join, or let a static member return that was away."""
         if self.away.pop(key, None) is not None and self._joined is None:
             # KIP-345: the coordinator answers with the present assignment.
             self._take(key, _owned(self.members[key]))
@@ -337,7 +345,9 @@ class SimulatedClassicGroup(_GroupState):
                 self.clock.after(int(wait) + _POLL_MS, partial(self._rejoin, key, self._round))
 
     def _rejoin(self, key: str, number: int) -> None:
-        """Let a member rejoin; an eager one revokes its partitions first."""
+        """Let a member rejoin the group in a rebalance; under the eager protocol it revokes its
+        partitions first.
+        """
         if number != self._round or self._joined is None or key not in self.members:
             return
         if key in self.away or key in self._joined:
@@ -371,7 +381,8 @@ class SimulatedClassicGroup(_GroupState):
 
 
 class SimulatedConsumerGroup(_GroupState):
-    """A group of the consumer protocol: the coordinator assigns, members reconcile one by one.
+    """Simulated group of the consumer protocol (KIP-848): the coordinator assigns, members
+    reconcile one by one.
 
     A member learns of its target with its next heartbeat. It revokes first, and takes partitions
     that no other member reads.
@@ -384,7 +395,7 @@ class SimulatedConsumerGroup(_GroupState):
         self._waiting: set[str] = set()
 
     def start(self, key: str) -> None:
-        """Let a new member join, or a static member that was away return.
+        """Let a new member join, or let a static member return that was away.
 
         A static member that was killed did not announce its absence. The coordinator rejects its
         successor until the session timeout (UNRELEASED_INSTANCE_ID).
@@ -403,7 +414,7 @@ class SimulatedConsumerGroup(_GroupState):
             self._change()
 
     def _change(self) -> None:
-        """Compute a new target; each member learns of it with its next heartbeat."""
+        """Compute a new target assignment; each member learns of it with its next heartbeat."""
         self._assign()
         for key in self.members:
             self._await_heartbeat(key, self.draws.uniform(0, self.heartbeat_ms))
@@ -419,7 +430,9 @@ class SimulatedConsumerGroup(_GroupState):
             self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Let a member revoke what is outside of its target, and take what is free in it."""
+        """Let a member revoke partitions outside of its target assignment, and take those of it
+        that are free.
+        """
         target, consumed = _owned(self.members[key]), self.consumed.get(key, set())
         if lost := consumed - target:
             self.unread.stop(sorted(lost), commits=self.settings.commits_on_stop)

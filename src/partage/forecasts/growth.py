@@ -23,7 +23,7 @@ _MOST_LISTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DrainTime:
-    """The time until a group has read all records that were written before a moment.
+    """Time that a group needs to read all records written before a topic's partition count changes.
 
     Attributes:
         group: the group.
@@ -38,11 +38,12 @@ class DrainTime:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The effect of a larger partition count on keys, and the steps that keep their order.
+    """Effect of a larger partition count on a topic's keys, and the steps that keep the order of
+    each key's records.
 
     Attributes:
         before, after: partition counts.
-        moved: share of all hashes whose partition changes. The share of real keys is near it.
+        moved: share of all hash values whose partition changes. The share of real keys is near it.
         successors: for each old partition, the partitions that its keys are in afterwards; empty
             for large counts.
         new_partitions: partitions that get all of their keys from old ones.
@@ -63,7 +64,8 @@ class Growth:
 
 
 def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Growth:
-    """Return which keys a larger partition count moves, and the steps that keep their order.
+    """Plan a larger partition count of a topic: which keys move, and the steps that keep the order
+    of each key's records.
 
     Args:
         before: the present partition count.
@@ -93,7 +95,7 @@ def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Gr
 
 
 def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
-    """Return how long a group reads the records that are already written.
+    """Estimate how long a group needs to read the records that are already written.
 
     Args:
         group: name of the group.
@@ -115,7 +117,8 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
 
 
 def _steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
-    """Return the sequence in which no key is read out of order."""
+    """Return the steps to a larger partition count in which no key's records are read out of order.
+    """
     known = [one.seconds for one in drains if one.seconds is not None]
     wait = f" ({max(known):,.0f} s for the slowest group)" if known else ""
     return (

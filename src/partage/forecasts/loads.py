@@ -40,7 +40,7 @@ _MOST_PARTITIONS = 200_000
 
 
 class CommitMinute(NamedTuple):
-    """The last committed offset of one partition in one minute (a row of ``commit_rates``)."""
+    """Last committed offset of one partition in one minute: a row of the table ``commit_rates``."""
 
     topic: str
     partition: int
@@ -49,7 +49,7 @@ class CommitMinute(NamedTuple):
 
 
 class OwnedSpan(NamedTuple):
-    """A time in which one member owned a partition (a row of table ``ownership``)."""
+    """Time span in which one member owned a partition: a row of the table ``ownership``."""
 
     topic: str
     partition: int
@@ -60,7 +60,7 @@ class OwnedSpan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GroupLoad:
-    """Records per second of each partition of a group, by minute.
+    """Load of a consumer group: records per second of each of its partitions, by minute.
 
     Attributes:
         cluster: the group's topics and partitions.
@@ -95,7 +95,7 @@ class GroupLoad:
 
 
 def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
-    """Return the load of a group whose records arrive evenly, from numbers alone.
+    """Build the load of a group from one rate: records arrive evenly over time and partitions.
 
     Args:
         topics: partition count of each topic.
@@ -118,7 +118,7 @@ def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
 
 
 def load_of_rates(topics: Mapping[str, int], rates: Mapping[_Pair, float]) -> GroupLoad:
-    """Return the constant load of a group from the rate of each partition.
+    """Build the load of a group from the rate of each partition, constant over time.
 
     Args:
         topics: partition count of each topic.
@@ -137,7 +137,7 @@ def load_of_rates(topics: Mapping[str, int], rates: Mapping[_Pair, float]) -> Gr
 
 
 def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> GroupLoad:
-    """Return a group's load by minute, from the commits of a recording.
+    """Compute a group's load by minute from its recorded offset commits.
 
     Records between two minutes with commits are spread evenly over the minutes between. The first
     minute has no earlier offset; it and the last minute of the group, which the end of the
@@ -176,7 +176,7 @@ def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> G
 
 
 class LearntCapacity(NamedTuple):
-    """The capacity of one consumer as a recording shows it.
+    """Estimate, from a recording, of the records per second that one consumer can process.
 
     Attributes:
         rate: the highest records per second that one member consumed over a whole minute. The
@@ -194,12 +194,15 @@ class LearntCapacity(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """True if the rate is from a catch-up phase of this member, so it is near the capacity."""
+        """Whether the rate is from a catch-up phase of this member, so that it is near the
+        capacity.
+        """
         return self.minutes > 0
 
 
 def learn_capacity(load: GroupLoad, owned: Sequence[OwnedSpan]) -> LearntCapacity | None:
-    """Learn how many records per second one consumer can process, from catch-up phases.
+    """Estimate how many records per second one consumer can process, from recorded phases in which
+    a member caught up.
 
     Only minutes count in which a member owned a partition from the begin to the end.
 

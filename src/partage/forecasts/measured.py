@@ -68,7 +68,7 @@ def measured_group(
     seconds: float,
     lag: int,
 ) -> MeasuredGroup:
-    """Return a measured group as the input of forecasts.
+    """Build the input of forecasts from the measurement of a running group.
 
     Args:
         group: name of the group.

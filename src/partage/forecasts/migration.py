@@ -51,7 +51,7 @@ _ROUNDS = "restart the members one by one"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding about a group.
+    """One finding about a group that is to migrate to another rebalance protocol.
 
     Attributes:
         kind: blocker, change, check or note.
@@ -66,7 +66,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The simulated effect of the migration on the recorded history.
+    """Simulated effect of a protocol migration on a group's recorded history.
 
     Attributes:
         policy: the simulated policy.
@@ -83,7 +83,8 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The readiness of one group for another rebalance protocol.
+    """Result of `plan_migration`: whether one group is ready for another rebalance protocol, and
+    the steps.
 
     Attributes:
         group: the group.
@@ -133,7 +134,8 @@ def plan_migration(
     causes: Iterable[str] = (),
     effect: Effect | None = None,
 ) -> Migration:
-    """Judge the readiness of a group for another protocol, and list the steps.
+    """Check whether a group is ready for another rebalance protocol, and list the steps of the
+    migration.
 
     Args:
         group: name of the group.
@@ -178,7 +180,9 @@ def plan_migration(
 
 
 def _is_done(protocol: str, kind: str, strategy: str | None, members: Sequence[_Row]) -> str | None:
-    """Return why nothing is left to do; None if the group can be migrated."""
+    """Return why nothing is left to do, such as that the group already uses the protocol; None
+    otherwise.
+    """
     classic = sum(row["subscription_version"] is not None for row in members)
     if kind.rsplit("+", maxsplit=1)[-1] == "consumer":
         if protocol == "consumer" and classic:
@@ -205,7 +209,11 @@ def _kind(kind: str) -> list[Finding]:
 
 
 def _consumer_clients(members: Sequence[_Row]) -> list[Finding]:
-    """Return findings about client libraries, by the bytes that their members sent."""
+    """Check whether the members' client libraries support the consumer protocol, and return
+    findings.
+
+    Libraries are recognized by the bytes that members sent.
+    """
     found = []
     if not members:
         found.append(Finding(BLOCKER, "no members", _NO_MEMBERS))
@@ -238,7 +246,7 @@ def _consumer_clients(members: Sequence[_Row]) -> list[Finding]:
 
 
 def _strategy(strategy: str | None) -> list[Finding]:
-    """Return findings about the assignor, which the broker replaces."""
+    """Return findings about the group's assignor, which an assignor of the broker would replace."""
     if strategy is None or (
         strategy.removeprefix("server:") in ("uniform", "range") and strategy != "range"
     ):
@@ -312,7 +320,7 @@ def _statics(members: Sequence[_Row]) -> list[Finding]:
 
 
 def _consumer_code(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
-    """Return checks of the application's code."""
+    """Return checks of the application's code that the consumer protocol makes necessary."""
     found = [
         Finding(CHECK, "listeners", "rebalance listeners get added and revoked partitions only, "
                 "never the whole assignment, also where the strategy was eager"),

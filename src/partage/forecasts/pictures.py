@@ -36,7 +36,7 @@ _STYLE = """<style>
 
 
 def sizing_picture(found: Sizing, group: str) -> str:
-    """Return the load of the busiest consumer as bars, by number of consumers.
+    """Draw the load of the busiest consumer as SVG bars, one for each number of consumers.
 
     >>> from partage.forecasts.loads import constant_load
     >>> from partage.forecasts.sizing import size_group
@@ -74,7 +74,7 @@ def _bar(style: str, x: float, y: float, share: float) -> str:
 
 
 def rollout_picture(found: Sequence[RolloutForecast], group: str) -> str:
-    """Return the unread time of each deployment as a bar with its 80 % interval."""
+    """Draw the unread time of each forecast deployment as an SVG bar with its 80 % interval."""
     head = f"{group}: unread partition-seconds of a rolling deployment"
     most = max((one.unread.high for one in found), default=0.0) or 1.0
     parts = [_text(20, 46, "soft", "bar: best estimate; line: 80% interval; first: present")]
@@ -101,7 +101,7 @@ def _text(x: float, y: float, style: str, text: str) -> str:
 
 
 def _picture(head: str, height: int, parts: Sequence[str]) -> str:
-    """Return a whole SVG document with a title."""
+    """Return a complete SVG document with a title."""
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'style="max-width: {_WIDTH}px" width="100%" role="img">',

@@ -29,7 +29,7 @@ _COMMIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RestartEvidence:
-    """Evidence about restarts in a group's record.
+    """How the members of a group restarted in its recorded history: duration, LeaveGroup, commits.
 
     Attributes:
         restart: time from a member's shutdown to its rejoin; None if no restart is recorded.
@@ -51,7 +51,7 @@ class RestartEvidence:
 
 
 def learn_restarts(tables: Mapping[str, Sequence[_Row]]) -> RestartEvidence:
-    """Learn how a group's members restart, from the group's rows of the tables of a run.
+    """Infer from a replayed history how a group's members restart.
 
     Args:
         tables: dict from table to rows: ``rebalances`` in log order, ``events``, ``members``,
@@ -80,7 +80,7 @@ def learn_restarts(tables: Mapping[str, Sequence[_Row]]) -> RestartEvidence:
 
 
 def _static_restarts(members: Iterable[_Row], unread: Iterable[_Row]) -> list[float]:
-    """Return the seconds in which a static member was away, one value for each restart.
+    """Return how long each restart of a static member took, in seconds.
 
     Its partitions are unread from the stop of the old member id to the start of the new one.
     """
@@ -95,7 +95,8 @@ def _static_restarts(members: Iterable[_Row], unread: Iterable[_Row]) -> list[fl
 
 
 def _dynamic_restarts(events: Iterable[_Row]) -> list[float]:
-    """Return the seconds from a departure to the rejoin of the same client.
+    """Return how long each restart of a dynamic member took: from its departure to the rejoin of
+    the same client, in seconds.
 
     If no client is recognised (a new pod has another host), joins are matched with departures in
     their order.
@@ -128,12 +129,14 @@ def _usual_members(rebalances: Sequence[_Row]) -> int:
 
 
 def _commit_interval(commit_rates: Iterable[_Row]) -> float:
-    """Return the usual seconds between two commits of a partition."""
+    """Return the usual time between two commits of a partition, in seconds."""
     intervals = [60 / row["commits"] for row in commit_rates if row["commits"] > 1]
     return median(intervals) if intervals else _COMMIT_S
 
 
 def _commits_on_stop(pauses: Iterable[_Row]) -> bool:
-    """Return whether most pauses end at the offset that was committed before them."""
+    """Return whether members commit when they stop: most pauses end at the offset committed before
+    them.
+    """
     known = [row["rewind"] for row in pauses if row["rewind"] is not None]
     return not known or sum(one > 0 for one in known) < _UNCOMMITTED * len(known)

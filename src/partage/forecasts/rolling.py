@@ -57,7 +57,7 @@ _MOST_MEMBERS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RestartTime:
-    """The time from a member's shutdown to its rejoin: a log-normal distribution, in seconds.
+    """Log-normal distribution of the time from a member's shutdown to its rejoin, in seconds.
 
     Attributes:
         median: the median.
@@ -72,7 +72,7 @@ class RestartTime:
 
     @classmethod
     def given(cls, low: float, high: float | None = None) -> RestartTime:
-        """Return the distribution of a given time, or of a given 80 % range, in seconds.
+        """Build the distribution from a given time, or from a given 80 % range, in seconds.
 
         Raises:
             InvalidConfigError: the times are not positive and ascending.
@@ -88,7 +88,7 @@ class RestartTime:
 
     @classmethod
     def learnt(cls, seconds: Sequence[float]) -> RestartTime | None:
-        """Return the distribution of recorded restarts; None without any.
+        """Fit the distribution to recorded restarts; None without any.
 
         >>> round(RestartTime.learnt([4.0, 5.0, 6.25]).median, 3)
         5.0
@@ -106,12 +106,16 @@ class RestartTime:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the logarithm of a restart time."""
+        """Standard deviation of the logarithm of a restart time, the parameter of the log-normal
+        distribution.
+        """
         return log(self.high / self.low) / (2 * _TENTH)
 
     @property
     def median_sigma(self) -> float:
-        """Standard deviation of the logarithm of the median: few restarts leave it uncertain."""
+        """Uncertainty of the median: the standard deviation of its logarithm, which is large after
+        few restarts.
+        """
         return self.sigma / sqrt(self.count) if self.count else 0.0
 
 
@@ -174,7 +178,8 @@ class Deployment:
 
     @property
     def text(self) -> str:
-        """The settings in a few words, such as ``eager/range+static, 1 unavailable``."""
+        """The deployment's settings in a few words, such as ``eager/range+static, 1 unavailable``.
+        """
         more = f", {self.max_surge} surge" if self.max_surge else ""
         pods = f"{self.max_unavailable} unavailable{more}"
         crash = "" if self.leaves else ", killed" if self.policy.static else ", no LeaveGroup"
@@ -183,7 +188,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class RolloutCost:
-    """The cost of one simulated deployment.
+    """Cost of one simulated rolling deployment of a group.
 
     Attributes:
         unread: partition-seconds without a reader.
@@ -200,7 +205,7 @@ class RolloutCost:
 
 @dataclass(frozen=True, slots=True)
 class RolloutForecast:
-    """The forecast of a rolling deployment, each figure with its 80 % interval.
+    """Forecast of the cost of a rolling deployment, each value with its 80 % interval.
 
     Attributes:
         deployment: the deployment.
@@ -220,7 +225,8 @@ class RolloutForecast:
 
 
 def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecast:
-    """Forecast the cost of a rolling deployment by simulation; equal seeds give equal results.
+    """Forecast the cost of a group's rolling deployment by repeated simulation; equal seeds give
+    equal results.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable to the group.
@@ -239,7 +245,7 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
 
 
 def _estimate(values: Sequence[float]) -> Estimate:
-    """Return the mean of simulated values with an 80 % interval.
+    """Return the mean of values from several simulations, with an 80 % interval.
 
     The interval is wider than that of the simulations, as in the stop model: real latencies have
     heavier tails than simulated ones.
@@ -251,7 +257,7 @@ def _estimate(values: Sequence[float]) -> Estimate:
 
 
 def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> RolloutCost:
-    """Simulate one rolling deployment."""
+    """Simulate one rolling deployment with a seed, and return its cost."""
     draws, clock = RandomDraws(seed), Clock()
     settings = GroupSettings(
         deployment.load.cluster, deployment.policy, tuple(deployment.load.rate.tolist()),
@@ -275,7 +281,9 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
 
 
 class _Rollout:
-    """Replaces the pods of a group like a Deployment or a StatefulSet."""
+    """Simulated controller that replaces the pods of a group like a Kubernetes Deployment or
+    StatefulSet.
+    """
 
     def __init__(
         self, deployment: Deployment, group: SimulatedGroup, clock: Clock, times: Sequence[float]
@@ -293,12 +301,12 @@ class _Rollout:
         self.last_ms = 0
 
     def begin(self) -> None:
-        """Start the deployment with all old pods in the group."""
+        """Start the deployment, with all old pods in the group."""
         self._group.fill(self._pods)
         self._proceed()
 
     def _proceed(self) -> None:
-        """Create and stop as many pods as the limits allow."""
+        """Create and stop as many pods as the deployment's limits allow now."""
         is_changed = True
         while is_changed:
             is_changed = False
@@ -333,7 +341,8 @@ class _Rollout:
 
 
 def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
-    """Return deployments that may cost less, each with one change or a usual combination.
+    """Return variants of a deployment that may cost less, each with one change or a usual
+    combination.
 
     They are cooperative and server-side assignment, static membership with a sufficient session
     timeout, LeaveGroup at shutdown, and additional pods instead of missing ones.
@@ -367,7 +376,8 @@ def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
 
 
 def kubernetes_lines(deployment: Deployment) -> tuple[str, ...]:
-    """Return the settings of a Kubernetes workload for a deployment.
+    """Return the settings of the Kubernetes workload for a deployment, as lines of field path and
+    value.
 
     >>> from partage.forecasts.loads import constant_load
     >>> load = constant_load({"t": 2}, 0.0)

@@ -45,7 +45,7 @@ _SCALER_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SizeRow:
-    """The forecast for one number of consumers.
+    """Forecast of load and lag for one number of consumers of a group.
 
     Attributes:
         consumers: number of consumers.
@@ -73,7 +73,7 @@ class SizeRow:
 
 @dataclass(frozen=True, slots=True)
 class Hottest:
-    """The partition with the highest load.
+    """The partition of a group with the highest load, which limits how far more consumers help.
 
     Attributes:
         topic, partition: the partition.
@@ -96,7 +96,8 @@ PARTITIONS, HOT_PARTITION, STRATEGY = "partitions", "hot partition", "strategy"
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The number of consumers that a group needs.
+    """Result of `size_group`: the number of consumers that a group needs, and the forecast for each
+    number.
 
     Attributes:
         strategy: the strategy that assigned the partitions.
@@ -129,7 +130,7 @@ class Sizing:
     outage_s: float
 
     def row(self, consumers: int) -> SizeRow:
-        """Return the row of a number of consumers."""
+        """Return the forecast for one number of consumers."""
         return next(row for row in self.rows if row.consumers == consumers)
 
 
@@ -141,7 +142,8 @@ def size_group(
     max_lag_s: float,
     outage_s: float = 45.0,
 ) -> Sizing:
-    """Forecast load and lag for each number of consumers of a group.
+    """Forecast the load and the lag of a group for each number of consumers, and the smallest
+    number that fits.
 
     All consumers subscribe to all topics of the load, and join in the order of their names.
 
@@ -198,7 +200,9 @@ def size_group(
 
 
 def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
-    """Return why no number of consumers fits: `PARTITIONS`, `HOT_PARTITION` or `STRATEGY`."""
+    """Return why no number of consumers keeps the lag small enough: `PARTITIONS`, `HOT_PARTITION`
+    or `STRATEGY`.
+    """
 
     def fits(arriving: FloatArray) -> bool:
         is_full = bool((arriving.mean(axis=0) >= capacity * (_FULL - _ROUNDING)).any())
@@ -210,7 +214,8 @@ def _limit(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
 
 
 def _listed(partitions: int, near: int) -> Sequence[int]:
-    """Return the numbers of consumers to show: all, or a selection with those near the answer.
+    """Return the numbers of consumers to forecast: all, or a selection with those near the needed
+    number.
 
     The last one has a consumer without partitions, which takes over from one that is down.
     """
@@ -249,7 +254,8 @@ def _size_row(
 
 
 def _last_plan(rounds: Sequence[Round]) -> Round:
-    """Return the last rebalance; check that the strategy assigned the partitions.
+    """Return the last simulated rebalance, after checking that the strategy assigned the
+    partitions.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable.
@@ -261,7 +267,9 @@ def _last_plan(rounds: Sequence[Round]) -> Round:
 
 
 def _loads_by_minute(load: GroupLoad, found: Round) -> FloatArray:
-    """Return the records per second of each member and minute (float64[minutes, members])."""
+    """Return the load of each member in each minute, in records per second (float64[minutes,
+    members]).
+    """
     return judge.member_loads(found.plan, found.group, found.cluster, load.by_minute)
 
 
@@ -298,7 +306,8 @@ def _hottest(load: GroupLoad, capacity: float) -> Hottest:
 
 
 def scaler_lines(found: Sizing, group: str) -> tuple[str, ...]:
-    """Return KEDA and HorizontalPodAutoscaler settings for a sizing; empty if no number fits.
+    """Return the settings of a KEDA scaler and a HorizontalPodAutoscaler for a group, as lines of
+    YAML; empty if no number of consumers fits.
 
     The scaler adds a pod when the lag per pod exceeds what one consumer reads in half of the
     allowed lag. Both scalers count lag in records. Without a topic, KEDA adds up all topics.
@@ -342,5 +351,5 @@ def scaler_lines(found: Sizing, group: str) -> tuple[str, ...]:
 
 
 def _quoted(text: str) -> str:
-    """Return a name as a YAML string in single quotes."""
+    """Quote a name as a YAML string in single quotes."""
     return "'" + text.replace("'", "''") + "'"

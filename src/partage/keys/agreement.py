@@ -30,7 +30,7 @@ _WINDOW = (1_700_000_000_000).to_bytes(8, "big")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
-    """Comparison of partitioners: which of them place the same keys in the same partitions.
+    """Result of `who_agrees`: which client partitioners place the same keys in the same partitions.
 
     Attributes:
         names: names of the compared partitioners, all of which use the key.
@@ -38,7 +38,7 @@ class Agreement:
         groups: sets of partitioners that agree on every key, in the order of `names`.
         null: description of how each partitioner places a null key.
         empty: description of how each partitioner places an empty key.
-        keys: number of keys tried, at each of ``counts``.
+        keys: number of keys tried at each of ``counts``.
         counts: partition counts tried.
     """
 
@@ -52,7 +52,7 @@ class Agreement:
 
 
 def probes(count: int, seed: int = 0) -> list[bytes]:
-    """Return ``count`` random test keys of 1 to 40 letters; equal seeds give equal keys.
+    """Return ``count`` random test keys of 1 to 40 letters as bytes; equal seeds give equal keys.
 
     >>> len(set(probes(100))) > 95
     True
@@ -71,7 +71,8 @@ def probes(count: int, seed: int = 0) -> list[bytes]:
 def who_agrees(
     names: Sequence[str] | None = None, *, keys: int = 500, counts: Sequence[int] = COUNTS
 ) -> Agreement:
-    """Run partitioners on the same keys, and return which of them choose the same partitions.
+    """Run several client partitioners on the same random keys, and return which of them always
+    choose the same partition.
 
     Args:
         names: names from `partage.keys.partitioners`; None for all that use the key.

@@ -32,7 +32,9 @@ _TABLES = (
 
 @cache
 def client_partitioners() -> dict[str, Partitioner]:
-    """Return all built-in partitioners by name, in the order of the documentation."""
+    """Return a dict from name to each built-in client partitioner, in the order of the
+    documentation.
+    """
     tables: list[tuple[Partitioner, ...]] = [
         getattr(import_module(f"partage.keys.clients.{module}"), table) for module, table in _TABLES
     ]
@@ -58,12 +60,14 @@ def find_named(name: str) -> Partitioner:
 
 @cache
 def plugged_in() -> dict[str, EntryPoint]:
-    """Return the entry points of custom partitioners in installed packages, by name."""
+    """Return a dict from name to entry point of the custom partitioners that installed packages
+    offer.
+    """
     return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
 
 
 def load_plug_in(point: EntryPoint) -> object:
-    """Import and return the object that a plug-in's entry point names.
+    """Import the custom partitioner that a package's entry point names, and return it.
 
     Raises:
         InvalidConfigError: the import fails; the error has the reason.

@@ -29,7 +29,7 @@ _SERIALISE = "serialise it first (partage.keys.serializers has Kafka's)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyColumn:
-    """Column of keys in one byte buffer with start offsets, the layout of an Arrow binary array.
+    """Column of record keys in one byte buffer with start offsets, as in an Arrow binary array.
 
     Attributes:
         data: uint8, the bytes of all keys.
@@ -85,7 +85,7 @@ class KeyColumn:
 
 
 def column_of(keys: object) -> KeyColumn:
-    """Convert keys (bytes, a list or an array) to a column.
+    """Convert record keys of any accepted type to a `KeyColumn`.
 
     Keys are bytes (one key), a sequence of bytes, text or None, or a NumPy array.
 
@@ -234,7 +234,7 @@ def _library(keys: object) -> str:
 
 
 def place_arrow(keys: Any, place: Place) -> Any:
-    """Return the partitions of Arrow keys as an int32 array of their own library.
+    """Return the partition of each key in an Arrow array, as an int32 array of the same library.
 
     A polars Series and classes with a method ``from_arrow`` come back as such, everything else as
     an array of pyarrow. A chunked array of pyarrow keeps its chunks.
@@ -273,7 +273,7 @@ def place_arrow(keys: Any, place: Place) -> Any:
 
 
 def _imported(keys: Any, pa: Any) -> Any:
-    """Convert an object with Arrow's PyCapsule interface to a pyarrow array.
+    """Convert an object of any library with Arrow's PyCapsule interface to a pyarrow array.
 
     Raises:
         InvalidKeysError: the object is a table, or not a column of an Arrow type.
@@ -288,7 +288,8 @@ def _imported(keys: Any, pa: Any) -> Any:
 
 
 def place_pandas(keys: Any, place: Place) -> Any:
-    """Return the partitions of a pandas Series as a Series: nullable int32 with the same index.
+    """Return the partition of each key in a pandas Series, as a nullable int32 Series with the same
+    index.
 
     Args:
         keys: a Series of bytes and text in objects, of ``string``, of a categorical of these, or
@@ -322,7 +323,7 @@ def _of_pandas(keys: Any) -> KeyColumn:
 
 
 def arrow_column(keys: Any, pa: Any) -> KeyColumn:
-    """Convert an Arrow array to a column; the buffers are not copied.
+    """Convert an Arrow array of keys to a `KeyColumn` without copying the buffers.
 
     Args:
         keys: the Arrow array.

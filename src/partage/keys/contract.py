@@ -64,7 +64,8 @@ class CustomPartitioner(Protocol):
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Process the producer's settings; called once, before any other method."""
+        """Receive the producer's settings; the producer calls this once, before any other method.
+        """
         ...
 
     def partition(  # noqa: PLR0917 - Kafka's own signature
@@ -80,7 +81,7 @@ class CustomPartitioner(Protocol):
         ...
 
     def close(self) -> None:
-        """Release resources; called when the producer closes."""
+        """Release resources; the producer calls this when it closes."""
         ...
 
 
@@ -149,7 +150,7 @@ def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] |
 
 
 class NamedPartitioner:
-    """Adapter that offers a built-in partitioner by name through the `CustomPartitioner` interface.
+    """Adapter that makes a built-in client partitioner usable as a `CustomPartitioner`.
 
     Settings: ``partage.seed`` (default 0), the seed of its random numbers, and ``partage.counter``,
     the first value of a round-robin counter. Each topic has a state of its own, as in the client.
@@ -168,7 +169,8 @@ class NamedPartitioner:
         self._states: dict[str, State] = {}
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Read the settings ``partage.seed`` and ``partage.counter``.
+        """Read the random seed and the first round-robin counter from the producer's settings
+        (``partage.seed``, ``partage.counter``).
 
         Raises:
             InvalidConfigError: a setting is not an int, or the partitioner has no counter.
@@ -190,7 +192,7 @@ class NamedPartitioner:
         value_bytes: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """Return the partition of a record. The topic's state advances if the key does not decide.
+        """Return the partition of a record. A record without a key advances the topic's state.
 
         Raises:
             InvalidConfigError: the cluster has no such topic.
@@ -213,8 +215,8 @@ class NamedPartitioner:
         return int(placed[0])
 
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
-        """Choose another sticky partition for records without a key, because the batch is full
-        (KIP-480).
+        """Choose another sticky partition of a topic for records without a key, because the batch
+        in ``previous`` is full (KIP-480).
         """
         count, led = led_partitions(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state is not None else None
@@ -222,7 +224,7 @@ class NamedPartitioner:
             self._states[topic] = next_cached(state, count, previous)[1]
 
     def close(self) -> None:
-        """Do nothing: a named partitioner holds no resources."""
+        """Do nothing: a built-in partitioner holds no resources."""
 
     def _shared(self, topic: str) -> str:
         return "" if self.partitioner.name in _ONE_COUNTER else topic
@@ -235,8 +237,8 @@ class NamedPartitioner:
 
 
 class RecordPartitioner:
-    """A producer's choice of a record's partition: the one that the record names, else the custom
-    partitioner's.
+    """Part of a producer that chooses a record's partition: the one that the record names, or else
+    the custom partitioner's. It rejects numbers that the topic does not have.
 
     It checks both.
 
@@ -270,7 +272,8 @@ class RecordPartitioner:
         explicit: int | None = None,
         needs_new_batch: bool = False,
     ) -> int:
-        """Return the partition of a record: the explicit one, or the custom partitioner's answer.
+        """Return the partition of a record: the one that it names, or else the custom partitioner's
+        choice.
 
         Args:
             topic: name of the topic.
@@ -326,13 +329,14 @@ class RecordPartitioner:
 
 @dataclass(frozen=True)
 class CustomRule:
-    """Key rule that calls a custom partitioner, which is created anew for each column of keys.
+    """Placement rule that calls a custom partitioner class for each key. Each column of keys gets a
+    new instance.
 
     Attributes:
         kind: the class, an instance, or the name by which `RecordPartitioner` finds it.
         topic: the topic name that is passed to the class.
         configs: settings that are passed to its ``configure``.
-        unkeyed: the records that statistics of spread leave out; `partition_for` asks the class
+        unkeyed: records that statistics of keys leave out; `partition_for` asks the class
             for null keys too.
     """
 
@@ -346,7 +350,8 @@ class CustomRule:
         return int(self._placed([key], partitions)[0])
 
     def of_all(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
-        """Return the partition of each record, including those with a null key (int32[n]).
+        """Return the partition that the custom partitioner chooses for each record, also for null
+        keys (int32[n]).
 
         Raises:
             InvalidConfigError: the class cannot be created, or returns no partition of the topic.

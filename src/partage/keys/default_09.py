@@ -22,8 +22,9 @@ class DefaultPartitioner:
     keys.
 
     Equals ``org.apache.kafka.clients.producer.internals.DefaultPartitioner`` of 0.9.0.1, with one
-    counter for all topics. It starts at a random int there; here at ``partage.counter``, or at
-    the first number of ``java.util.Random(partage.seed)`` (0).
+    counter for all topics. In Kafka the counter starts at a random int. Here it starts at the
+    setting ``partage.counter``, or at the first number of ``java.util.Random(partage.seed)`` (0 by
+    default).
 
     >>> partitioner = DefaultPartitioner()
     >>> partitioner.configure({"partage.counter": 5})
@@ -58,8 +59,8 @@ class DefaultPartitioner:
         value_bytes: bytes | None,  # noqa: ARG002 - the same
         cluster: Cluster,
     ) -> int:
-        """Return the partition by the key's murmur2 hash; null keys go round-robin over partitions
-        with a leader.
+        """Return a record's partition: by murmur2 of its key, or round-robin over partitions with a
+        leader for a null key.
         """
         partitions = cluster.partitions_of(topic)
         if not len(partitions):
@@ -74,4 +75,4 @@ class DefaultPartitioner:
         return _to_positive(turn) % len(partitions)
 
     def close(self) -> None:
-        """Do nothing, because the partitioner holds no resources."""
+        """Do nothing: the partitioner holds no resources."""

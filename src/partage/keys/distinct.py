@@ -34,7 +34,7 @@ _UNALIGNED = "Array(uint64, 1, 'A', readonly=True, aligned=False)"
 
 
 class KeyColumns(NamedTuple):
-    """Keys to count, as columns, with the number of records and bytes of each.
+    """Batch of record keys to be counted, with the number of records and bytes of each.
 
     Attributes:
         starts: int64[n + 1], offsets of the keys in their bytes.
@@ -50,11 +50,12 @@ class KeyColumns(NamedTuple):
 
 
 class KeyTable(NamedTuple):
-    """Arrays of a hash table of distinct keys (open addressing).
+    """Arrays of an open-addressing hash table that counts distinct record keys.
 
     Attributes:
-        slots: hash slots, a power of two; each has bits of a hash and the offset of an entry.
-        store: entries of the keys, one after the other.
+        slots: hash table whose length is a power of two. An element has bits of a hash and the
+            offset of an entry of ``store``.
+        store: entries of the keys (length, hash, counts and bytes), one after the other.
         words: the memory of ``store`` as unsigned words.
         used: four numbers: keys, end of the store, hash bits that do not select the slot, and
             words of an entry before the key's bytes.
@@ -85,7 +86,9 @@ def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 @piece
 def _hash(data: _Bytes, wide: _Words, at: int, end: int) -> int:
-    """Return a 31-bit hash of a key. Keys that differ in up to seven trailing zeros may collide."""
+    """Return a 31-bit hash of one key. Keys that differ only in up to seven trailing zero bytes may
+    collide.
+    """
     top = 0x7FFFFFFFFFFFFFFF
     h = 0xA0761D6478BD642F
     while at + 8 <= end:
@@ -149,7 +152,8 @@ def _look_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
-    """Look up a block of keys: compute all hashes, then read all slots, then all entries.
+    """Look up a batch of keys in the hash table: compute all hashes, then read all slots, then all
+    entries.
 
     Each step loads independent addresses, so that cache misses overlap. Only keys whose first slot
     has another key, or none, are collected and probed one by one.
@@ -200,8 +204,8 @@ def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
 def _count(
     data: _Bytes, wide: _Words, keys: KeyColumns, first: int, table: KeyTable, block: _Longs
 ) -> int:  # fmt: skip
-    """Count keys until the table lacks space for another block; return the index of the first key
-    not counted.
+    """Count keys in the hash table until its memory is full; return the index of the first key that
+    was not counted.
 
     Args:
         data: uint8, bytes of the keys.
@@ -257,9 +261,10 @@ def _move_slots(old: _Longs, slots: _Longs, shift: int) -> None:
 def _read_heads(
     store: _Longs, head: int, place: int, places: _Longs, heads: NDArray[np.int64]
 ) -> int:  # fmt: skip
-    """Write offset, length, hash, records and bytes of each key from an offset of the store on;
-    return the offset after the last.
+    """Copy the counts of consecutive keys out of the hash table, from the store offset ``place``
+    on.
 
+    ``heads`` gets each key's length, hash, records and bytes, and ``places`` its store offset.
     Returns the offset after the last entry read.
     """
     for number in range(len(places)):
@@ -302,7 +307,7 @@ COUNT = _count
 
 
 class KeysCounted(NamedTuple):
-    """Distinct keys of a table with their numbers of records and bytes.
+    """Distinct record keys with the number of records and bytes of each: the result of `Distinct`.
 
     Attributes:
         data: uint8, the bytes of all keys.
@@ -318,7 +323,8 @@ class KeysCounted(NamedTuple):
 
 
 class Distinct:
-    """Hash table that counts the records and bytes of distinct keys, in order of appearance.
+    """Hash table that counts the records and bytes of each distinct key, in order of first
+    appearance.
 
     Args:
         sized: whether the caller gives the bytes of each key's records. Otherwise only the bytes
@@ -345,7 +351,7 @@ class Distinct:
         return int(self._used[0])
 
     def clear(self) -> None:
-        """Remove all keys but keep the memory for reuse."""
+        """Remove all counted keys but keep the allocated memory for reuse."""
         self._slots.fill(0)
         self._used[:2] = 0, _BEGIN
 
@@ -363,7 +369,7 @@ class Distinct:
         times: _Longs | None = None,
         sizes: _Longs | None = None,
     ) -> None:
-        """Add the records of keys to the counts of the table.
+        """Add the records of a batch of keys to the counts of the hash table.
 
         Args:
             data: uint8, the bytes of all keys.
@@ -412,17 +418,20 @@ class Distinct:
             self._store = wider
 
     def heads(self) -> tuple[_Longs, _Longs]:
-        """Return the store offset of each key (int64[n]), and its length, hash, records and bytes
-        (int64[4, n]).
+        """Return each distinct key's store offset (int64[n]) and its length, hash, records and
+        bytes.
 
-        The second array is int64[4, n]. The hash has 31 bits and is the same in every table.
+        The second array is int64[4, n], one row for each of these. The hash has 31 bits and is the
+        same in every table.
         """
         places, heads, _ = self._heads(_BEGIN, len(self))
         return places, heads
 
     def head_blocks(self, most: int) -> Iterator[tuple[_Longs, _Longs]]:
-        """Yield the offsets, lengths, hashes, records and bytes of ``most`` keys at a time, which
-        bounds the memory.
+        """Yield the store offsets and counts of the distinct keys, ``most`` keys at a time to bound
+        the memory.
+
+        Each item has the two arrays of `heads`.
         """
         place, left = _BEGIN, len(self)
         while left:
@@ -436,8 +445,8 @@ class Distinct:
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Return the bytes of the keys at these store offsets, and the start of each key in
-        them.
+        """Return the bytes of the keys at these store offsets, joined, and the start offset of each
+        key (int64[n + 1]).
         """
         starts = np.zeros(len(places) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])
@@ -447,7 +456,9 @@ class Distinct:
         return data[: int(starts[-1])], starts
 
     def counted(self) -> KeysCounted:
-        """Return all keys with their counts, in order of appearance."""
+        """Return all distinct keys with their numbers of records and bytes, in order of first
+        appearance.
+        """
         places, heads = self.heads()
         data, starts = self.keys_at(places, heads[0])
         return KeysCounted(data, starts, heads[2], heads[3])

@@ -62,16 +62,16 @@ Int64Array = NDArray[np.int64]
 
 
 class Draws(Protocol):
-    """Interface of a source of signed 32-bit random integers; it is immutable."""
+    """Interface of an immutable random number generator of signed 32-bit integers."""
 
     def next_int(self) -> tuple[int, Draws]:
-        """Return the next random number, -2**31 <= x < 2**31, and the source after it."""
+        """Return the next random number, -2**31 <= x < 2**31, and the generator after it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Source of given numbers in place of random ones, for tests with known draws.
+    """Random number generator that returns given numbers, for tests with known draws.
 
     >>> Numbers((7, -1)).next_int()[0]
     7
@@ -81,7 +81,7 @@ class Numbers:
     used: int = 0
 
     def next_int(self) -> tuple[int, Numbers]:
-        """Return the next given number, and the source after it.
+        """Return the next given number, and the generator after it.
 
         Raises:
             InvalidConfigError: no number is left.
@@ -93,8 +93,8 @@ class Numbers:
 
 
 def draws_of(seed: int | Sequence[int]) -> Draws:
-    """Return the source of random numbers for a seed (``java.util.Random``), or a source of the
-    given numbers.
+    """Create the random number generator of a partitioner: ``java.util.Random`` for a seed, or one
+    that returns given numbers.
 
     Raises:
         InvalidConfigError: the seed is neither an int nor a list of 32-bit numbers.
@@ -119,8 +119,7 @@ def positive(number: int) -> int:
 
 
 def below(draws: Draws, bound: int) -> tuple[int, Draws]:
-    """Return an unbiased random number from 0 to bound - 1, and the source after it (Go's
-    ``Int31n``).
+    """Return an unbiased random number from 0 to bound - 1, and the generator after it.
 
     Equals Go's ``Int31n`` on 31-bit numbers.
 
@@ -135,7 +134,7 @@ def below(draws: Draws, bound: int) -> tuple[int, Draws]:
 
 
 def fraction(draws: Draws) -> tuple[float, Draws]:
-    """Return a random float from 0 to 1 (exclusive), and the source after it.
+    """Return a random float from 0 to 1 (exclusive), and the generator after it.
 
     Its 53 bits are the lower 21 of one number, then the 32 of the next.
 
@@ -148,9 +147,10 @@ def fraction(draws: Draws) -> tuple[float, Draws]:
 
 
 def drawn_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
-    """Return a random partition of the pool as Java's clients draw it, and the source after it.
+    """Draw a random partition from ``pool`` as Java clients do; return it and the generator after
+    it.
 
-    This is a positive random int modulo the size.
+    The index is a non-negative random int modulo the size of the pool.
     """
     number, draws = draws.next_int()
     return pool[positive(number) % len(pool)], draws
@@ -165,7 +165,9 @@ _LEAST = 1 << 31
 
 
 def folded(h: int, partitions: int, fold: Fold) -> int:
-    """Map a hash (0 to 2**32 - 1) to a partition by a client's rule, such as ``masked``.
+    """Map a key's hash (0 to 2**32 - 1) to a partition number by the rule of a client.
+
+    The rule ``fold`` says how the hash loses its sign before the modulo; ``masked`` is Java's.
 
     >>> [folded(2**32 - 790332482, 10, fold) for fold in ("masked", "absolute", "unsigned")]
     [6, 2, 4]
@@ -180,7 +182,9 @@ def folded(h: int, partitions: int, fold: Fold) -> int:
 
 
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
-    """Replace each hash in an array by its partition, by a client's rule such as ``masked``."""
+    """Replace each hash in an array by its partition number, in place, by the rule of a client (see
+    `folded`).
+    """
     n = np.uint32(partitions)
     if fold == "masked":
         hashes &= np.uint32(0x7FFFFFFF)
@@ -195,7 +199,8 @@ def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """Rule by which a key determines the partition: a hash, and its mapping to a partition number.
+    """Rule by which a client derives the partition from a key: a hash function, and the mapping of
+    the hash to a partition number.
 
     Attributes:
         hash: hash function of the key's bytes.
@@ -209,7 +214,7 @@ class KeyRule:
     unkeyed: Unkeyed = "null"
 
     def of_key(self, key: bytes, partitions: int) -> int:
-        """Return the partition that one key determines.
+        """Return the partition that this rule chooses for one key.
 
         >>> from partage.keys.hashing import MURMUR2
         >>> KeyRule(MURMUR2, "masked").of_key(b"foobar", 10)
@@ -218,8 +223,9 @@ class KeyRule:
         return folded(self.hash.of_key(key), partitions, self.fold)
 
     def of_all(self, keys: KeyColumn, partitions: int) -> Int32Array:
-        """Return the partition that each key determines; records without one (`left_over`) get an
-        arbitrary number (int32[n]).
+        """Return the partition that this rule chooses for each key of a column (int32[n]).
+
+        Records whose key determines no partition (`left_over`) get an arbitrary number.
         """
 
         def fold_chunk(hashes: UInt32Array) -> None:
@@ -233,8 +239,10 @@ class KeyRule:
         return placed
 
     def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
-        """Return a mask of the records whose key determines no partition, such as null keys; None
-        if there are none.
+        """Return which records get no partition from their key, such as those with a null key
+        (bool[n]).
+
+        Returns None if there are none. The state machine places them.
         """
         if self.unkeyed == "nothing":
             return None
@@ -249,19 +257,21 @@ class KeyRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """State of a client's partitioner for one topic between two records; immutable.
+    """Immutable state of a client's partitioner for one topic between two records, such as a
+    counter.
 
     Attributes:
         available: partitions with a leader, in the order of the metadata (not always sorted);
             None for all partitions, () for none.
-        draws: source of the partitioner's random numbers.
+        draws: the partitioner's random number generator.
     """
 
     available: tuple[int, ...] | None = None
     draws: Draws = field(default_factory=lambda: draws_of(0))
 
     def pool(self, partitions: int) -> Sequence[int]:
-        """Return the partitions to choose from: all with a leader, or all if none has a leader.
+        """Return the partitions to choose from: those with a leader, or all partitions if none has
+        one.
 
         Raises:
             InvalidConfigError: the topic has no such partition.
@@ -280,7 +290,8 @@ S = TypeVar("S", bound=State)
 
 
 class StateMachine(NamedTuple):
-    """The rule by which a client places records whose partition the key does not determine.
+    """Rule by which a client places records without a usable key, such as round robin or sticky
+    batches.
 
     Attributes:
         state: class of the state that it reads and returns.
@@ -295,7 +306,9 @@ class StateMachine(NamedTuple):
 
 
 def choose_random(state: S, sizes: Int64Array, partitions: int) -> tuple[Int32Array, S]:
-    """Draw a random partition for each record, from those with a leader or else from all."""
+    """Draw a random partition for each record: from those with a leader, or from all if none has
+    one.
+    """
     pool, draws = state.pool(partitions), state.draws
     out = np.empty(len(sizes), np.int32)
     for i in range(len(out)):
@@ -307,8 +320,10 @@ random_partitions = StateMachine(State, choose_random, "by chance")
 
 
 def check_batch_size(size: int, name: str = "batch_size") -> None:
-    """Check that a size in a partitioner's state is at least 1; raise InvalidConfigError
-    otherwise.
+    """Check that the batch size in a partitioner's state is at least 1.
+
+    Raises:
+        InvalidConfigError: it is smaller.
     """
     if size < 1:
         raise InvalidConfigError(name, "must be at least 1", size)
@@ -320,7 +335,7 @@ Explicit = Literal["first", "ignored", "only"]
 
 
 def whole_key(keys: KeyColumn) -> KeyColumn:
-    """Return the keys unchanged, since most clients hash the whole key."""
+    """Return the keys unchanged: the hashed part of a key for most clients is the whole key."""
     return keys
 
 
@@ -331,15 +346,15 @@ def invalid_partition(partition: int, partitions: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Partitioner:
-    """A client's partitioner: the rule for records with a key, and the rule for records without
-    one.
+    """Description of a client's partitioner: the rule for records with a key, and the rule for
+    records without one.
 
     Attributes:
         name: its name in `partition_for` and on the command line.
         summary: one sentence for tables.
         exact_to: the class or function, and the release, that it equals.
-        rule: placement by the key; None if the key has no effect.
-        machine: placement of the other records; None if they get no partition here.
+        rule: rule for records with a key; None if the key has no effect.
+        machine: rule for the other records; None if they get no partition.
         aliases: other names, such as Java class names.
         explicit: whether a partition that the record names counts: ``first``, ``ignored``, or
             ``only`` (a manual partitioner).
@@ -365,7 +380,7 @@ class Partitioner:
 
 
 def started(partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings: object) -> State:
-    """Create the state that a client's partitioner has before its first record of a topic.
+    """Create a partitioner's initial state for one topic, before its first record.
 
     Args:
         partitioner: the partitioner.

@@ -22,7 +22,8 @@ MOST_PARTITIONS = (1 << 31) - 1
 
 
 def start(partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object) -> State:
-    """Create the state that a partitioner has before its first record of a topic.
+    """Create a partitioner's initial state for one topic, which `partition_for` advances record by
+    record.
 
     Args:
         partitioner: a name of `partitioners`.

@@ -28,7 +28,7 @@ Int32Array = NDArray[np.int32]
 
 
 class Partitioned(NamedTuple):
-    """Partitions of some records, and the partitioner's state after them.
+    """Result of placing records with a stateful partitioner: their partitions, and the new state.
 
     Attributes:
         partition: int32[n], an array of NumPy, pandas, polars or Arrow, as the keys were.
@@ -49,7 +49,7 @@ def place_keys(
     explicit: Any = None,
     longest: int = LONGEST_KEY,
 ) -> Any:
-    """Return the partition that one partitioner chooses for each record.
+    """Return the partition that a given `Partitioner` chooses for each record.
 
     `partition_for` documents the arguments.
 
@@ -96,7 +96,9 @@ def _check_state(one: Partitioner, state: State | None) -> None:
 
 
 class _Call:
-    """One call of `place_keys`: its arguments and its progress over the chunks of a column."""
+    """One call of `place_keys`: its checked arguments, and the records placed so far of a chunked
+    column.
+    """
 
     def __init__(
         self,
@@ -114,9 +116,8 @@ class _Call:
         self.done = 0
 
     def place(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        """Return the partition of each key of a column, and which keys have none.
-
-        The result is bool[n] or None.
+        """Return the partition of each key of a chunk, and which records have no partition (bool[n]
+        or None).
         """
         count = len(keys)
         named = self._named(count)
@@ -166,7 +167,12 @@ class _Call:
         return np.where(named == _NONE, -1, named).astype(np.int32)
 
     def finish(self) -> None:
-        """Check that there are as many sizes and explicit partitions as keys; raise otherwise."""
+        """Check, after the last chunk, that there are as many sizes and explicit partitions as
+        keys.
+
+        Raises:
+            InvalidKeysError: their number differs.
+        """
         for name, values in (("sizes", self.sizes), ("explicit", self.explicit)):
             if isinstance(values, np.ndarray) and len(values) != self.done:
                 raise InvalidKeysError(f"has {len(values)} values for {self.done} keys", where=name)
@@ -197,7 +203,8 @@ def _explicit(explicit: Any) -> NDArray[np.int64] | None:
 
 
 def with_leaders(state: State, available: Sequence[int] | None) -> State:
-    """Return the state with another set of partitions that have a leader; None means all.
+    """Return a partitioner's state with another list of partitions that have a leader; None means
+    all.
 
     >>> from partage.keys import start
     >>> with_leaders(start("java:0.8"), [2, 0]).available

@@ -28,7 +28,8 @@ class PartitionerRow(NamedTuple):
 
 
 def partitioners() -> tuple[str, ...]:
-    """Return the names of all partitioners for `partition_for`: built-in ones, then plug-ins.
+    """Return the names that `partition_for` accepts: built-in partitioners, then installed
+    plug-ins.
 
     >>> partitioners()[:2]
     ('murmur2', 'java:0.8')
@@ -37,7 +38,8 @@ def partitioners() -> tuple[str, ...]:
 
 
 def by_key() -> tuple[str, ...]:
-    """Return the names of the built-in partitioners that use the key.
+    """Return the names of the built-in partitioners that place records by the key, not only in turn
+    or at random.
 
     >>> "java:roundrobin" in by_key(), "sarama:hash" in by_key()
     (False, True)
@@ -46,7 +48,7 @@ def by_key() -> tuple[str, ...]:
 
 
 def find(partitioner: object) -> Partitioner:
-    """Return the partitioner for a name, a Java class name, or a custom class.
+    """Return the `Partitioner` for a name, a Java class name, or a custom class.
 
     Args:
         partitioner: a name of `partitioners`, a Java class name, ``package.module:Class``, or a
@@ -70,7 +72,7 @@ def find(partitioner: object) -> Partitioner:
 
 
 def _is_class_path(name: str) -> bool:
-    """Return whether a name is a path ``package.module:Class`` and not a built-in partitioner.
+    """Return whether a partitioner's name is an import path such as ``package.module:Class``.
 
     >>> _is_class_path("acme.keys:Mine"), _is_class_path("java:10"), _is_class_path("murmur2")
     (True, False, False)
@@ -82,7 +84,7 @@ def _is_class_path(name: str) -> bool:
 
 
 def describe(also: str | None = None) -> tuple[PartitionerRow, ...]:
-    """Return a table row for each partitioner.
+    """Return the rows of the table of all partitioners that ``partage keys --list`` prints.
 
     The row of a plug-in that cannot be loaded has the reason.
 

@@ -155,7 +155,7 @@ JSON_SPACINGS: Mapping[str, tuple[str, str]] = {
 
 
 def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
-    """Serialize a key as JSON with the given separators; the order of fields stays.
+    """Serialize a key as JSON with the given separators; the fields keep their order.
 
     >>> json_key({"id": 42}), json_key({"id": 42}, colon=": ")
     (b'{"id":42}', b'{"id": 42}')
@@ -179,7 +179,8 @@ def java_hash_of_long(key: int) -> int:
 
 
 def forms(key: int | str, *, schema_ids: tuple[int, int] = (1, 2)) -> dict[str, bytes]:
-    """Serialize one key by every serializer that accepts it; return the bytes by serializer name.
+    """Serialize one key with every Kafka serializer that accepts it; return a dict from serializer
+    name to bytes.
 
     >>> [name for name in forms("a") if "Avro" in name]
     ['Avro string, schema 1', 'Avro string, schema 2']

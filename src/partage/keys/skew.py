@@ -17,7 +17,7 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Distribution of a topic's records over its partitions.
+    """Distribution of a topic's records over its partitions: the fullest, the emptiest, the spread.
 
     Attributes:
         partitions: number of partitions.
@@ -42,7 +42,7 @@ class Load:
 
 
 def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
-    """Return how a topic's records are distributed, from the partitions that have records.
+    """Summarize how a topic's records are distributed over its partitions.
 
     Args:
         partition: int64[n], distinct partition numbers.
@@ -67,7 +67,7 @@ def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Number of keys and records whose partition differs after a change of the partition count.
+    """Number of keys and records that change partition if a topic's partition count changes.
 
     Attributes:
         before, after: partition counts.
@@ -93,12 +93,13 @@ class Moves:
 def moves_of(
     placed: dict[int, NDArray[np.int32]], records: _Longs, changes: list[tuple[int, int]]
 ) -> list[Moves]:
-    """Count the keys and records that change their partition when the partition count changes.
+    """Count the keys and records that change partition for each considered change of the partition
+    count.
 
     Args:
-        placed: partition count -> int32[k], the partition of each key.
+        placed: dict from partition count to the partition of each key (int32[k]).
         records: int64[k], number of records of each key.
-        changes: pairs of partition counts.
+        changes: pairs of partition counts (before, after).
 
     >>> placed = {1: np.zeros(4, np.int32), 2: np.array([0, 1, 0, 1], np.int32)}
     >>> moves_of(placed, np.array([5, 1, 1, 1]), [(1, 2)])[0].moved_records
@@ -146,7 +147,8 @@ TALLIED = _tallied
 def tallied(
     whole: NDArray[np.uint32], records: _Longs, sizes: _Longs, counts: Sequence[int], *, work: int
 ) -> tuple[list[_Longs], _Longs]:
-    """Return the loads of partitions, and the keys that move, for each of several partition counts.
+    """Return the records and bytes of each partition, and the keys that would move, for several
+    partition counts.
 
     Args:
         whole: uint32[k], each key's partition at a multiple of all the counts.

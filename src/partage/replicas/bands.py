@@ -26,7 +26,8 @@ TOLERANCE: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """A user's limits for a reassignment plan, and the tolerances that define balance.
+    """A user's limits for a reassignment of replicas (pinned and excluded topics), and the
+    tolerances that define a balanced cluster.
 
     Attributes:
         pinned: topics whose replicas stay on their brokers; they count for balance.
@@ -42,8 +43,8 @@ class PlanLimits:
     tolerance: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, kind: str) -> float:
-        """Return the balance tolerance of a kind such as "bytes" or "rack-leaders": the user's, or
-        the default in `TOLERANCE`.
+        """Return the tolerance within which brokers count as balanced, for a kind such as "bytes"
+        or "rack-leaders". It is the user's, or the default in `TOLERANCE`.
 
         Raises:
             InvalidConfigError: the tolerance is negative or not a usable fraction.
@@ -56,7 +57,8 @@ class PlanLimits:
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """Builder of balance bands: the ranges within which a broker's use counts as even.
+    """Calculator of balance bands, the ranges of load within which brokers and racks count as
+    balanced.
 
     Each broker, and each rack if there are several, has a band around its fair share of replicas,
     bytes, load and leaders.
@@ -77,7 +79,9 @@ class Bands:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Number of brokers in each rack that may hold replicas in the end (int64[racks])."""
+        """Number of brokers in each rack that may have replicas after the reassignment
+        (int64[racks]).
+        """
         racks = int(self.cluster.rack.max(initial=0)) + 1
         return np.bincount(self.cluster.rack[self.alive], minlength=racks).astype(np.int64)
 
@@ -90,7 +94,8 @@ class Bands:
         return len(self.sizes) if known and len(self.sizes) > 1 else 0
 
     def weight(self) -> NDArray[np.int64]:
-        """Return the weight of one replica of each partition, by kind of load (int64[4, P]).
+        """Return how much one replica of each partition adds to its broker's disk, replicas, bytes
+        and load.
 
         The result is int64[4, P] with a row for each of `KINDS`: disk capacity, replicas, bytes,
         load. A kind without data has zeros, and excluded topics weigh 0 except for capacity.
@@ -108,8 +113,8 @@ class Bands:
         return weight
 
     def held(self, weight: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lower and upper limits of capacity, replicas, bytes and load of balanced
-        brokers and racks (two int64[4, B + Z]).
+        """Return the balance bands of replicas, bytes and load: the lower and the upper limits of
+        each broker and rack.
 
         Both are int64[4, B + Z], with a row for each of `KINDS`: B brokers, then Z racks with
         bands. The first row limits brokers by their disk capacity.
@@ -133,10 +138,10 @@ class Bands:
         return low, high
 
     def led(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lower and upper limits of the number of partitions that balanced brokers and
-        racks lead (two int64[B + Z]).
+        """Return the balance bands of leaders: how many partitions each broker and rack should lead
+        at least and at most.
 
-        B brokers, then Z racks with bands.
+        Both are int64[B + Z]: B brokers, then Z racks with bands.
         """
         cluster = self.cluster
         leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)
@@ -150,7 +155,8 @@ class Bands:
 
 
 def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]) -> Disks | None:
-    """Return the disks (log directories) between which a plan may balance; None if there are none.
+    """Return the disks (log directories) whose use a reassignment plan may balance; None if there
+    are none.
 
     These are the disks of brokers with at least two log directories whose replicas all have a known
     directory.

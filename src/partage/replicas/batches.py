@@ -15,7 +15,9 @@ __all__ = ["batches", "changed"]
 
 
 def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the partitions whose replica list changes, even if only in its order (int64[n])."""
+    """Return the partitions whose replica list a reassignment changes, even if only in its order
+    (int64[n]).
+    """
     cluster = task.cluster
     same = task.factor == cluster.factor
     out = ~same
@@ -30,7 +32,8 @@ def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
-    """Divide the changed partitions of a plan into batches that are executed one after another.
+    """Divide the changed partitions of a reassignment plan into batches to be executed one after
+    another.
 
     While a batch runs, a broker holds both the new and the old replicas. Each batch leaves enough
     free space for both.
@@ -100,9 +103,9 @@ def _one_batch(
     free: list[int | None],
     into: dict[int, list[tuple[int, int]]],
 ) -> tuple[list[int], list[int]]:
-    """Return the partitions of the next batch, and those left for later ones.
+    """Choose the partitions of the next batch; return them, and those left for later batches.
 
-    Subtract the space that the batch needs from ``free``.
+    The space that the batch needs is subtracted from ``free``.
     """
     batch: list[int] = []
     waiting: list[int] = []
@@ -143,10 +146,10 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return two dicts from partition to (location, bytes): the space that its moves need, and the
-    space that they free.
+    """Return the disk space that the moves of each partition need, and the space that they free.
 
-    A location is the number of a broker, or the number of brokers plus the number of a disk.
+    Both are dicts from partition to (location, bytes) pairs. A location is the number of a broker,
+    or the number of brokers plus the number of a disk.
     """
     into: dict[int, list[tuple[int, int]]] = {}
     out: dict[int, list[tuple[int, int]]] = {}

@@ -21,12 +21,13 @@ class LookaheadDraws(Protocol):
     """Random number generator whose next numbers can be read before they are consumed."""
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """Return at least the next ``count`` results of Java's ``Random.next(31)`` without
-        consuming them (int64).
+        """Return at least the next ``count`` random numbers without consuming them (int64).
+
+        They are results of Java's ``Random.next(31)``.
         """
 
     def skip(self, count: int) -> None:
-        """Consume the next ``count`` numbers."""
+        """Consume the next ``count`` random numbers."""
 
 
 def _states(state: int, count: int) -> NDArray[np.uint64]:
@@ -48,7 +49,8 @@ def _states(state: int, count: int) -> NDArray[np.uint64]:
 
 
 class JavaDraws:
-    """Random numbers of ``java.util.Random`` with a given seed, readable ahead of use.
+    """Random numbers of ``java.util.Random`` with a given seed, which can be read before they are
+    consumed.
 
     >>> draws = JavaDraws(0)
     >>> next_int(draws, 100), next_int(draws, 100)
@@ -59,14 +61,15 @@ class JavaDraws:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """Return the next ``count`` results of Java's ``Random.next(31)`` without consuming them
-        (int64).
+        """Return the next ``count`` random numbers without consuming them (int64).
+
+        They are results of Java's ``Random.next(31)``.
         """
         drawn: NDArray[np.int64] = (_states(self._state, count) >> np.uint64(17)).astype(np.int64)
         return drawn
 
     def skip(self, count: int) -> None:
-        """Consume the next ``count`` numbers, in O(log count) steps."""
+        """Consume the next ``count`` random numbers, in O(log count) steps."""
         # x -> a x + c, so many times over, by repeated squaring.
         a, c, power, more = 1, 0, _MULTIPLIER, 0xB
         while count:
@@ -78,7 +81,8 @@ class JavaDraws:
 
 
 def next_int(draws: LookaheadDraws, bound: int) -> int:
-    """Return a random number from 0 to ``bound`` - 1, as ``java.util.Random.nextInt(bound)``.
+    """Return a random number from 0 to ``bound`` - 1, the same as
+    ``java.util.Random.nextInt(bound)``.
 
     The bound is at least 1. Draws that Java rejects are consumed as well.
     """

@@ -44,7 +44,10 @@ def reassignment(
 def rollback(
     cluster: ReplicaCluster, partitions: Iterable[int], *, directories: bool
 ) -> dict[str, Any]:
-    """Return the reassignment JSON that restores the current replicas of some partitions."""
+    """Return the reassignment JSON that restores the current replicas of these partitions.
+
+    With ``directories`` it restores their log directories too.
+    """
     rows = []
     for p in partitions:
         slots = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
@@ -56,7 +59,8 @@ def rollback(
 
 
 def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]]) -> list[int]:
-    """Return the partitions whose current leader is not the plan's preferred leader.
+    """Return the partitions that need a leader election after a plan: their current leader is not
+    the plan's preferred leader.
 
     Partitions without a leader and excluded topics are left out.
 
@@ -71,7 +75,7 @@ def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]
 
 
 def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
-    """Return the JSON that names partitions for ``kafka-leader-election --path-to-json-file``."""
+    """Return the JSON of partitions for ``kafka-leader-election --path-to-json-file``."""
     return {
         "partitions": [
             {"topic": cluster.topics[cluster.topic[p]], "partition": int(cluster.number[p])}
@@ -81,7 +85,7 @@ def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, An
 
 
 def topic_assignment(topic: str, rows: Iterable[Iterable[int]], first: int = 0) -> dict[str, Any]:
-    """Return the placement of one topic's new partitions as reassignment JSON.
+    """Return the reassignment JSON that places new partitions of one topic.
 
     Row i of ``rows`` has the broker ids of partition ``first`` + i.
 

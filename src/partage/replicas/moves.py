@@ -16,7 +16,8 @@ __all__ = ["ReplicaMoves", "Within", "directories"]
 
 @dataclass(frozen=True, eq=False)
 class ReplicaMoves:
-    """Replica copies between brokers that a plan requires, one row for each new replica.
+    """Replica copies between brokers that a reassignment plan requires, as arrays with one element
+    per copy.
 
     Attributes:
         task: the reassignment that the plan solves.
@@ -64,7 +65,9 @@ class ReplicaMoves:
 
     @property
     def source(self) -> NDArray[np.int32]:
-        """Broker that releases a replica for each copy, -1 for an added replica (int32[n])."""
+        """Broker whose replica each copy replaces, -1 for an added replica (int32[n], broker
+        positions).
+        """
         return self._rows[2]
 
     @cached_property
@@ -93,8 +96,8 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """Copies that fill or free a known disk, as four int64 arrays: partition, releasing disk,
-        receiving disk and bytes.
+        """Copies that fill or free a known disk, as four int64 arrays: partition, disk that is
+        freed, disk that receives the copy, and bytes.
 
         A disk is -1 if it is unknown or there is none.
         """
@@ -116,7 +119,7 @@ class ReplicaMoves:
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Copies between two disks of the same broker that a plan requires, as columns.
+    """Copies between two disks of the same broker that a reassignment plan requires, as columns.
 
     Attributes:
         partition: int64[n], the partition of each copy.
@@ -133,10 +136,11 @@ class Within:
 
 
 def directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
-    """Return the position of each new replica's log directory on its broker, -1 for any (int32);
-    None if no directories are known.
+    """Return the log directory of each new replica as its position on the broker, -1 for any
+    (int32).
 
-    A broker whose directories are not all known gets -1: the emptiest directory is unknown.
+    Returns None if no directories are known. A broker whose directories are not all known gets -1:
+    the emptiest directory is unknown.
     """
     disks = moves.task.disks
     if disks is None or moves.disk is None:

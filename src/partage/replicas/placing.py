@@ -54,8 +54,7 @@ def place(
     first_partition: int = 0,
     seed: int = 0,
 ) -> Int32Array:
-    """Return the brokers on which Kafka places the replicas of a new topic (int32[partitions,
-    replication_factor], preferred leader first).
+    """Return the brokers on which Kafka places the replicas of a new topic.
 
     ``striped``, the default, is the KRaft controller's ``StripedReplicaPlacer`` of 4.3.1.
     ``rack-aware`` and ``rack-unaware`` are ``AdminUtils.assignReplicasToBrokers`` of 3.9.1, with
@@ -125,9 +124,9 @@ def _as_admin_utils(
 
 
 def _draws_its_own(**given: int | None) -> None:
-    """Check that no start index or shift is given, which only the strategies of Kafka 3.9 use.
+    """Check that no start index or shift is given to a strategy that draws its own.
 
-    Raises InvalidConfigError otherwise.
+    Only the strategies of Kafka 3.9 use them. Raises InvalidConfigError otherwise.
     """
     for name, value in given.items():
         if value is not None:
@@ -139,8 +138,10 @@ def _draws_its_own(**given: int | None) -> None:
 
 
 class StripedPlacer:
-    """KRaft's ``StripedReplicaPlacer`` with its random generator, which places several topics in
+    """Kafka's placement of replicas under KRaft (``StripedReplicaPlacer``) for several topics in
     sequence.
+
+    Its random generator continues from topic to topic.
 
     >>> placer = StripedPlacer([Broker(0), Broker(1), Broker(2)], seed=4)
     >>> placer.place(2, 2).shape, placer.place(1, 3).shape
@@ -154,7 +155,7 @@ class StripedPlacer:
         self._draws = JavaDraws(seed) if draws is None else draws
 
     def place(self, partitions: int, replication_factor: int) -> Int32Array:
-        """Return the broker ids of the next topic's replicas (int32[partitions,
+        """Return the brokers of the next topic's replicas, as ids (int32[partitions,
         replication_factor]).
 
         `partage.replicas.place` does the same for a single topic.
@@ -234,9 +235,11 @@ def default_directory(broker: Broker) -> str:
 
 
 def _checked(brokers: Iterable[Broker]) -> list[Broker]:
-    """Check that the brokers have correct types and distinct ids, and return them as a list.
+    """Check that the brokers of a placement have correct types and distinct ids; return them as a
+    list.
 
-    Raises InvalidProblemError otherwise.
+    Raises:
+        InvalidProblemError: they do not.
     """
     if not isinstance(brokers, Iterable):
         raise InvalidProblemError("must be a list of Broker", path="brokers", value=brokers)
@@ -284,9 +287,10 @@ def _allowed(brokers: Sequence[Broker], partitions: int, factor: int) -> None:
 
 
 def _not_too_many(partitions: int, factor: int, brokers: int) -> None:
-    """Check that the placement has at most `_MOST_REPLICAS` replicas.
+    """Check that a placement has at most `_MOST_REPLICAS` replicas.
 
-    Raises InvalidConfigError otherwise.
+    Raises:
+        InvalidConfigError: it has more.
     """
     if partitions * min(factor, brokers) > _MOST_REPLICAS:
         what = f"{partitions} partitions x {factor} replicas; at most {_MOST_REPLICAS:,} in one go"
@@ -309,10 +313,12 @@ def _start(
 
 
 def _fits(brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int) -> None:
-    """Check that Java's int arithmetic does not overflow for these sizes, because AdminUtils would
-    then return arbitrary placements.
+    """Check that Java's int arithmetic does not overflow for these sizes.
 
-    Raises InvalidConfigError otherwise.
+    ``AdminUtils`` would then return arbitrary placements.
+
+    Raises:
+        InvalidConfigError: it overflows.
     """
     last = first + partitions - 1
     largest = max(last + start, (shift[0] + last // brokers + 1) * shift[1] + brokers * brokers)
@@ -322,7 +328,8 @@ def _fits(brokers: int, partitions: int, start: int, shift: tuple[int, int], fir
 
 
 def alternating(brokers: Sequence[Broker]) -> list[int]:
-    """Return the broker positions in rack-alternated order: one broker of each rack in turn.
+    """Return the positions of the brokers, reordered so that racks alternate: one broker of each
+    rack in turn.
 
     Racks are sorted by name, and brokers within a rack by id. Equals Kafka's
     ``AdminUtils.getRackAlternatedBrokerList``.
@@ -343,10 +350,10 @@ def alternating(brokers: Sequence[Broker]) -> list[int]:
 def _starts(
     count: int, start: int, shift: int, first: int, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the list position of each partition's leader, and the shift of its followers (two
-    int64[rows]).
+    """Return where the replicas of each partition begin in the broker list (two int64[rows]).
 
-    The shift grows by one each time the leaders have gone around the broker list.
+    These are the position of the leader, and the shift from the leader to its first follower. The
+    shift grows by one each time the leaders have gone around the broker list.
     """
     number = first + np.arange(rows, dtype=np.int64)
     # The shift grows at every multiple of the brokers except partition 0.
@@ -357,8 +364,9 @@ def _starts(
 def place_along(
     ids: Int32Array, start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
-    """Return the replicas of each partition by the rack-unaware rule of Kafka's ``AdminUtils``
-    (int32[partitions, factor] broker ids, the preferred leader first).
+    """Place the replicas of each partition by the rack-unaware rule of Kafka's ``AdminUtils``.
+
+    Return broker ids, the preferred leader first (int32[partitions, factor]).
     """
     count = len(ids)
     lead, behind = _starts(count, start, shift, first, partitions)
@@ -373,11 +381,11 @@ def _over_racks(
     line: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
     factor: int,
 ) -> Int32Array:  # fmt: skip
-    """Return replicas on distinct racks, given the position of each leader and the shift of its
-    followers (int32[n, factor] broker ids).
+    """Place the followers of each partition on distinct racks, from the leader's position and the
+    shift on.
 
-    All partitions test their next candidate broker at once. Those that cannot use it test the next
-    one in the following pass.
+    Return broker ids (int32[n, factor]). All partitions test their next candidate broker at once.
+    Those that cannot use it test the next one in the following pass.
     """
     count, racks, rows = len(line), int(rack.max()) + 1, len(lead)
     at = np.empty((rows, factor), np.int64)
@@ -403,7 +411,11 @@ def _over_racks(
 
 
 def all_have_racks(brokers: Sequence[Broker]) -> None:
-    """Check that every broker has a rack; raise InvalidPlacementError otherwise."""
+    """Check that every broker has a rack.
+
+    Raises:
+        InvalidPlacementError: some brokers have none.
+    """
     if any(b.rack is None for b in brokers):
         lacking = [str(b.id) for b in brokers if b.rack is None]
         raise InvalidPlacementError(
@@ -417,10 +429,10 @@ def all_have_racks(brokers: Sequence[Broker]) -> None:
 def place_over_racks(
     brokers: Sequence[Broker], start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
-    """Return the replicas of each partition by the rack-aware rule of Kafka's ``AdminUtils``
-    (int32[partitions, factor] broker ids, the preferred leader first).
+    """Place the replicas of each partition by the rack-aware rule of Kafka's ``AdminUtils``.
 
-    All brokers must have racks.
+    Return broker ids, the preferred leader first (int32[partitions, factor]). All brokers must have
+    racks.
     """
     line = alternating(brokers)
     number: dict[str | None, int] = {}

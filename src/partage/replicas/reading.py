@@ -40,7 +40,8 @@ def cluster_from_json(
     gone: Collection[int] = (),
     excluded: Collection[str] = (),
 ) -> ReplicaCluster:
-    """Check a JSON description of brokers and topics, and return it as a `ReplicaCluster`.
+    """Build a `ReplicaCluster` from a JSON description of brokers and topics, after checking each
+    field.
 
     Args:
         given: object with ``brokers`` and ``topics`` as in a line of ``cluster.jsonl``.
@@ -78,11 +79,11 @@ def _holds_any(topics: Mapping[str, Any], broker: int) -> bool:
 
 
 def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int, str]]]:
-    """Parse the output of ``kafka-log-dirs --describe``: return the size and directory of each
+    """Parse the output of ``kafka-log-dirs --describe``: the size and log directory of each
     replica.
 
-    The result maps (topic, partition) to broker id -> (bytes, directory). The input is the JSON
-    line of the tool's output.
+    The result is a dict from (topic, partition) to a dict from broker id to (bytes, directory). The
+    input is the JSON line of the tool's output.
 
     Raises:
         InvalidProblemError: a field is wrong; the error has the path and the value.
@@ -116,7 +117,9 @@ def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int
 
 
 class _Brokers:
-    """Parser of the broker list. It adds departed brokers that still have replicas."""
+    """Parser of the broker list in a JSON description of a cluster. It adds departed brokers that
+    still have replicas.
+    """
 
     def __init__(self, given: object, gone: Collection[int]) -> None:
         self.listed: list[Broker] = []
@@ -169,7 +172,9 @@ class _Brokers:
 
 
 class _Rows:
-    """Parser of the topics, which collects one row of columns for each partition."""
+    """Parser of the topics in a JSON description of a cluster, which collects an entry for each
+    partition.
+    """
 
     def __init__(self, brokers: _Brokers, log_dirs: LogDirs, excluded: frozenset[str]) -> None:
         self.brokers, self.log_dirs, self.excluded = brokers, log_dirs, excluded
@@ -272,7 +277,7 @@ class _Rows:
 
 
 def _leader(value: object, ids: Sequence[int], replica: Sequence[int], path: str) -> int:
-    """Return the position of a partition's leader among the brokers, -1 if it has none.
+    """Return the position of a partition's leader among the brokers, -1 if the partition has none.
 
     Kafka only elects one of the replicas.
 
@@ -296,7 +301,8 @@ def _leader(value: object, ids: Sequence[int], replica: Sequence[int], path: str
 def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
     """Check that no reassignment of the partition is in progress.
 
-    Raises InvalidProblemError otherwise.
+    Raises:
+        InvalidProblemError: one is.
     """
     if row.get("adding") or row.get("removing"):
         what = (
@@ -307,7 +313,7 @@ def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
 
 
 def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.int64] | None:
-    """Return the size or the load of all partitions (int64[P]), None if none has one.
+    """Return the size (or load) of every partition, None if no partition has one (int64[P]).
 
     Raises:
         InvalidProblemError: only some partitions have it (the others would count as 0), or the
@@ -349,9 +355,10 @@ def _list(value: object, path: str) -> Sequence[Any]:
 
 
 def _int(value: object, path: str, below: int) -> int:
-    """Check that the value is an int from 0 to ``below`` - 1 and return it.
+    """Check that a JSON value is an int from 0 to ``below`` - 1 and return it.
 
-    Raises InvalidProblemError otherwise.
+    Raises:
+        InvalidProblemError: it is not.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
         raise InvalidProblemError(
@@ -361,9 +368,10 @@ def _int(value: object, path: str, below: int) -> int:
 
 
 def _rate(value: object, path: str) -> int:
-    """Check that the value is a number of bytes per second and return it rounded to an int.
+    """Check that a JSON value is a number of bytes per second and return it rounded to an int.
 
-    Raises InvalidProblemError otherwise.
+    Raises:
+        InvalidProblemError: it is not.
     """
     if (
         isinstance(value, bool)

@@ -46,8 +46,8 @@ tool kafka-leader-election.sh --election-type preferred --path-to-json-file elec
 
 
 def scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
-    """Return the shell scripts ``execute.sh`` and ``rollback.sh`` of a reassignment plan, as a dict
-    from file name to text.
+    """Return a dict from name to text of the shell scripts that execute a reassignment plan and
+    roll it back (``execute.sh``, ``rollback.sh``).
 
     Args:
         throttle: bytes per second that each broker may copy, between brokers and between disks;

@@ -39,10 +39,9 @@ _SPARE = 64
 def place_in_stripes(
     brokers: Sequence[Broker], draws: LookaheadDraws, partitions: int, factor: int
 ) -> Int32Array:
-    """Return the brokers on which KRaft's ``StripedReplicaPlacer`` places each partition's replicas
-    (int32[partitions, factor]).
+    """Place the replicas of each partition as KRaft's ``StripedReplicaPlacer`` does.
 
-    The result is int32[partitions, factor] with broker ids, the preferred leader first.
+    Return broker ids, the preferred leader first (int32[partitions, factor]).
 
     Raises:
         InvalidPlacementError: the factor is not positive, all brokers are fenced, or there
@@ -65,8 +64,7 @@ def place_in_stripes(
 
 
 class _Rings:
-    """Brokers of each rack as two rings that are visited in turn: the unfenced and the fenced
-    brokers.
+    """Rings of brokers from which KRaft's placer takes the next broker: two for each rack.
 
     Racks are in Java's hash order. Ring 2r has the unfenced brokers of rack r, ring 2r + 1 its
     fenced ones.
@@ -144,8 +142,10 @@ def stripes(
     raw: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
-    """Return the replicas of all partitions with array operations; None where only the slower
-    `steps` is exact.
+    """Place the replicas of all partitions at once, as KRaft's ``StripedReplicaPlacer`` does one by
+    one.
+
+    Return None if only the slower `steps` is exact.
 
     Args:
         start: int64[2 racks + 1], where each ring begins in ``broker``: for each rack the ring of
@@ -189,10 +189,11 @@ def _rings_in_turn(sizes: Ints) -> list[int]:
 
 
 def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
-    """Return for every shuffle the old position of the item at each new position.
+    """Compute ``count`` shuffles of several lists as Java's ``Collections.shuffle`` makes them.
 
-    The result is int64[count, sum of list lengths]. It is None if Java rejects a draw (one in
-    millions), which would shift all later draws.
+    The result has the old position of the item at each new position (int64[count, sum of list
+    lengths]). It is None if Java rejects a draw (one in millions), which would shift all later
+    draws.
     """
     bounds = np.concatenate([np.arange(size, 1, -1) for size in lists]).astype(np.int64)
     drawn = raw[: count * len(bounds)].reshape(count, len(bounds))
@@ -214,8 +215,10 @@ def _shuffles(lists: list[int], raw: Ints, count: int) -> Ints | None:
 
 
 def _permutations(places: Ints, size: int) -> Ints:
-    """Return the permutations that Java's ``Collections.shuffle`` makes with these swap positions
-    (int64[n, size]).
+    """Return the permutations that Java's ``Collections.shuffle`` makes of lists with ``size``
+    items (int64[n, size]).
+
+    ``places`` has the positions with which it swaps the last, the last but one, and so on.
     """
     out = np.repeat(np.arange(size)[:, None], len(places), axis=1)
     each = np.arange(len(places))
@@ -231,10 +234,10 @@ def _permutations(places: Ints, size: int) -> Ints:
 def _rows(
     whole: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
-    """Return the brokers of all partitions (int32[partitions, replicas]) from the shuffled lists of
-    each block of partitions.
+    """Return the brokers of all partitions' replicas, by the shuffled broker lists
+    (int32[partitions, replicas]).
 
-    A block is the run of partitions (epochs) between two shuffles.
+    Partitions between two shuffles form a block, and share the lists of the block.
     """
     (rows, factor), (rack_offset, length) = shape, turn
     blocks, racks = len(whole), len(offset)
@@ -257,11 +260,12 @@ def _rows(
 
 
 def _asked_within(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
-    """Return how often the partitions of a block have used the rack of replica j, up to each epoch
+    """Count how often the partitions of a block have used the rack of replica ``j``
     (int64[epochs]).
 
-    Each partition begins one rack later. So earlier partitions used this rack for replica j + 1, j
-    + 2, and so on, once in each round over the racks.
+    The count is up to and including each partition (epoch). Each partition begins one rack later.
+    So earlier partitions used this rack for replica j + 1, j + 2, and so on, once in each round
+    over the racks.
     """
     if factor >= racks:
         return epoch + 1
@@ -272,10 +276,10 @@ def _asked_within(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
 
 
 def _asked_before(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
-    """Return how many partitions of earlier blocks used each rack (int64[blocks, racks]).
+    """Count how many partitions of earlier blocks used each rack (int64[blocks, racks]).
 
-    The count is one less for the racks of the first partition, because their rings do not advance
-    for it.
+    A block is the partitions between two shuffles. The count is one less for the racks of the first
+    partition, because their rings do not advance for it.
     """
     blocks, racks = order.shape
     replicas = np.minimum(factor, racks)
@@ -349,13 +353,10 @@ def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
 def steps(
     start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
 ) -> int:
-    """Place one partition after another into ``out``, exactly as KRaft does; return the number of
-    draws used, -1 if there are too few.
+    """Place the replicas of one partition after another into ``out``, exactly as KRaft does.
 
-    Returns the number of draws used, -1 if there are too few.
-
-    ``state`` has the epoch, index and offset of each ring, ``names`` the racks in order. `stripes`
-    describes the other arguments.
+    Returns the number of draws used, -1 if there are too few. ``state`` has the epoch, index and
+    offset of each ring, ``names`` the racks in order. `stripes` describes the other arguments.
     """
     racks = len(names)
     used = 0

@@ -20,8 +20,8 @@ def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str,
     """Return a report row for each broker: its replicas, leaders, bytes and load before and after
     the plan.
 
-    A row also has the balance bands (the range of each figure that counts as even). Leaders before
-    are the current ones, leaders after the preferred ones. Excluded topics do not count.
+    A row also has the balance bands (the ranges within which a broker counts as balanced). Leaders
+    before are the current ones, leaders after the preferred ones. Excluded topics do not count.
     """
     before = _held(task, task.cluster.start, task.cluster.factor, task.cluster.led)
     after = _held(task, task.start, task.factor, replica)
@@ -50,9 +50,10 @@ def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[n
 
 
 def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a report row for each rack: the sums over its brokers before and after the plan.
+    """Return a report row for each rack: replicas, leaders, bytes and load of its brokers before
+    and after the plan.
 
-    Without racks, or with a single one, rows have no bands.
+    Without racks, or with a single one, rows have no balance bands.
     """
     out: dict[str | None, dict[str, Any]] = {}
     for row in rows:
@@ -77,7 +78,7 @@ def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[
     """Return a report row for each log directory of brokers with several: its bytes before and
     after the plan.
 
-    Without sizes it counts replicas instead. The balance band of a directory depends on what its
+    Rows count replicas if sizes are unknown. The balance band of a directory depends on what its
     broker holds after the plan. Brokers with a replica in an unknown directory are left out.
 
     Args:
@@ -193,8 +194,8 @@ def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
 def batch_rows(
     moves: ReplicaMoves, batches: Sequence[Sequence[int]], throttle: int | None
 ) -> list[dict[str, Any]]:
-    """Return a report row for each batch: its partitions, copied replicas, bytes, and seconds at
-    the throttle.
+    """Return a report row for each batch of a reassignment: partitions, copied replicas, bytes, and
+    seconds at the throttle.
 
     Kafka's throttle limits separately what each broker sends and what it receives. So a batch takes
     as long as its busiest broker. Copies between the disks of a broker have a throttle of their own

@@ -19,8 +19,8 @@ __all__ = [
 
 
 def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the reassignment task that balances the cluster, in which every replica may move to
-    any broker.
+    """Return the task of balancing a cluster's replicas, in which every replica may move to any
+    broker.
     """
     builder = _TaskBuilder(cluster, limits)
     builder.between_disks = True
@@ -30,7 +30,7 @@ def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 def add_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the reassignment task that balances the cluster by moving replicas to new brokers.
+    """Return the task of balancing a cluster by moving replicas to new brokers only.
 
     Other brokers receive no replicas.
     """
@@ -45,7 +45,7 @@ def add_brokers(
 def drain_brokers(
     cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the reassignment task that moves all replicas off some brokers, and nothing else."""
+    """Return the task of moving all replicas off these brokers, and nothing else."""
     builder = _TaskBuilder(cluster, limits)
     builder.drain(builder.brokers(ids, "drain-broker"))
     return builder.task()
@@ -54,8 +54,8 @@ def drain_brokers(
 def replace_broker(
     cluster: ReplicaCluster, old: int, new: int, limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the reassignment task in which a new broker takes over each replica of an old one, at
-    the same position.
+    """Return the task of replacing a broker: the new broker takes over each replica of the old one,
+    at the same position in the replica list.
     """
     builder = _TaskBuilder(cluster, limits)
     (gone,), (successor,) = builder.brokers([old], "replace-broker"), builder.brokers([new], "by")
@@ -75,7 +75,7 @@ def change_factor(
     topics: Collection[str] | None = None,
     limits: PlanLimits | None = None,
 ) -> ReplicaTask:
-    """Return the reassignment task that changes the replication factor of some topics, or of all.
+    """Return the task of changing the replication factor of some topics, or of all.
 
     Without names, it changes all topics that are not excluded.
 
@@ -103,7 +103,10 @@ def change_factor(
 
 
 def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the reassignment task that moves only replicas that break the rack rule."""
+    """Return the task of moving only the replicas that break the rack rule.
+
+    The rule spreads the replicas of each partition evenly over racks.
+    """
     builder = _TaskBuilder(cluster, limits)
     builder.closed[:] = True
     builder.lead_free[:] = False
@@ -111,11 +114,7 @@ def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Return the reassignment task that balances preferred leaders by reordering replica lists,
-    without moving data.
-
-    No data moves.
-    """
+    """Return the task of balancing preferred leaders by reordering replica lists. No data moves."""
     builder = _TaskBuilder(cluster, limits)
     builder.fate[:] = STAY
     builder.receives[:] = False
@@ -123,7 +122,9 @@ def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> 
 
 
 class _TaskBuilder:
-    """Builder of a `ReplicaTask`: every replica may move unless a command restricts it."""
+    """Builder of a reassignment task (`ReplicaTask`), in which every replica may move unless a
+    command restricts it.
+    """
 
     def __init__(self, cluster: ReplicaCluster, limits: PlanLimits | None) -> None:
         self.cluster, self.limits = cluster, limits or PlanLimits()
@@ -139,7 +140,7 @@ class _TaskBuilder:
         self.between_disks = False
 
     def of_topics(self, names: Collection[str], what: str) -> NDArray[np.bool_]:
-        """Return a mask of the partitions of these topics (bool[P]).
+        """Return which partitions belong to these topics, as a mask (bool[P]).
 
         Raises:
             InvalidConfigError: a topic does not exist.
@@ -151,7 +152,7 @@ class _TaskBuilder:
         return np.isin(self.cluster.topic, [known[name] for name in names])
 
     def brokers(self, ids: Iterable[int], what: str) -> list[int]:
-        """Check the ids of brokers that a command names and return their positions.
+        """Check the broker ids that a command names and return their positions in the cluster.
 
         Raises:
             InvalidConfigError: a broker is unknown or named twice, or none is named.
@@ -170,9 +171,11 @@ class _TaskBuilder:
         return out
 
     def take_replicas(self, receivers: list[int], what: str) -> None:
-        """Check that the receiving brokers are not fenced: copies to them would never join the ISR.
+        """Check that the brokers that receive replicas are not fenced: copies to them would never
+        join the ISR.
 
-        Raises InvalidConfigError otherwise.
+        Raises:
+            InvalidConfigError: one is fenced.
         """
         for b in receivers:
             if self.cluster.brokers[b].fenced:
@@ -180,7 +183,7 @@ class _TaskBuilder:
                 raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
 
     def drain(self, gone: list[int]) -> None:
-        """Require that all replicas on these brokers leave and that all others stay.
+        """Require that all replicas on these brokers leave, and that all other replicas stay.
 
         Raises:
             NoFeasiblePlanError: a pinned replica is on them, or no other broker is left.
@@ -205,7 +208,7 @@ class _TaskBuilder:
         self.lead_free = (cluster.factor > 0) & leaves[first] if len(leaves) else self.lead_free
 
     def task(self) -> ReplicaTask:
-        """Return the finished task after checking that it can be solved.
+        """Check that the reassignment task can be solved, and return it.
 
         Raises:
             NoFeasiblePlanError: a partition needs more replicas than brokers are left.
@@ -237,7 +240,8 @@ class _TaskBuilder:
     def _room_can_be_checked(self) -> None:
         """Check that partitions have sizes if any broker or disk has a capacity.
 
-        Raises InvalidProblemError otherwise.
+        Raises:
+            InvalidProblemError: they have none.
         """
         cluster = self.cluster
         rooms = [room for disks in cluster.directories for _, room in disks]
@@ -249,7 +253,8 @@ class _TaskBuilder:
     def _enough_brokers(self) -> None:
         """Check that no replication factor exceeds the number of remaining brokers.
 
-        Raises NoFeasiblePlanError otherwise.
+        Raises:
+            NoFeasiblePlanError: one does.
         """
         alive = int(self.alive.sum())
         short = np.flatnonzero(self.factor > alive)

@@ -28,7 +28,8 @@ SUMMARY = "summary.json"
 
 
 class PublishedRun:
-    """One published run of an output folder, by default the newest.
+    """One finished replay (a run) in an output folder, by default the newest: its summary and
+    tables.
 
     All reads are of the same run, even if a newer one is published meanwhile.
 
@@ -93,7 +94,7 @@ class PublishedRun:
 
 
 def _of_run(out: Path, run: str) -> Path:
-    """Return the manifest path of the run with an id; check that the folder has this run."""
+    """Return the path of a run's manifest; raise if the folder does not have this run."""
     known = sorted(p.parent.name for p in out.glob(f"runs/*/{MANIFEST}"))
     if run not in known:
         newest = ", ".join(known[-5:]) or "none"
@@ -116,7 +117,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def read_table(out: str | Path, table: str) -> pa.Table:
-    """Read a table of the newest published run of an output folder.
+    """Read a table of the newest run (finished replay) in an output folder.
 
     Raises:
         InvalidCaptureError: the folder has no published run, or the table cannot be read.

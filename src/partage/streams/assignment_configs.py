@@ -84,8 +84,8 @@ class AssignmentConfigs:
         _check_tags(self.rack_aware_assignment_tags)
 
     def costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
-        """Return the rack-aware traffic cost and non-overlap cost: the configured ones, else the
-        defaults given as arguments.
+        """Return the configured rack-aware costs (traffic, non-overlap), or these defaults if none
+        is set.
         """
         configured = self.rack_aware_assignment_traffic_cost
         overlap = self.rack_aware_assignment_non_overlap_cost
@@ -96,7 +96,8 @@ class AssignmentConfigs:
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> AssignmentConfigs:
-        """Read the settings from a Streams configuration with Kafka's names; ignore other names.
+        """Build the settings from a Streams configuration with Kafka's names, and ignore other
+        settings.
 
         Numbers may be given as text, and tags as a comma-separated list.
 

@@ -29,10 +29,12 @@ MayMove = Callable[[int, int], bool]
 def balance_over_threads(
     draft: DraftAssignment, *, standbys: bool = False, may_move: MayMove = lambda _source, _to: True
 ) -> None:
-    """Move tasks of one role between clients until no move makes their loads more equal.
+    """Balance active (or standby) tasks over the stream threads of the clients, which are
+    application instances.
 
-    Each round visits all pairs of clients in order. Tasks move from source to destination, in
-    order, as long as the move reduces the difference of their loads over both roles.
+    A load is the number of active and standby tasks per thread. Each round visits all pairs of
+    clients in order. Tasks move from one to the other as long as that reduces the difference of
+    their loads.
 
     Args:
         draft: assignment, which is changed.
@@ -88,10 +90,11 @@ def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
 
 @dataclass
 class TaskMovements:
-    """Moves of tasks in an assignment from clients that lag behind to caught-up clients, with
-    warm-up replicas.
+    """Moves of tasks to clients whose local state is up to date, while warm-up replicas restore
+    (KIP-441).
 
-    A warm-up replica stays on the client from which the task moves.
+    A task whose client lags behind runs on a caught-up client for now. Its own client gets a
+    warm-up replica, to which the task moves later.
 
     Attributes:
         problem: input of the assignor.
@@ -124,8 +127,9 @@ class TaskMovements:
         self.load = np.array(self.draft.load)
 
     def move_actives(self) -> int:
-        """Move every active task that lags behind to a client that lags less; return the number of
-        moves.
+        """Move every active task from a client that lags behind to one that lags less.
+
+        Return the number of moves.
         """
         wanted = [
             (self.ready[task], task, client)
@@ -142,11 +146,11 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Move an active task away from ``destination``, where it will run once its state is
-        restored.
+        """Run an active task elsewhere until its client, ``destination``, has restored the task's
+        state.
 
-        The task goes to a caught-up standby, else to a caught-up client, else to the client
-        with the least lag.
+        The task goes to a caught-up standby, else to a caught-up client, else to the client with
+        the least lag.
 
         Args:
             task: its number.
@@ -176,8 +180,9 @@ class TaskMovements:
         self._update_loads(source, destination)
 
     def move_standbys(self) -> int:
-        """Move standby tasks that lag behind to clients that lag less; return the number of
-        moves.
+        """Move every standby task from a client that lags behind to one that lags less.
+
+        Return the number of moves.
         """
         warm = set(self.warmups)
         size = len(self.problem.tasks)
@@ -291,7 +296,7 @@ class HighAvailability:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks to clients.
+        """Assign all tasks of a Streams application to its clients.
 
         In the plan, ``probing`` is true if a task still has to move.
 

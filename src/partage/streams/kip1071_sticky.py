@@ -41,7 +41,8 @@ class ServerMember:
     Attributes:
         id: member id.
         process: process id; the members of a process share its local state.
-        active: previous active tasks, sub-topology id -> partitions, in map order.
+        active: dict from sub-topology id to the partitions of its previous active tasks, in map
+            order.
         standby: previous standby tasks in the same form.
     """
 
@@ -53,8 +54,7 @@ class ServerMember:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """Target assignment of a streams group: the active and standby tasks of each member, by member
-    id.
+    """Target assignment of a streams group: dicts from member id to its active and standby tasks.
 
     This assignor creates no warm-up tasks.
     """
@@ -96,7 +96,7 @@ class ServerSticky:
         members: Sequence[ServerMember],
         configs: Mapping[str, str] | None = None,
     ) -> ServerPlan:
-        """Return the target assignment of all members of a streams group.
+        """Assign the tasks of all sub-topologies to the members of a streams group.
 
         Args:
             subtopologies: sub-topologies in any order.
@@ -152,7 +152,9 @@ def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
 
 
 class _Quota:
-    """Maximum number of tasks of a member: ceil(remaining tasks / members below the quota)."""
+    """Maximum number of tasks that each member may still get: ceil(remaining tasks / members that
+    can get more).
+    """
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -168,7 +170,7 @@ class _Quota:
 
 
 class _Process:
-    """Process of a streams group: its members, and the tasks that they have together (Kafka's
+    """One process of a streams group: its members, and all their tasks together (Kafka's
     ``ProcessState``).
     """
 
@@ -310,11 +312,12 @@ class _TargetDraft:
         self.all_quota.reached(count)
 
     def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
-        """Return the least loaded member that had a standby of the task before, None if none had.
+        """Return the least loaded member that had a standby of the task before; None if no member
+        had one.
 
-        Kafka replaces the first such member only by one that is less loaded both itself and by
-        its process. With ``without_copy``, processes with a copy of the task do not count; if
-        the first member's process has one, the result is None.
+        Kafka replaces the first such member only by one that is less loaded both itself and by its
+        process. With ``without_copy``, processes with a copy of the task do not count; if the first
+        member's process has one, the result is None.
         """
         known = self.previous_standby.get(task)
         if not known:

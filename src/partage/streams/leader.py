@@ -51,10 +51,11 @@ def end_offset_sums(
     end_offsets: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int | None] | None = None,
 ) -> dict[TaskId, int]:
-    """Return, for each stateful task, the sum of its changelogs' end offsets; -3 if unknown.
+    """Return a dict from each stateful task to the sum of its changelog partitions' end offsets; -3
+    if these are unknown.
 
-    New changelogs count 0. A changelog that is a source topic ends at the group's committed
-    offset, or at 0 without one. Sums saturate at the largest int64.
+    New changelogs count 0. A changelog that is a source topic ends at the group's committed offset,
+    or at 0 without one. Sums saturate at the largest int64.
 
     Args:
         layout: tasks and internal topics of the application.
@@ -110,7 +111,8 @@ def task_lags(
     ends: Mapping[TaskId, int],
     offset_sums: Iterable[Mapping[TaskId, int]],
 ) -> NDArray[np.int64]:
-    """Return the lag of each client on each task, in offsets (int64[clients, tasks]).
+    """Return how far each client's copy of a task's state lags behind, in offsets (int64[clients,
+    tasks]).
 
     The lag is the task's end offset sum minus the client's offset sum. The sentinels -2 (fully
     restored active task) and -3 (unknown) stay. A client beyond the end, or without an offset sum,
@@ -162,7 +164,8 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 @dataclass(frozen=True)
 class StreamsApplication:
-    """Application and cluster of a rebalance: the leader's input besides the members.
+    """What the leader of a Streams group reads in a rebalance besides the members: the
+    application's topology and settings, and the cluster's topics.
 
     Attributes:
         topology: topology of the application.
@@ -289,7 +292,8 @@ def _assigned(
     versions: tuple[int, int],
     probing_versions: bool,
 ) -> StreamsGroupAssignment:
-    """Run the task assignor, and divide each client's tasks among its consumers.
+    """Run the task assignor on a Streams application, and divide each client's tasks among its
+    stream threads.
 
     Args:
         application: see `rebalance`.

@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ThreadTasks:
-    """Numbers of the tasks of one consumer (stream thread), in Kafka's order."""
+    """Tasks of one stream thread (consumer), by number, in the order in which Kafka sends them."""
 
     stateful: list[int]
     standby: list[int]
@@ -44,7 +44,8 @@ class ThreadTasks:
 def assign_to_threads(
     plan: TaskPlan, client: int, reported: Mapping[str, Collection[int]]
 ) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a client among its consumers (stream threads) as Kafka's leader does.
+    """Divide the tasks of a client (application instance) among its consumers (stream threads) as
+    Kafka's leader does.
 
     There are three passes (stateful actives, standbys, stateless actives) that share one count of
     tasks per consumer. In the first two, a consumer first gets tasks that it reported, the least
@@ -55,7 +56,7 @@ def assign_to_threads(
     Args:
         plan: plan of all clients.
         client: number of the client.
-        reported: consumer -> numbers of the tasks whose offset sums it reported.
+        reported: dict from consumer to the numbers of the tasks whose offset sums it reported.
 
     Source: ``StreamsPartitionAssignor.assignTasksToThreads`` 4.3.1.
 
@@ -97,14 +98,14 @@ def _assign_pass(
     known: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
-    """Assign tasks of one role to consumers: first up to an equal share of all tasks, then the
-    rest.
+    """Assign active (or standby) tasks of a client to its consumers, up to an equal share and then
+    the rest.
 
     Args:
         tasks: numbers of the tasks, in the order in which Kafka inserts them into its heap.
         consumers: consumers in Java's string order.
-        known: consumer -> tasks that it reported, in order of preference.
-        load: consumer -> number of tasks from earlier passes.
+        known: dict from consumer to the tasks that it reported, in order of preference.
+        load: dict from consumer to the number of tasks from earlier passes.
     """
     given: dict[str, list[int]] = {name: [] for name in consumers}
     if not tasks:
@@ -139,12 +140,13 @@ def _assign_pass(
 def _assign_rest(
     left: PriorityQueue, ring: list[str], too_many: Mapping[int, str], given: dict[str, list[int]]
 ) -> None:
-    """Assign the tasks beyond the equal share to consumers that reported them, then in turn.
+    """Assign the tasks that exceed an equal share: to consumers that reported having them, then in
+    turn.
 
     Args:
         left: tasks beyond the equal share.
         ring: consumers with exactly the equal share.
-        too_many: task -> consumer that reported it and was full.
+        too_many: dict from task to the consumer that reported it and was full.
         given: tasks of each consumer, which is changed.
     """
     if not len(left):
@@ -162,11 +164,11 @@ def _assign_rest(
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a client among its consumers as before Kafka Streams 2.4: round-robin,
-    active tasks first.
+    """Divide the tasks of a client (application instance) among its consumers round-robin, as
+    before Kafka Streams 2.4.
 
-    Previous tasks of threads do not matter. Consumers and tasks are visited in the order of Java's
-    hash sets.
+    Active tasks come first. Previous tasks of threads do not matter. Consumers and tasks are
+    visited in the order of Java's hash sets.
 
     Args:
         plan: plan of ``streams:0.10.2`` or ``streams:0.11``.
@@ -193,8 +195,8 @@ Hosts = dict[tuple[str, int], tuple[TopicPartition, ...]]
 
 @dataclass(frozen=True)
 class StreamsMemberAssignment:
-    """Assignment of one consumer of a Streams group: partitions, tasks, and the time of its next
-    rebalance.
+    """Assignment that one consumer of a Streams group receives: partitions, tasks, and the time of
+    its next rebalance.
 
     Kafka's classes are ``Assignment`` and ``AssignmentInfo``.
 
@@ -222,7 +224,9 @@ class StreamsMemberAssignment:
 def error_assignments(
     clients: Iterable[ClientGroup], code: int
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return an assignment for every consumer that has only an error code and no tasks."""
+    """Return a dict from member id to an assignment without tasks that tells the consumer an error
+    code.
+    """
     return {
         name: StreamsMemberAssignment(error_code=code) for one in clients for name in one.consumers
     }
@@ -231,13 +235,12 @@ def error_assignments(
 def hosts(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Return two dicts from endpoint to source partitions: one of active tasks, one of standby
-    tasks.
+    """Return which client endpoint has which source partitions, for interactive queries.
 
-    An endpoint is the host and port of a client, used for interactive queries.
-
-    The partitions are those of the target plan: a withheld task is listed at its new client.
-    If two clients have the same endpoint, the later one in the leader's map counts.
+    An endpoint is the host and port of a client. The result is two dicts from endpoint to source
+    partitions: one of active tasks, one of standby tasks. The partitions are those of the target
+    plan: a task that its previous owner has not revoked yet is listed at its new client. If two
+    clients have the same endpoint, the later one in the leader's map counts.
     """
     actives: Hosts = {}
     standbys: Hosts = {}
@@ -265,7 +268,8 @@ def member_assignments(
     deadline_ms: int | None,
     versions: tuple[int, int] = (LATEST_VERSION, LATEST_VERSION),
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return the assignment of each consumer of one client.
+    """Return the assignment that each consumer (stream thread) of one client receives, by member
+    id.
 
     A task is withheld as a whole while another consumer owns one of its partitions, and its new
     consumer rebalances at once. Until then the client keeps the task as a standby if it was a

@@ -32,7 +32,8 @@ def member_of(
     owned: Iterable[TopicPartition] = (),
     rack: str | None = None,
 ) -> StreamsMember:
-    """Build a `StreamsMember` from the subscription that a consumer sends.
+    """Build a `StreamsMember` from the subscription that a Streams consumer sends in its JoinGroup
+    request.
 
     Args:
         name: member id of the consumer.
@@ -83,7 +84,8 @@ def assignment_info(
     hosts: Hosts | None = None,
     standby_hosts: Hosts | None = None,
 ) -> AssignmentInfo:
-    """Build the user data that the leader sends to a consumer together with its partitions.
+    """Build the user data that the leader of a Streams group sends to a consumer with its
+    partitions.
 
     Args:
         assignment: assignment of the consumer; with an error code, all else is left out.
@@ -123,7 +125,8 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """Version and time of a Streams member's next rebalance after an assignment.
+    """Decision of a Streams member after an assignment: when it rejoins, and with which protocol
+    version.
 
     Attributes:
         version: version of its next subscription.
@@ -142,11 +145,12 @@ def on_assignment(
     endpoint: tuple[str, int] | None = None,
     hosts: Collection[tuple[str, int]] = (),
 ) -> NextRebalance:
-    """Return the version and the time of a member's next rebalance after an assignment.
+    """Decide when a Streams member that received an assignment rejoins, and with which protocol
+    version.
 
     The member rebalances at once if the version has changed, or if its own endpoint is missing
-    among the hosts (a static member with an old assignment). Otherwise the assignment contains
-    the time.
+    among the hosts (a static member with an old assignment). Otherwise the assignment contains the
+    time.
 
     Args:
         assignment: assignment of the member, without an error code.

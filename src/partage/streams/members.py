@@ -59,8 +59,8 @@ class StreamsMember:
 
 @dataclass
 class ClientGroup:
-    """The consumers of one client (application instance) of a Streams group; Kafka's
-    ``ClientMetadata``.
+    """The consumers of one application instance of a Streams group, which Kafka calls a client
+    (``ClientMetadata``).
 
     Attributes:
         process: process id of the client.
@@ -78,7 +78,7 @@ class ClientGroup:
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
     def add(self, member: StreamsMember) -> None:
-        """Add a consumer with its owned partitions and offset sums to the client.
+        """Add a consumer, with its owned partitions and offset sums, to this application instance.
 
         Raises:
             InvalidProblemError: the client has tasks with and without a topology's name. Kafka
@@ -111,19 +111,19 @@ class ClientGroup:
         return self.members[0].endpoint if self.readable else None
 
     def rack(self, *, of_first: bool) -> str | None:
-        """Return the client's rack: with ``of_first`` that of its first consumer (KIP-924), else
-        the rack that all consumers share.
+        """Return the rack of the application instance; None if it is unknown.
 
-        Without ``of_first`` it is None if the consumers' racks differ.
+        With ``of_first`` it is the rack of its first consumer (KIP-924). Otherwise it is the rack
+        that all consumers share, and None if their racks differ.
         """
         racks = {member.rack for member in self.members}
         return self.members[0].rack if of_first or len(racks) == 1 else None
 
     def previous(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
-        """Return the client's previous active tasks and its previous standby tasks.
+        """Return the application instance's previous active tasks and its previous standby tasks.
 
-        Previous active tasks are the tasks of owned partitions and those whose offset sum is
-        -2. If topologies are named, owned partitions of unknown topologies are ignored.
+        Previous active tasks are the tasks of owned partitions and those whose offset sum is -2. If
+        topologies are named, owned partitions of unknown topologies are ignored.
 
         Raises:
             InvalidTopologyError: the client owns partitions, but no task reads any of them.
@@ -153,10 +153,11 @@ class ClientGroup:
 
 
 def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
-    """Group the members by client, in the order in which Kafka's leader reads them.
+    """Group the members of a Streams group by application instance, in the order in which Kafka's
+    leader reads them.
 
-    The leader reads members in the iteration order of a hash map by member id. All members
-    with a version above 11 count as one client with owned partitions and racks only.
+    The leader reads members in the iteration order of a hash map by member id. All members with a
+    version above 11 count as one instance with owned partitions and racks only.
 
     Raises:
         InvalidProblemError: there are no members, an id occurs twice, or a client has tasks

@@ -30,7 +30,8 @@ _LEAST_RUN = 8
 
 
 class Network(NamedTuple):
-    """Residual network of a flow problem: each given edge and its reverse edge, as arrays.
+    """Residual network of a minimum-cost flow problem: each given edge and its reverse edge, as
+    arrays.
 
     Edges are sorted by (origin, end) as compressed rows (CSR).
 
@@ -56,7 +57,7 @@ class Network(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Working arrays of the Bellman-Ford search for negative cycles.
+    """Working arrays of the Bellman-Ford search for cycles of negative cost in a flow network.
 
     Attributes:
         distance: int64[N], least known cost of a path to each node.
@@ -81,7 +82,8 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FlowGraph:
-    """Flow network with its present flow, and the operations of Kafka's ``Graph`` on it.
+    """Flow network with its present flow, and Kafka's algorithms that maximise the flow and
+    minimise its cost.
 
     Attributes:
         network: residual network.
@@ -100,10 +102,11 @@ class FlowGraph:
         cost: Int64Array,
         flow: Int64Array,
     ) -> FlowGraph:
-        """Build the graph from arrays of edges with capacity, cost and present flow.
+        """Build the flow network from arrays with one element per edge: ends, capacity, cost and
+        present flow.
 
-        Node numbers need not be dense; only their order matters. At most one edge joins two
-        nodes, in either direction.
+        Node numbers need not be dense; only their order matters. At most one edge joins two nodes,
+        in either direction.
         """
         names, dense = np.unique(np.concatenate([origin, end]), return_inverse=True)
         edges = len(origin)
@@ -136,7 +139,7 @@ class FlowGraph:
         return self.network.flow[self.given]
 
     def maximize(self) -> int:
-        """Augment the flow to a maximum flow from the first to the last node; return the added
+        """Increase the flow to a maximum flow from the first to the last node; return the added
         flow.
         """
         nodes = len(self.network.start) - 1
@@ -146,7 +149,7 @@ class FlowGraph:
 
     def cancel_negative_cycles(self) -> int:
         """Make the flow's cost minimal by cancelling negative cycles; return the number of
-        cycles.
+        cancelled cycles.
         """
         nodes, edges = len(self.network.start) - 1, len(self.network.end)
         sizes = [nodes] * 3 + [nodes + 1] + [edges] * 4
@@ -236,10 +239,10 @@ def _list_usable_edges(network: Any, search: Any) -> None:
 
 @piece
 def _find_cycle(search: Any, least_run: Any) -> int:
-    """Run the Bellman-Ford algorithm; return a node reached from a negative cycle, -1 if there is
-    none.
+    """Search the flow network for a cycle of negative cost by the Bellman-Ford algorithm.
 
-    The distance of that node still falls in the last round.
+    Return a node that is reached from such a cycle, -1 if there is none. The distance of that node
+    still falls in the last round.
     """
     distance, stale = search.distance, search.stale
     end, cost = search.end, search.cost

@@ -12,8 +12,8 @@ __all__ = ["DraftAssignment", "TaskPlan"]
 
 
 class DraftAssignment:
-    """Task assignment under construction: the tasks of each client, by task number, and the
-    client's load.
+    """Task assignment under construction: the active and standby tasks of each client, and its
+    load.
 
     Attributes:
         active: active tasks of each client.
@@ -51,7 +51,7 @@ class DraftAssignment:
         self._add_to_count(client, -1)
 
     def move(self, tasks: list[set[int]], task: int, source: int, destination: int) -> None:
-        """Move a task to a client without a copy of it.
+        """Move a task from one client to another that has no copy of it.
 
         ``tasks`` is the attribute ``active`` or ``standby``.
         """
@@ -61,9 +61,7 @@ class DraftAssignment:
         self._add_to_count(destination, 1)
 
     def swap_roles(self, standby_at: int, active_at: int, task: int) -> None:
-        """Exchange the roles of two copies of a task: the standby becomes active, and the active
-        becomes a standby.
-        """
+        """Make a standby task active, and the active copy on the other client a standby."""
         self.standby[standby_at].remove(task)
         self.active[standby_at].add(task)
         self.active[active_at].remove(task)
@@ -76,8 +74,7 @@ class DraftAssignment:
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """Result of a Kafka Streams task assignor: the active and standby tasks of each client, by task
-    number.
+    """Result of a Kafka Streams task assignor: the active and standby tasks of each client.
 
     Attributes:
         problem: the input of the assignor.
@@ -113,7 +110,7 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Build the immutable plan from a finished draft."""
+        """Build the immutable plan from a finished draft, which still names tasks by number."""
         return cls(
             problem,
             tuple(tuple(sorted(tasks)) for tasks in draft.active),
@@ -140,8 +137,10 @@ class TaskPlan:
         return []
 
     def to_dict(self) -> dict[str, dict[str, list[str]]]:
-        """Return a dict from process id to ``{"active": [...], "standby": [...]}`` with task ids as
-        text, for JSON.
+        """Return the plan for JSON: a dict from process id to ``{"active": [...], "standby":
+        [...]}``.
+
+        Tasks are ids as text, such as "0_3".
         """
         tasks = self.problem.tasks
         return {

@@ -124,7 +124,8 @@ class TaskProblem:
         with_stores: Iterable[TaskId] | None = None,
         lags: NDArray[np.int64] | None = None,
     ) -> None:
-        """Number the clients and tasks, and check that they fit together.
+        """Build the input of a task assignor: number the clients and tasks, and check that they fit
+        together.
 
         Args:
             clients: clients in the order in which Kafka's leader reads them.
@@ -216,7 +217,8 @@ class TaskProblem:
 
     @cached_property
     def lags(self) -> NDArray[np.int64]:
-        """Lag of each client on each task, in offsets (int64[clients, tasks]).
+        """How far each client's copy of each task's state lags behind, in offsets (int64[clients,
+        tasks]).
 
         The columns of stateless tasks have no meaning.
 
@@ -256,7 +258,8 @@ class TaskProblem:
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Return client numbers in the iteration order of a Java ``HashSet`` of process ids.
+        """Sort client numbers as a Java ``HashSet`` of the clients' process ids would iterate over
+        them.
 
         Args:
             clients: numbers in the order of insertion.
@@ -269,9 +272,9 @@ class TaskProblem:
         return [clients[place] for place in places]
 
     def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Return task numbers in the iteration order of a Java ``HashSet`` of task ids.
+        """Sort task numbers as a Java ``HashSet`` of the task ids would iterate over them.
 
-        `client_hash_order` has the arguments.
+        `client_hash_order` describes the arguments.
         """
         table = copied_hash_set_table(len(tasks)) if copied else DEFAULT_TABLE
         hashes = self._task_hashes

@@ -30,8 +30,8 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Assign each task to the client where it costs least, while every client keeps its number of
-    tasks.
+    """Exchange tasks between clients so that their total cost is least, while every client keeps
+    its number of tasks (minimum-cost flow).
 
     The search starts from the present assignment.
 
@@ -67,12 +67,12 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Assign each task to the client where it costs least, with a limit for each pair of
-    sub-topology and client.
+    """Assign tasks to clients at least total cost, while each client's number of tasks of a
+    sub-topology is limited (minimum-cost flow).
 
-    A client gets at most ceil(its share of all tasks * tasks of the sub-topology), computed in
-    IEEE doubles in Kafka's order of operations. The search starts from a maximum flow, not from
-    the present assignment.
+    A client gets at most ceil(its share of all tasks * tasks of the sub-topology), computed in IEEE
+    doubles in Kafka's order of operations. The search starts from a maximum flow, not from the
+    present assignment.
 
     Args:
         held: bool[tasks, clients], whether the client has the task; one client per task.
@@ -140,16 +140,16 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Optimizer that exchanges tasks between clients so that they read less across racks (Kafka's
-    ``RackAwareTaskAssignor``).
+    """Optimizer that exchanges tasks between clients so that fewer partitions are read across racks
+    (Kafka's ``RackAwareTaskAssignor``).
 
-    The cost of a task at a client is the traffic cost times the number of its partitions
-    without a replica in the client's rack (source partitions for actives, changelogs for
-    standbys), plus the non-overlap cost if the client does not have the task now. Costs are
-    int32 and overflow as in Java.
+    The cost of a task at a client is the traffic cost times the number of its partitions without a
+    replica in the client's rack (source partitions for actives, changelogs for standbys), plus the
+    non-overlap cost if the client does not have the task now. Costs are int32 and overflow as in
+    Java.
 
-    Exact to ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by ``min_traffic`` even
-    if the strategy is ``balance_subtopology``.
+    Exact to ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by ``min_traffic`` even if
+    the strategy is ``balance_subtopology``.
     """
 
     def __init__(
@@ -205,7 +205,9 @@ class RackOptimizer:
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Move active tasks between clients so that their total cost is least."""
+        """Exchange active tasks between clients so that the cost of reading across racks and of
+        moving is least.
+        """
         if not tasks:
             return
         clients = self._clients
@@ -225,8 +227,7 @@ class RackOptimizer:
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
     ) -> None:
-        """Exchange standbys between clients in different racks as long as that lowers the cost, in
-        at most 4 rounds.
+        """Exchange standbys between clients in different racks as long as that lowers the cost.
 
         It makes at most 4 rounds over all pairs of clients.
         """
@@ -302,7 +303,7 @@ def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]
 
 
 def by_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """Group tasks by their sub-topology's number; the topology's name does not matter."""
+    """Group tasks by their sub-topology's number, whatever the name of their topology."""
     found: dict[int, list[int]] = {}
     for number in tasks:
         found.setdefault(problem.tasks[number].subtopology, []).append(number)
@@ -313,8 +314,8 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count the partitions of each task that have no replica on each client's rack (int64[tasks,
-    clients]).
+    """Count, for each task and client, the task's partitions without a replica in the client's
+    rack.
 
     Args:
         problem: input of the assignor.
@@ -339,12 +340,12 @@ def rack_misses(
 
 
 def legacy_racks_are_known(problem: TaskProblem) -> bool:
-    """Return whether Kafka's internal assignors optimise across racks: a strategy is set, and all
+    """Return whether Kafka's internal assignors optimise across racks: a strategy is set and all
     racks are known.
 
-    With standbys, the racks of changelogs must be known too. Kafka skips the optimisation
-    without an error if the strategy is none, a client has no rack or several, or a partition
-    has no replicas or one on a broker without a rack.
+    With standbys, the racks of changelogs must be known too. Kafka skips the optimisation without
+    an error if the strategy is none, a client has no rack or several, or a partition has no
+    replicas or one on a broker without a rack.
     """
     settings = problem.settings
     if settings.rack_aware_assignment_strategy == "none" or problem.racks is None:
@@ -361,11 +362,11 @@ def legacy_racks_are_known(problem: TaskProblem) -> bool:
 
 
 def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
-    """Return whether KIP-924's helpers optimise across racks: a strategy and both costs are set,
-    and all racks are known.
+    """Return whether KIP-924's helpers optimise across racks: a strategy and costs are set and
+    racks are known.
 
-    For actives, the racks of all partitions of all tasks must be known, for standbys those of
-    all changelog partitions.
+    For actives, the racks of all partitions of all tasks must be known, for standbys those of all
+    changelog partitions.
     """
     settings = problem.settings
     if (

@@ -33,7 +33,7 @@ _RESTORE_RATE, _RECORD_BYTES = 50_000_000, 100
 
 
 class ChangelogSize(NamedTuple):
-    """The size of one changelog partition.
+    """Size of one changelog partition of a recorded Kafka Streams application.
 
     Attributes:
         records: number of its records.
@@ -48,7 +48,8 @@ class ChangelogSize(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedSubtopology:
-    """A recorded sub-topology: what its tasks read, write and store.
+    """Sub-topology of a recorded Kafka Streams application: the topics that its tasks read, write
+    and store.
 
     Attributes:
         number: the first number of its tasks' ids.
@@ -70,7 +71,7 @@ class RecordedSubtopology:
 
 @dataclass(frozen=True)
 class RecordedClient:
-    """A recorded client (application instance) with its stream threads and tasks.
+    """Instance of a recorded Kafka Streams application, with its stream threads and tasks.
 
     Attributes:
         name: its name in the file.
@@ -94,7 +95,7 @@ class RecordedClient:
 
 @dataclass(frozen=True)
 class RecordedApplication:
-    """A Kafka Streams application as a capture shows it.
+    """A Kafka Streams application as a capture of its cluster shows it.
 
     Attributes:
         name: its ``application.id``.
@@ -127,7 +128,8 @@ class RecordedApplication:
 
 
 def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
-    """Return the newest state with the number of clients that lasted longest in total.
+    """Return the newest recorded state of an application with its most usual number of instances,
+    which held for the longest total time.
 
     Args:
         states: first and last time, number of clients, and the state, in order of time.
@@ -147,7 +149,9 @@ def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
 
 
 def store_name(application: str, changelog: str) -> str:
-    """Return the name of a changelog's store; a topic with another form of name stands for itself.
+    """Return the state store's name within the name of a changelog topic.
+
+    A topic whose name has another form is returned unchanged.
 
     >>> store_name("shop", "shop-totals-changelog"), store_name("shop", "prices")
     ('totals', 'prices')
@@ -159,10 +163,11 @@ def store_name(application: str, changelog: str) -> str:
 
 
 def describe(application: RecordedApplication) -> dict[str, Any]:
-    """Return a recorded application as the JSON object that `partage streams` reads.
+    """Describe a recorded Kafka Streams application as the JSON object that `partage streams`
+    reads.
 
-    Its example is the crash of the client with most state, which loses its disk and returns two
-    minutes later.
+    The object contains an example to simulate: the client with the most state crashes, loses its
+    disk, and returns after two minutes.
 
     Raises:
         UnsupportedProblemError: the file cannot describe the application.
@@ -196,7 +201,7 @@ def describe(application: RecordedApplication) -> dict[str, Any]:
 
 
 def _expect_describable(application: RecordedApplication) -> None:
-    """Check that task ids and sources can be written down.
+    """Check that the input file of `partage streams` can describe a recorded application.
 
     Raises:
         UnsupportedProblemError: they cannot; the message says why.
@@ -251,7 +256,9 @@ def _client(one: RecordedClient) -> dict[str, Any]:
 
 
 def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
-    """Return the bytes of each task's changelogs; records without a size count 100 bytes each."""
+    """Return a dict from task id to the size of its changelogs in bytes; a record of unknown size
+    counts 100 bytes.
+    """
     return {
         f"{one.number}_{p}": sum(
             size.records * _RECORD_BYTES if size.bytes is None else size.bytes
@@ -264,7 +271,7 @@ def _bytes_by_task(application: RecordedApplication) -> dict[str, int]:
 
 
 def _fullest(application: RecordedApplication) -> str:
-    """Return the name of the client whose active tasks have most state."""
+    """Return the name of the client whose active tasks have the most state in bytes."""
     sizes = _bytes_by_task(application)
     return max(
         application.clients,
@@ -273,6 +280,8 @@ def _fullest(application: RecordedApplication) -> str:
 
 
 def _seconds(application: RecordedApplication) -> int:
-    """Return the time to simulate: at least an hour, and enough to restore all tasks twice."""
+    """Return the time to simulate in seconds: at least an hour, and enough to restore all tasks
+    twice.
+    """
     restore_s = 2 * sum(_bytes_by_task(application).values()) / _RESTORE_RATE
     return max(_LEAST_S, 60 * ceil((_CRASH_S + _BACK_S + restore_s) / 60))

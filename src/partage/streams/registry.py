@@ -36,18 +36,20 @@ class TaskAssignor(Protocol):
     def exact_to(self) -> str | None: ...  # noqa: D102 - see Attributes
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign the tasks of a problem to its clients."""
+        """Assign the tasks of a Streams application to its clients (application instances)."""
 
 
 @runtime_checkable
 class Kip441Proposal(TaskAssignor, Protocol):
-    """Interface of a task assignor that decides itself whether a probing rebalance follows.
+    """Interface of a task assignor that decides itself whether a probing rebalance follows
+    (KIP-441).
 
     KIP-441's document proposes this; Kafka's leader probes at fixed intervals instead.
     """
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether a probing rebalance follows, given the client of each stateful task.
+        """Return whether a probing rebalance follows, because a better assignment is possible by
+        now.
 
         Args:
             problem: the problem with the current lags.
@@ -55,12 +57,13 @@ class Kip441Proposal(TaskAssignor, Protocol):
         """
 
     def with_balance_factor(self, balance_factor: int) -> TaskAssignor:
-        """Return the same assignor with another ``balance_factor``."""
+        """Return a copy of this assignor with another ``balance_factor``, KIP-441's tolerated load
+        difference.
+        """
 
 
 class TaskRow(NamedTuple):
-    """One task assignor in the table that ``partage strategies`` prints: its name, summary and
-    origin.
+    """Row of one task assignor in the table that ``partage strategies`` prints.
 
     Attributes:
         name: the assignor's name.
@@ -110,7 +113,8 @@ def _legacy_classes() -> tuple[Callable[[], TaskAssignor], ...]:
 
 
 def assignors() -> dict[str, TaskAssignor]:
-    """Return all task assignors of classic Kafka Streams groups by name, the default first.
+    """Return a dict from name to each task assignor of classic Kafka Streams groups, the default
+    first.
 
     The coordinator's assignor (`partage.streams.kip1071_sticky.ServerSticky`) is not among them:
     its problem has members instead of clients, and sub-topologies by text.
@@ -123,7 +127,8 @@ def assignors() -> dict[str, TaskAssignor]:
 
 
 def find_assignor(name: str) -> TaskAssignor:
-    """Return the task assignor with this name, with or without ``streams:``, or this Java class.
+    """Return the task assignor with this name (with or without ``streams:``) or this Java class
+    name.
 
     ``StreamsPartitionAssignor`` is the leader's own class; its default is high availability.
 
@@ -145,7 +150,8 @@ def find_assignor(name: str) -> TaskAssignor:
 
 
 def describe() -> list[TaskRow]:
-    """Return a table row for each task assignor; the coordinator's assignor is last.
+    """Return a row for each task assignor, as ``partage strategies`` prints them; the coordinator's
+    assignor is last.
 
     >>> describe()[-1].name
     'streams:server-sticky'

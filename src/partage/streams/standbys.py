@@ -22,8 +22,8 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Client tags of a Streams application (KIP-708): the values of each tag key, and the tags of
-    each client.
+    """Client tags of a Streams application (KIP-708), such as the zone of each client, indexed by
+    key and client.
     """
 
     def __init__(self, problem: TaskProblem) -> None:
@@ -35,12 +35,12 @@ class TagIndex:
                 self.values.setdefault(key, set()).add(value)
 
     def mark(self, used: set[Tag], client: int, copies: int) -> None:
-        """Mark a client's tags as used by a task, after the client got a copy of the task.
+        """Record that a client got a copy of a task, so that other copies avoid the client's tags.
 
         A key that has no more distinct values than the task has copies becomes unused again.
 
         Args:
-            used: tags on which the task has a copy; changed.
+            used: tags (key, value) of clients with a copy of the task; changed.
             client: client with the new copy.
             copies: number of copies of the task, including the new one.
         """
@@ -53,8 +53,8 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether the client shares a tag with a client that already has a copy of
-        the task.
+        """Return whether the client has a tag of a client with a copy of the task, so that a
+        standby there would not spread.
         """
         return any(self.tags[client].get(key) == value for key, value in used)
 
@@ -83,7 +83,9 @@ class TagAwareStandbys:
         self._index = TagIndex(problem)
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign standbys to each of the tasks that has an active task, in the order given."""
+        """Assign standbys to each of these tasks, which all have an active task, in the order
+        given.
+        """
         active_at = {task: client for client, own in enumerate(draft.active) for task in own}
         order = list(tasks)
         missing = dict.fromkeys(order, self._replicas)
@@ -96,7 +98,7 @@ class TagAwareStandbys:
 
     @staticmethod
     def _assign_by_load(draft: DraftAssignment, task: int, copies: int) -> None:
-        """Assign ``copies`` standbys of a task to the least loaded clients. Tags do not count."""
+        """Assign ``copies`` standbys of a task to the least loaded clients, whatever their tags."""
         for _ in range(copies):
             client = least_loaded(draft, lambda one: not draft.holds(one, task))
             if client is None:
@@ -104,7 +106,8 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def spread(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Assign standbys of a task to clients with unused tags; return how many found no client.
+        """Assign standbys of a task to clients with other tags than its copies; return how many
+        found no client.
 
         Like Kafka's class, this tries to assign one standby even if none is configured.
         """
@@ -124,14 +127,14 @@ class TagAwareStandbys:
                 return left
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether balancing may move standbys between two clients: the destination must have
-        every tag of the source.
+        """Return whether load balancing may move standbys between two clients: the destination
+        needs every tag of the source.
         """
         return self._index.tags[source].items() <= self._index.tags[destination].items()
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether a standby may move to the destination: its task's copies must keep as many
-        distinct tags.
+        """Return whether a standby may move to another client without loss of tag diversity: its
+        task's copies must keep as many distinct tags.
         """
         others = {
             tag
@@ -145,8 +148,9 @@ class TagAwareStandbys:
 
 
 def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int | None:
-    """Return the eligible client with the least load, the lowest number of several; None if no
-    client is eligible.
+    """Return the eligible client with the fewest tasks per thread; None if no client is eligible.
+
+    Of several such clients it is the one with the lowest number.
     """
     best, least = None, 0.0
     for client, load in enumerate(draft.load):
@@ -162,7 +166,9 @@ class StandbyPlacement(Protocol):
         """Assign the configured number of standbys to each task, in the order given."""
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Return whether balancing may move standbys between two clients."""
+        """Return whether load balancing may move standbys from the source to the destination
+        client.
+        """
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
         """Return whether rack-aware optimisation may move this standby to the destination."""
@@ -206,7 +212,8 @@ class DefaultStandbys:
 
 
 def assign_to_least_loaded(draft: DraftAssignment, wanted: Iterable[tuple[int, int]]) -> None:
-    """Assign each standby to the least loaded client that has no copy of the task.
+    """Assign standbys of several tasks, each to the least loaded client that has no copy of its
+    task.
 
     Ties go to the lower client number.
 

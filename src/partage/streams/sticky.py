@@ -32,10 +32,11 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """Record of the pairs of tasks that were assigned to one client.
+    """Pairs of tasks that one client has at the same time, by which the sticky assignors spread
+    tasks.
 
-    The sticky assignors prefer clients with which a task makes new pairs. This spreads the tasks
-    of a failed client over several others.
+    The assignors prefer clients with which a task makes new pairs. This spreads the tasks of a
+    failed client over several others.
 
     Raises:
         UnsupportedProblemError: there are so many tasks that Kafka's int32 number of pairs
@@ -58,14 +59,14 @@ class TaskPairs:
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether the task would make a new pair with at least one of the others."""
+        """Return whether a task would make a new pair with any task of a client (``others``)."""
         if self.full:
             return False
         return any(self._pair(task, other) not in self._pairs for some in others for other in some)
 
     @property
     def full(self) -> bool:
-        """True if every pair of tasks has been on one client."""
+        """Whether every possible pair of tasks has been on one client."""
         return len(self._pairs) == self._most
 
     def _pair(self, one: int, other: int) -> int:
@@ -83,8 +84,9 @@ class StickyCore:
         given: actives and standbys of each client in the order of their assignment.
         map_order: clients in the iteration order of the client map.
         quota: active tasks per thread that a client keeps.
-        previous_active: task -> client that ran it.
-        previous_standby: task -> clients with its state, in the order of their hash set.
+        previous_active: dict from task to the client that ran it.
+        previous_standby: dict from task to the clients with its state, in the order of their hash
+            set.
         active_order: tasks of ``previous_active`` in the iteration order of its hash map.
     """
 
@@ -110,9 +112,9 @@ class StickyCore:
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Read the previous tasks of all clients in map order.
+        """Collect which client ran each task before, and which clients have a copy of its state.
 
-        For a task of several clients the last one counts.
+        If several clients ran a task, the last one in map order counts.
         """
         number_of = self.problem.number_of
         ran: dict[TaskId, int] = {}
@@ -153,7 +155,9 @@ class StickyCore:
         self._pairs.add(task, self.draft.standby[client])
 
     def has_room(self, client: int) -> bool:
-        """Return whether the client has fewer active tasks than the quota of its threads."""
+        """Return whether a client has fewer active tasks than its quota, which grows with its
+        threads.
+        """
         return len(self.draft.active[client]) < self.draft.capacity[client] * self.quota
 
     def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
@@ -184,7 +188,9 @@ class StickyCore:
         return remaining
 
     def assign_standbys(self, tasks: Iterable[int]) -> None:
-        """Assign the standbys of each task to clients without a copy, as long as there are any."""
+        """Assign the configured standbys of each task to clients without a copy, as long as there
+        are such clients.
+        """
         for task in tasks:
             for _ in range(self.problem.settings.num_standby_replicas):
                 free = self._without_copy(task)
@@ -203,7 +209,7 @@ class StickyCore:
         """Return the best client for a task: the one that ran it, else one with its state, else the
         least loaded.
 
-        A previous client that should give load to others is not chosen.
+        A client that is full while others are less loaded is not chosen for its previous tasks.
         """
         if len(among) == 1:
             return among[0]
@@ -230,8 +236,9 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a client has at least one task per thread while another client is less
-        loaded.
+        """Return whether a client is full and should leave tasks to others.
+
+        It is if it has at least one task per thread while another client is less loaded.
         """
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
@@ -305,7 +312,7 @@ class LegacySticky:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks to clients.
+        """Assign all tasks of a Streams application to its clients.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
@@ -316,7 +323,7 @@ class LegacySticky:
 def _legacy_draft(
     problem: TaskProblem, racks: RackOptimizer | None, *, preserve: bool = False
 ) -> DraftAssignment:
-    """Compute the assignment of the legacy sticky assignor, as a draft.
+    """Compute the task assignment of the legacy sticky assignor of Kafka Streams, as a draft.
 
     Args:
         problem: input of the assignor.
@@ -363,7 +370,8 @@ class FallbackPrior:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks to clients. In the plan, ``probing`` is always true.
+        """Assign all tasks of a Streams application to its clients. In the plan, ``probing`` is
+        always true.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
@@ -402,7 +410,7 @@ class PublicSticky:
     preserve = False
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """Assign all tasks to clients.
+        """Assign all tasks of a Streams application to its clients.
 
         Raises:
             UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.

@@ -62,11 +62,11 @@ def validate_task_assignment(
     problem: TaskProblem,
     assignment: Sequence[tuple[ProcessId, Sequence[TaskId], Sequence[TaskId]]],
 ) -> AssignmentError:
-    """Check a task assignment by the rules of Kafka's leader, and return the first error that the
-    leader would report.
+    """Validate a task assignment by the rules of Kafka's leader; return the first error that it
+    would report, ``NONE`` if it is valid.
 
-    The leader checks the entries, then the tasks, then the clients. It accepts an assignment
-    that lacks an active task. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
+    The leader checks the entries, then the tasks, then the clients. It accepts an assignment that
+    lacks an active task. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
 
     Args:
         problem: input of the assignor.
@@ -101,12 +101,13 @@ def validate_task_assignment(
 
 
 def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment) -> None:
-    """Assign the configured standbys to clients, by tags if tags are configured, else by load.
+    """Assign the configured standbys to clients: by client tags if tags are configured, else by
+    load. Tasks are visited in Java's hash order.
 
     Tasks are visited in Java's hash order.
 
-    With tags, a task gets a standby even if ``num.standby.replicas`` is 0, provided that a
-    client with other tags exists.
+    With tags, a task gets a standby even if ``num.standby.replicas`` is 0, provided that a client
+    with other tags exists.
 
     Source: ``TaskAssignmentUtils.defaultStandbyTaskAssignment`` 4.3.1.
 
@@ -131,7 +132,8 @@ def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment
 
 
 def stateful_in_hash_order(problem: TaskProblem) -> list[int]:
-    """Return the tasks with a changelog in the iteration order of a hash set of their ids.
+    """Return the numbers of the tasks with a changelog, in the iteration order of a Java
+    ``HashSet`` of their ids.
 
     Kafka fills the set from the hash map of all tasks.
 
@@ -198,12 +200,13 @@ def optimize_rack_aware_standby_tasks(
     *,
     costs: tuple[int, int] | None = None,
 ) -> None:
-    """Exchange standbys so that fewer changelog partitions are read across racks.
+    """Exchange standby tasks between clients so that fewer changelog partitions are read across
+    racks.
 
-    This does nothing unless both costs are configured. It differs from the internal assignors:
-    it uses the graph of the configured strategy, visits pairs of clients in hash order, and
-    tags never prevent an exchange (Kafka compares the source with itself).
-    Source: ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
+    This does nothing unless both costs are configured. It differs from the internal assignors: it
+    uses the graph of the configured strategy, visits pairs of clients in hash order, and tags never
+    prevent an exchange (Kafka compares the source with itself). Source:
+    ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
 
     Args:
         problem: input of the assignor.

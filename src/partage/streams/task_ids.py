@@ -136,8 +136,8 @@ def task_hash(task: TaskId) -> int:
 
 
 def early_task_hash(task: TaskId) -> int:
-    """Return the hash code of a task id in Kafka Streams 0.10 and 0.11 (``TaskId.hashCode``), a
-    signed int32.
+    """Return the hash code of a task id in Kafka Streams 0.10 and 0.11, a signed int32
+    (``TaskId.hashCode``).
 
     Topologies had no names then.
 
@@ -166,7 +166,7 @@ def tasks_in_hash_order(
     copied: bool = False,
     hash_of: Callable[[TaskId], int] = task_hash,
 ) -> list[TaskId]:
-    """Return distinct tasks in the iteration order of a Java ``HashMap`` or ``HashSet``.
+    """Sort distinct task ids as a Java ``HashMap`` or ``HashSet`` would iterate over them.
 
     Unlike `TaskProblem.task_hash_order`, this accepts tasks that the problem does not have.
 

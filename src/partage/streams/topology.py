@@ -30,15 +30,15 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Subtopology:
-    """Connected processors of a Kafka Streams topology, which run as one task for each partition
-    (``TopicsInfo``).
+    """Sub-topology of a Kafka Streams application: connected processors that run as one task per
+    partition (``TopicsInfo``).
 
     Attributes:
         number: number of the node group.
         sources: topics that it reads, including repartition topics.
         sinks: topics that it writes.
-        repartition: repartition topics among its sources -> partition count fixed by the
-            user, None where Kafka derives the count.
+        repartition: dict from each repartition topic among its sources to the partition count that
+            the user fixed; None if Kafka derives the count.
         changelogs: changelog topics of its stores. A changelog that is a source topic as well
             is not created.
         stores: names of its stores, logged or not; None: one store for each changelog.
@@ -67,7 +67,7 @@ class Subtopology:
 
     @property
     def stateful(self) -> bool:
-        """True if the sub-topology has a state store (``isStateful`` of KIP-924)."""
+        """Whether the sub-topology has a state store (``isStateful`` of KIP-924)."""
         return bool(self.changelogs if self.stores is None else self.stores)
 
     @property
@@ -128,7 +128,9 @@ class Topology:
                     )
 
     def in_map_order(self, some: Iterable[Subtopology]) -> list[Subtopology]:
-        """Return sub-topologies in the iteration order of a Java ``HashMap`` by number and name."""
+        """Sort sub-topologies as a Java ``HashMap`` keyed by number and name would iterate over
+        them.
+        """
         given = list(some)
         hashes = [
             961 + 31 * one.number + (0 if one.topology is None else string_hash(one.topology))
@@ -139,7 +141,8 @@ class Topology:
     def missing_sources(
         self, counts: Mapping[str, int]
     ) -> list[tuple[Subtopology, tuple[str, ...]]]:
-        """Return the sub-topologies that read missing topics, each with these topics.
+        """Return the sub-topologies whose source topics do not exist in the cluster, each with its
+        missing topics.
 
         Topics that the application itself creates do not count.
 
@@ -157,7 +160,7 @@ class Topology:
 
 
 def partition_order_key(partition: TopicPartition) -> tuple[bytes, int]:
-    """Return the key by which Kafka Streams sorts partitions: the topic's name, then the partition
+    """Return the sort key of Kafka Streams for partitions: the topic's name, then the partition
     number.
     """
     return string_order_key(partition[0]), partition[1]
@@ -254,10 +257,10 @@ class TopologyLayout:
         return layout
 
     def check_counts(self, counts: Mapping[str, int]) -> None:
-        """Check that no internal topic exists with another partition count; raise
-        InvalidTopologyError otherwise.
+        """Check that every existing internal topic has the expected number of partitions.
 
-        Raises InvalidTopologyError otherwise.
+        Raises:
+            InvalidTopologyError: an internal topic has another partition count.
         """
         _check_counts(self.internal, counts)
 
@@ -309,10 +312,6 @@ def _sorted(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
 
 
 def _check_counts(internal: Mapping[str, int], counts: Mapping[str, int]) -> None:
-    """Check that no topic exists with another partition count.
-
-    Raises InvalidTopologyError otherwise.
-    """
     wrong = [topic for topic, count in internal.items() if counts.get(topic, count) != count]
     if wrong:
         listed = ", ".join(f"{topic} has {counts[topic]}, not {internal[topic]}" for topic in wrong)
@@ -425,8 +424,10 @@ def _external_count(topic: str, counts: Mapping[str, int]) -> int:
 def _enforce_copartitioning(
     topics: frozenset[str], derived: dict[str, int], fixed: set[str], counts: Mapping[str, int]
 ) -> None:
-    """Give all repartition topics of a co-partitioned set the same partition count: that of
-    external topics, else one fixed by the user, else the largest.
+    """Give all repartition topics of a co-partitioned set (topics joined by key) the same partition
+    count.
+
+    It is that of external topics, else one fixed by the user, else the largest.
     """
     internal = sorted(topic for topic in topics if topic in derived)
     external = sorted(topic for topic in topics if topic not in derived)

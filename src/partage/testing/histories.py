@@ -77,7 +77,8 @@ class Size:
 
 
 class _Group:
-    """Generator of one group's records: its members, generations and commits."""
+    """Generator of the records that one synthetic group writes: members, generations and commits.
+    """
 
     def __init__(self, number: int, size: Size, seed: int) -> None:
         self.rng = Random(f"{seed} {number}")  # noqa: S311 - made-up histories, no secrets
@@ -99,7 +100,9 @@ class _Group:
         return f"{self.name}-{self.rng.getrandbits(64):016x}"
 
     def record(self, time_ms: int) -> tuple[bytes, bytes]:
-        """Return key and value of the group's next generation, after a join or a departure."""
+        """Return the key and value of the record of the group's next generation, after a join or a
+        departure.
+        """
         if self.generation:
             self._change()
         self.generation += 1
@@ -133,12 +136,13 @@ class _Group:
         }  # fmt: skip
 
     def key(self, partition: int) -> bytes:
-        """Return the record key of an offset commit."""
+        """Return the record key of an offset commit for one partition."""
         names = {"group": self.name, "topic": self.topic, "partition": partition}
         return encode_record(1, names)[0]
 
     def value(self) -> bytes:
-        """Return the record value of a commit, with placeholders for its offset and time."""
+        """Return the record value of an offset commit, with placeholders for its offset and time.
+        """
         cells = {
             "offset": _MARK, "leaderEpoch": 0, "metadata": "", "commitTimestamp": _MARK,
             "topicId": self.topic_id,
@@ -148,7 +152,7 @@ class _Group:
 
 
 def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
-    """Write a synthetic capture to a folder; return the number of records.
+    """Write a synthetic recording of a cluster's groups to a folder; return the number of records.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +179,7 @@ def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
 
 
 def _state(groups: list[_Group]) -> dict[str, Any]:
-    """Return the cluster's metadata, the only line of ``cluster.jsonl``."""
+    """Return the metadata of the synthetic cluster, the only line of ``cluster.jsonl``."""
     brokers = [{"id": b, "rack": "abc"[b - 1]} for b in (1, 2, 3)]
     topics = {
         g.topic: {
@@ -219,7 +223,9 @@ class _Columns:
         ])  # fmt: skip
 
     def rounds(self, first: int, end: int) -> pa.Table:
-        """Return the records of the seconds from ``first`` to before ``end``, in log order."""
+        """Return the records of the seconds from ``first`` to before ``end``, in the order of their
+        offsets.
+        """
         import pyarrow as pa
 
         count, each = len(self.groups), self.size.partitions
@@ -264,9 +270,10 @@ class _Columns:
         phase: NDArray[np.int64],
         time_ms: NDArray[np.int64],
     ) -> pa.Array:
-        """Return the values of commits.
+        """Return the record values of offset commits.
 
-        Each consumes 100 records per second; after a rebalance, 50 records are consumed again.
+        A member consumes 100 records per second of each partition. After a rebalance, it consumes
+        50 records again.
         """
         import pyarrow as pa
 

@@ -89,7 +89,7 @@ def assignment(text: str, cluster: Cluster) -> Assignment:
 
 
 def written(assigned: Assignment) -> str:
-    """Format an assignment in the notation that `assignment` parses.
+    """Format an assignment as text, in the notation that `assignment` parses.
 
     >>> written(assignment("a: t-1 t-0 | b:", cluster("t×2")))
     'a: t-1 t-0 | b: –'
@@ -127,9 +127,10 @@ def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[r
 
 
 def pairs_with_unresolved(made: Assignment) -> dict[str, list[tuple[str, int]]]:
-    """Return an assignment's partitions by member, including unresolved ones in their position.
+    """Return a dict from member to its (topic, partition) pairs, including partitions that do not
+    exist.
 
-    Unresolved partitions do not exist in the metadata.
+    Such unresolved partitions, which the metadata lack, keep their position.
 
     >>> from partage.model import Index
     >>> made = Assignment.of(Index.of({"t": 1}), {"c1": [("gone", 7), ("t", 0)]})

@@ -24,13 +24,13 @@ Pairs = list[tuple[str, list[int]]]
 
 
 def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> GroupSpec:
-    """Read an input of the group coordinator's assignor from JSON text, parsed JSON, or a file.
+    """Read an assignment problem of Kafka's group coordinator (KIP-848) from JSON text, parsed
+    JSON, or a file.
 
-    ``topics`` is a list of ``{name, id, n}``, n = -1 for an unknown count, with ``noname``
-    for an id that only previous targets mention. ``racks`` lists the racks of each
-    partition's replicas. ``members`` have ``id``, ``topics`` and
-    optionally ``instance``, ``rack`` and ``target``, a list of ``[topic id, [partitions]]``;
-    ``assignable`` has the same form.
+    ``topics`` is a list of ``{name, id, n}``, n = -1 for an unknown count, with ``noname`` for an
+    id that only previous targets mention. ``racks`` lists the racks of each partition's replicas.
+    ``members`` have ``id``, ``topics`` and optionally ``instance``, ``rack`` and ``target``, a list
+    of ``[topic id, [partitions]]``; ``assignable`` has the same form.
 
     Raises:
         InvalidProblemError: a field is wrong; the error has its path and value.
@@ -59,7 +59,7 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
 
 
 class _Topic:
-    """A validated row of ``topics``: name, id and partition count."""
+    """A validated topic of the JSON problem: name, id and partition count."""
 
     def __init__(
         self, name: str, topic_id: str, count: int, racks: Sequence[Sequence[str]], *, named: bool
@@ -100,7 +100,9 @@ def _id(value: object, path: str) -> str:
 
 
 def _pairs(value: object, path: str) -> Pairs:
-    """Read a map from topic id to partition numbers; a later entry replaces an earlier one."""
+    """Parse a map from topic id to partition numbers; a later entry for a topic replaces an earlier
+    one.
+    """
     out: dict[str, list[int]] = {}
     for i, pair in enumerate(expect_list(value, path, "a list of [topic id, [partitions]]")):
         where = f"{path}[{i}]"

@@ -40,7 +40,8 @@ _Pair = tuple[str, int]
 
 
 class _Plan(NamedTuple):
-    """Recorded assignment that the judge is to measure, with the cluster's metadata of its time."""
+    """Recorded assignment whose quality is to be measured, with the cluster's metadata of its time.
+    """
 
     generation: Generation
     cluster: Cluster
@@ -48,7 +49,7 @@ class _Plan(NamedTuple):
 
 
 def verdict(found: Generation, cluster: Cluster) -> Measures | None:
-    """Return the judge's measures of a recorded assignment; None if it is not an assignment of
+    """Measure the balance and the moves of a recorded assignment; None if it is not one of
     consumers.
 
     Moves are those from the plan before; ``fewest_moves_to_best`` counts from this plan.
@@ -68,7 +69,8 @@ def verdict(found: Generation, cluster: Cluster) -> Measures | None:
 
 
 class Background:
-    """Thread that reads the lag and judges assignments while a capture runs.
+    """Thread that reads the groups' lag and measures the balance of assignments while a capture
+    runs.
 
     It runs for as long as a ``with`` block lasts.
 
@@ -96,8 +98,8 @@ class Background:
         self._thread = Thread(target=self._run, name="partage-background", daemon=True)
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Queue a rebalance's assignment for the judge; it replaces an older one of the
-        same group.
+        """Queue a rebalance's assignment to be measured; it replaces an older one of the same
+        group.
         """
         if isinstance(event, RebalanceOpened):
             cluster = live.clusters.at(event.generation.timestamp_ms)
@@ -105,7 +107,7 @@ class Background:
                 self._plans[event.group] = _Plan(event.generation, cluster, event.fresh)
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Give the groups' committed offsets to the thread, as often as it reads the lag."""
+        """Pass the groups' committed offsets to the thread, as often as it reads the lag."""
         del progress
         if 0 <= now_ms - self._asked_ms < LAG_SECONDS * 500:
             return

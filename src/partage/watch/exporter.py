@@ -54,7 +54,7 @@ def is_loopback(host: str) -> bool:
 
 
 def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, str]:
-    """Return the body and the content type of a response to ``/metrics``.
+    """Encode metrics for a response to ``/metrics``; return its body and content type.
 
     The format is OpenMetrics if the client accepts it.
 
@@ -68,7 +68,7 @@ def rendered(families: Iterable[ExportedFamily], accept: str) -> tuple[bytes, st
         raise MissingExtraError("prometheus_client", extra="watch") from None
 
     class Registry:
-        """Prometheus registry of values that are already computed."""
+        """Prometheus registry that exports metric values which are already computed."""
 
         def collect(self) -> Iterator[Any]:
             """Yield the metrics as Prometheus metric families."""
@@ -151,7 +151,7 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore the error of a client that disconnects, instead of printing a traceback."""
+        """Ignore the error of a client that disconnects; the base class would print a traceback."""
 
 
 class _Handler(BaseHTTPRequestHandler):

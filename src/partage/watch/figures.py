@@ -31,7 +31,8 @@ OTHER = "other"
 
 
 class ExportedMetric(NamedTuple):
-    """Declaration of a Prometheus metric: its name, type, help text and labels.
+    """Declaration of a Prometheus metric of `partage capture`: its name, type, help text and
+    labels.
 
     A counter's samples end in ``_total``.
     """
@@ -117,7 +118,7 @@ ExportedFamily = tuple[ExportedMetric, tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(slots=True)
 class _GroupFigures:
-    """Gauges of one group by metric name, and the loss by which groups are ranked for export."""
+    """Gauges of one group by metric name, and its losses, by which groups are ranked for export."""
 
     gauges: dict[str, float] = field(default_factory=dict)
     unread: float = 0.0
@@ -129,7 +130,8 @@ class _GroupFigures:
 
 
 class WatchFigures:
-    """All Prometheus metrics of a capture that follows a cluster.
+    """All Prometheus metrics of a capture that follows a cluster: rebalances, unread time and lag
+    of its groups.
 
     The watcher's thread calls `event` and `tick`. Other threads read `families` and deliver
     results: they assign `lags` as a whole, and append to `judged`.
@@ -140,7 +142,7 @@ class WatchFigures:
     Attributes:
         lags: lag gauges of each group by metric name.
         lag_read_s: time of the last successful read of the lag, in seconds; 0 before the first one.
-        judged: (group, generation, judge's figures, whether it is fresh) of judged rebalances.
+        judged: (group, generation, balance and moves, whether it is fresh) of measured rebalances.
     """
 
     def __init__(self, max_groups: int) -> None:
@@ -155,13 +157,16 @@ class WatchFigures:
         self._refreshed_ms = 0
 
     def families(self) -> tuple[ExportedFamily, ...]:
-        """Return all metrics as of the last refresh, an immutable value for any thread."""
+        """Return all metrics as of the last refresh, as an immutable value for any thread."""
         return self._families
 
     # --- the watcher's thread -------------------------------------------------------------
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Count a rebalance, or the unread time (consumption pause) that it caused."""
+        """Count a rebalance, or the unread time that it caused, in the group's metrics.
+
+        Unread time is how long no member consumed a partition.
+        """
         del live
         if isinstance(event, RebalanceOpened):
             self._opened(event)
@@ -188,7 +193,7 @@ class WatchFigures:
             self._count("partage_group_moved_partitions", event.group, len(event.moved))
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Refresh the exported values, at most once a second."""
+        """Refresh the exported metric values, at most once a second."""
         if 0 <= now_ms - self._refreshed_ms < _REFRESH_MS:
             return
         self._refreshed_ms = now_ms

@@ -22,7 +22,7 @@ _MOST_SAMPLES = 24
 
 @dataclass(slots=True)
 class EndOffsets:
-    """End offsets of partitions over time, from which the age of unconsumed records follows.
+    """End offsets of partitions sampled over time, from which the lag in seconds is estimated.
 
     >>> ends = EndOffsets()
     >>> ends.add(0.0, {("t", 0): 100})
@@ -36,7 +36,7 @@ class EndOffsets:
     _samples: dict[_Pair, tuple[list[float], list[int]]] = field(default_factory=dict)
 
     def add(self, now_s: float, ends: Mapping[_Pair, int]) -> None:
-        """Add the end offsets at one time. Partitions that are not among them are forgotten."""
+        """Add one sample of end offsets, and forget partitions that are not in it."""
         for gone in self._samples.keys() - ends.keys():
             del self._samples[gone]
         for pair, end in ends.items():
@@ -56,10 +56,9 @@ class EndOffsets:
         return None if found is None else found[1][-1]
 
     def lag_seconds(self, pair: _Pair, committed: int, now_s: float) -> float | None:
-        """Return the age in seconds of the first record that is not consumed; None if no end offset
-        is known.
+        """Return the age in seconds of the first record that a group has not consumed.
 
-        The result is None without samples.
+        Returns None if no end offset of the partition is known.
         """
         times, offsets = self._samples.get(pair, ([], []))
         if not times:
@@ -94,7 +93,7 @@ class GroupLag:
 
 
 def group_lag(committed: Mapping[_Pair, int], ends: EndOffsets, now_s: float) -> GroupLag | None:
-    """Return a group's lag over its partitions with committed offsets; None if no end offset is
+    """Sum up a group's lag over its partitions with committed offsets; None if no end offset is
     known.
     """
     known = {pair: end for pair in committed if (end := ends.end(pair)) is not None}
@@ -110,8 +109,8 @@ def group_lag(committed: Mapping[_Pair, int], ends: EndOffsets, now_s: float) ->
 
 
 def drain_seconds(before: GroupLag, now: GroupLag, elapsed_s: float) -> float | None:
-    """Return the seconds until a group has caught up, at the rates between two measurements of its
-    lag.
+    """Return the seconds until a group has caught up, if the rates between two measurements
+    continue.
 
     The result is infinite if the lag does not shrink, and None without time between the
     measurements.

@@ -47,8 +47,7 @@ _TAIL = 1 << 20
 
 
 class EventSink:
-    """Writer of rebalance events as JSON lines, to a file, or to standard output if the target is
-    ``-``.
+    """Writer of rebalance events as JSON lines, to a file or to standard output (target ``-``).
 
     An incomplete last line, as after a kill, is removed when the file is opened again.
 
@@ -126,17 +125,21 @@ class CaptureProgress:
 
 
 class WatchListener(Protocol):
-    """Interface of a listener that receives rebalance events and ticks in the watcher's thread."""
+    """Interface of a listener that receives rebalance events and clock ticks in the watcher's
+    thread.
+    """
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Process an event. It is fresh if it was recorded after the watch began."""
+        """Process a rebalance event. It is fresh if it was recorded after the watch began."""
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
         """Process the current time and the capture's progress, several times a second."""
 
 
 class _Reset:
-    """Message to the watcher's thread to continue with other histories, after the log was cut."""
+    """Message that tells the watcher's thread to restart with other group histories, after the log
+    was cut.
+    """
 
     def __init__(self, live: LiveGroups) -> None:
         self.live = live
@@ -146,13 +149,13 @@ _Round = tuple[list[Mapping[str, Any]], list[LogBatch], int]
 
 
 class Watcher:
-    """Observer of a capture that turns its records into rebalance events.
+    """Observer of a running capture that turns the records of the group log into rebalance events.
 
-    The histories' state is stored in the capture's folder every few minutes and at the end; the
-    next start reads only what came later.
+    The state of the groups' histories is stored in the capture's folder every few minutes and at
+    the end; the next start reads only what came later.
 
-    Call `start` before the capture runs and `progress` after each round of it. Use it in a
-    ``with`` block, inside that of the connection.
+    Call `start` before the capture runs and `progress` after each round of it. Use it in a ``with``
+    block, inside that of the connection.
 
     Args:
         sink: output of fresh events; None writes none.
@@ -194,7 +197,7 @@ class Watcher:
         self._thread.start()
 
     def _rebuilt(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
-        """Rebuild the group histories from a capture's content.
+        """Rebuild the groups' histories from the records that a capture already has.
 
         Events in it are not fresh, that is, they are from before the watch began.
         """
@@ -259,15 +262,17 @@ class Watcher:
         self._live.session_timeout_ms = _session_timeout(configs)
 
     def batch(self, batch: LogBatch) -> None:
-        """Queue a recorded batch for the next round."""
+        """Queue a recorded batch for the watcher's thread, until `progress` sends it."""
         self._batches.append(batch)
 
     def state(self, state: Mapping[str, Any]) -> None:
-        """Queue a metadata state for the next round, where it precedes the batches."""
+        """Queue a recorded state of the cluster for the watcher's thread; it precedes the batches
+        of the same round.
+        """
         self._states.append(state)
 
     def end(self, partition: int, first_end: int) -> None:
-        """Record a successful read of a log partition.
+        """Note that a log partition was read successfully, for the health check.
 
         Records before its first end count as past, not fresh.
         """
@@ -275,7 +280,8 @@ class Watcher:
         self._live.fresh_from.setdefault(partition, first_end)
 
     def cut(self, partition: int) -> None:
-        """Restart with histories rebuilt from the capture, because records were cut off."""
+        """Restart with histories rebuilt from the capture, because a log partition was truncated.
+        """
         self._batches = []
         if self._writer is not None:
             self._trouble(f"partition {partition}: histories are rebuilt from the capture")
@@ -285,7 +291,7 @@ class Watcher:
             self._put(_Reset(live))
 
     def progress(self, behind: int = 0, troubles: int = 0) -> None:
-        """Send the records of a round to the watcher's thread; wait while its queue is full.
+        """Send all queued records to the watcher's thread; wait while the thread's queue is full.
 
         Args:
             behind: number of offsets that are not read yet.
@@ -310,7 +316,9 @@ class Watcher:
             return
 
     def health(self) -> str:
-        """Return "" if the watch is healthy, else the reason; any thread may call it."""
+        """Return "" if the watcher's thread runs well, else the reason why not; any thread may call
+        this.
+        """
         if self._error is not None:
             return "the watch has failed; the capture ends"
         if not self._thread.is_alive():
@@ -374,8 +382,9 @@ class Watcher:
             self._stop.set()
 
     def _next(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
-        """Return the next message of the queue: `Empty` if an event is due or no message came for a
-        while, None at the end.
+        """Return the next message of the thread's queue.
+
+        Returns `Empty` if an event is due or no message came for a while, and None at the end.
         """
         due_ms = live.next_due_ms()
         wait = _LONGEST_WAIT if due_ms is None else (due_ms - _now_ms()) / 1_000

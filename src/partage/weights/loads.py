@@ -27,13 +27,13 @@ def hold(
     *,
     band: float = BAND,
 ) -> dict[Partition, float]:
-    """Return the partition weights for the next plan: the previous ones, except where a partition's
-    share of the load has changed much.
+    """Update the partition weights by newly measured loads, but keep weights that changed little
+    (hysteresis).
 
-    Only shares count: ``measured`` is first scaled so that partitions with both values keep
-    their sum. A group whose traffic doubles therefore moves nothing. A partition gets its new
-    weight if that differs by more than ``band`` times the old one (or the mean, if larger); all
-    others keep their exact weight, so that the same weights give the same plan.
+    Only shares count: ``measured`` is first scaled so that partitions with both values keep their
+    sum. A group whose traffic doubles therefore moves nothing. A partition gets its new weight if
+    that differs by more than ``band`` times the old one (or the mean, if larger); all others keep
+    their exact weight, so that the same weights give the same plan.
 
     Values that are not loads (`is_load`) are dropped.
 
@@ -59,7 +59,7 @@ def hold(
 
 
 def known(loads: Mapping[Partition, float]) -> dict[Partition, float]:
-    """Return the valid loads, sorted by topic and partition; other entries are dropped.
+    """Return the loads that are valid, sorted by topic and partition; drop the others.
 
     >>> known({("t", 0): 2.0, ("t", 1): float("nan"), ("t", 2): -1.0})
     {('t', 0): 2.0}
@@ -68,7 +68,7 @@ def known(loads: Mapping[Partition, float]) -> dict[Partition, float]:
 
 
 def is_load(value: object) -> bool:
-    """Return whether a value is a valid load: a finite number from 0 to `LARGEST_LOAD`.
+    """Return whether a value is a valid partition load: a finite number from 0 to `LARGEST_LOAD`.
 
     >>> [is_load(x) for x in (0, 2.5, -1.0, float("nan"), 1e300, "3", None, True)]
     [True, True, False, False, False, False, False, False]
@@ -95,7 +95,7 @@ def _mean(loads: Iterable[float]) -> float:
 def rates(
     before: Mapping[Partition, int], after: Mapping[Partition, int], seconds: float
 ) -> dict[Partition, float]:
-    """Return the records per second of each partition between two measurements of its offset.
+    """Compute the records per second of each partition from two measurements of its offset.
 
     Partitions whose offset decreases (a recreated topic, a reset consumer) are left out. Without
     time between the measurements the result is empty.

@@ -28,7 +28,8 @@ Partition = tuple[str, int]
 
 
 def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[Partition | None]:
-    """Return for each member the first claimed partition that does not exist, None if all exist.
+    """Find claims on partitions that do not exist: the first one of each member, None if it has
+    none.
 
     A claim is a partition that a member says it owns. Claims on topics that the metadata lack are
     not counted.
@@ -48,10 +49,10 @@ def missing_claims(members: Sequence[JoinedMember], view: ClusterView) -> list[P
 
 
 def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
-    """Return the member index and the dense partition index of each claim (a partition that a
-    member says it owns).
+    """Return the member index and the dense partition index of each claim, as two int32 arrays.
 
-    The partition is -1 if the index does not have it.
+    A claim is a partition that a member says it owns. The partition index is -1 if ``index`` does
+    not have the partition.
     """
     topics: dict[int, Int32Array] = {}
     of = [np.zeros(0, np.int32)]
@@ -69,10 +70,9 @@ def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Ar
 def believable(
     strategy: Strategy, one: JoinedMember, missing: Partition | None, generation: int
 ) -> tuple[JoinedMember, str | None]:
-    """Remove a member's claims that cannot be true, and return the member with the reason for a
-    warning.
+    """Remove a member's claims that cannot be true: partitions that it says it owns and cannot own.
 
-    A claim is a partition that the member says it owns.
+    Return the member, and the reason for a warning (None without one).
 
     Args:
         strategy: the strategy, which decides whether claims are in the user data.
@@ -121,7 +121,8 @@ def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class OwnLastPlan:
-    """The last assignment that this leader computed, used to check the members' claims.
+    """The last assignment that this group leader computed, against which it checks what members say
+    they own.
 
     Attributes:
         generation: the group's generation, -1 if unknown.
@@ -135,7 +136,8 @@ class OwnLastPlan:
 def undisputed(
     strategy: Strategy, members: Sequence[JoinedMember], led: OwnLastPlan | None
 ) -> tuple[list[JoinedMember], list[str]]:
-    """Remove claims that this leader's last assignment refutes; return the members and warnings.
+    """Remove the members' claims (partitions that they say they own) that this leader's last
+    assignment refutes; return the members and warnings.
 
     Where two members claim a partition in one generation, Kafka's class accepts neither claim, so a
     member that claims everything takes everything from all. The leader of that generation knows
@@ -178,7 +180,7 @@ def undisputed(
 
 
 def _claimed_in(strategy: Strategy, one: JoinedMember) -> int:
-    """Return the generation in which a member owned the partitions that it claims."""
+    """Return the generation in which a member owned the partitions that it says it owns."""
     if strategy.name == Sticky.name:
         return NO_GENERATION if one.generation is None else one.generation
     return _generation(one.member)
@@ -195,7 +197,8 @@ def _claiming(strategy: Strategy, one: JoinedMember, claims: Iterable[Partition]
 
 
 def _generation(member: Member) -> int:
-    """Return the generation in which a cooperative member owned the partitions that it claims.
+    """Return the generation in which a cooperative member owned the partitions that it says it
+    owns.
 
     It is in the subscription, or before version 2 in the user data.
     """

@@ -13,12 +13,13 @@ __all__ = ["ClusterView"]
 
 @dataclass(frozen=True)
 class ClusterView:
-    """The leader's metadata of the topics that its group subscribes to, as plain values.
+    """Cluster metadata of the topics to which a group subscribes, independent of the client
+    library.
 
     Attributes:
-        topics: topic -> partition number -> node ids of its replicas; a topic that the
-            metadata does not have is absent.
-        racks: node id -> rack, for the brokers that are up.
+        topics: dict from topic to a dict from partition number to the node ids of its replicas. A
+            topic that the metadata lack is absent.
+        racks: dict from node id to rack, for the brokers that are up.
 
     >>> view = ClusterView({"t": {0: [1], 1: [2]}}, {1: "a", 2: "b"})
     >>> view.cluster().racks_of(1)
@@ -29,7 +30,7 @@ class ClusterView:
     racks: Mapping[int, str | None] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """Return the `Cluster` of this metadata, cached.
+        """Return the `Cluster` (topics, partitions and racks) that a strategy gets; it is cached.
 
         Topics without partitions are left out, as in Kafka.
 
@@ -44,6 +45,8 @@ class ClusterView:
         return Cluster.from_replicas(topics, self.racks)
 
     def has(self, topic: str, number: int) -> bool:
-        """Return whether a partition exists; True for topics that are not in the metadata."""
+        """Return whether a partition exists; True if the metadata lack its topic, so that this is
+        unknown.
+        """
         partitions = self.topics.get(topic)
         return partitions is None or number in partitions

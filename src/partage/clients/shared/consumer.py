@@ -37,7 +37,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupAssignments:
-    """Assignments of all members, as the leader sends them with SyncGroup.
+    """Assignments of all group members, which the leader sends to the coordinator with SyncGroup.
 
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.
@@ -95,7 +95,7 @@ class Consumer:
         generation: int | None = None,
         measured: Mapping[Partition, float] | None = None,
     ) -> bytes:
-        """Encode the subscription with which the consumer joins the group.
+        """Encode the subscription that the consumer sends when it joins the group (JoinGroup).
 
         The generation sent is that of the last assignment received, as the user data are. A client
         has the next generation as soon as the coordinator answers its JoinGroup; if a rebalance
@@ -129,7 +129,8 @@ class Consumer:
         )
 
     def decoded(self, members: Sequence[Joined]) -> list[JoinedMember]:
-        """Decode the subscriptions of the members in JoinGroup's response."""
+        """Decode the subscriptions of all members that the leader gets with the JoinGroup response.
+        """
         return decode_members(self.strategy, members)
 
     def assign(
@@ -141,7 +142,7 @@ class Consumer:
         generation: int = NO_GENERATION,
         looked: Mapping[Partition, float] | None = None,
     ) -> SyncGroupAssignments:
-        """Compute the assignment of all members, as the group leader.
+        """Compute the assignment of all members of the group, as its leader.
 
         Args:
             members: the members in the order of JoinGroup's response.
@@ -175,7 +176,9 @@ class Consumer:
     def received(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
     ) -> None:
-        """Store this member's assignment; partition numbers out of range are left out."""
+        """Store the assignment that this consumer received; partition numbers out of range are left
+        out.
+        """
         own, extras = split(user_data)
         counts: dict[str, int] = {}
         for topic, number in pairs:
@@ -199,7 +202,9 @@ class Consumer:
         return self.strategy.name == Optimal.name and split(user_data)[1] is None
 
     def generation_is(self, generation: int) -> None:
-        """Set the generation of the last assignment, which kafka-python 2 passes later."""
+        """Set the generation of the last assignment, which kafka-python 2 passes after the
+        assignment.
+        """
         if generation != self.generation:
             self.received(self.owned, self._along_with, generation)
 
@@ -264,10 +269,11 @@ class Consumer:
     def _along(
         self, plan: Plan, member: str, coming: Mapping[str, Sequence[Partition]]
     ) -> bytes | None:
-        """Return the user data of a member's assignment: the strategy's own bytes, and the weights
-        in use.
+        """Return the user data of a member's assignment: the strategy's own bytes, then the
+        partition weights in use.
 
-        `optimal` always has the trailer, by which members know that a leader assigned.
+        `optimal` always appends weights, perhaps none, by which members know that a leader
+        assigned.
         """
         own = plan.user_data.get(member)
         weights = {} if self.loads is None else self.loads.weights
@@ -287,8 +293,7 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
 
 
 def _ours(strategy: Strategy) -> bool:
-    """Return whether only Partage has the strategy, and whether it reads the partitions that
-    members own.
+    """Return whether a strategy exists only in Partage and reads the partitions that members own.
     """
     if getattr(strategy, "in_broker", False):
         return True

@@ -28,14 +28,18 @@ NO_CLAIMS = Claims.of(())
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A member in JoinGroup's response to the leader, with its subscription as bytes or decoded."""
+    """A group member in the JoinGroup response to the leader, with its subscription as bytes or
+    decoded.
+    """
 
     id: str
     metadata: bytes | ConsumerSubscription
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """Return the decoded subscription. Malformed bytes count as a subscription to no topic."""
+        """Return the member's decoded subscription. Malformed bytes count as a subscription to no
+        topic.
+        """
         if not isinstance(self.metadata, bytes):
             return self.metadata
         try:
@@ -75,8 +79,10 @@ class _Subscription(NamedTuple):
 
 
 class _Trailer(NamedTuple):
-    """A member's user data divided into the strategy's bytes and Partage's trailer, with claims as
-    arrays.
+    """A member's user data, divided into the strategy's own bytes and the trailer that Partage
+    appends.
+
+    The trailer has the partitions that the member says it owns, as arrays.
     """
 
     user_data: bytes | None
@@ -86,7 +92,7 @@ class _Trailer(NamedTuple):
 
 
 def decode_members(strategy: Strategy, joined: Sequence[Joined]) -> list[JoinedMember]:
-    """Decode the subscriptions of all members, in the order of JoinGroup's response."""
+    """Decode the subscriptions of all group members, in the order of the JoinGroup response."""
     subscriptions = _subscriptions(joined)
     trailers = _trailers([sent.user_data for sent in subscriptions])
     out = []

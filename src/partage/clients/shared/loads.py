@@ -22,7 +22,8 @@ Reported = tuple[Member, Mapping[Partition, float], Mapping[Partition, float]]
 
 @dataclass(slots=True)
 class Loads:
-    """Partition weights that a group learns while it runs, as one of its consumers knows them.
+    """Partition weights (measured loads) that a group learns while it runs, as one of its consumers
+    knows them.
 
     Each assignment carries the weights that the plan used, and the member's next subscription
     returns them. So a new leader continues from the last weights, which the hysteresis of
@@ -39,7 +40,7 @@ class Loads:
     weights: dict[Partition, float] = field(default_factory=dict)
 
     def received(self, held: Mapping[Partition, float]) -> None:
-        """Store the weights that came with this member's assignment."""
+        """Store the partition weights that came with this member's assignment."""
         self.held = dict(held)
 
     def weighed(
@@ -49,7 +50,8 @@ class Loads:
         looked: Mapping[Partition, float],
         view: ClusterView,
     ) -> Strategy:
-        """Return the strategy configured with the current partition weights.
+        """Return a copy of the strategy that balances by the partition loads that members or the
+        leader measured.
 
         A member's reports count only for partitions that it says it owns, so no member can change
         the weights of another's partitions. Loads that the leader measured replace reports.

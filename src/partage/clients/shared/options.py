@@ -15,7 +15,8 @@ _PER_TOPIC = ".<topic>"
 
 
 def configured(name: str, options: Mapping[str, Any]) -> Strategy:
-    """Return the strategy with this name, configured by keyword arguments of ``assignor``.
+    """Create the strategy with this name, configured by the keyword arguments of a client's
+    ``assignor``.
 
     An option is the end of a setting's key with ``_`` for ``.``: ``priority`` means
     ``assignment.consumer.priority``. A key that ends in ``.<topic>`` is a mapping,

@@ -53,9 +53,9 @@ _TO_MURMUR2 = (
 
 
 def hash_of(partitioners: Collection[str]) -> str:
-    """Return the name of the hash, such as CRC32, that a family of partitioners uses.
+    """Return the name of the hash function, such as CRC32, that equivalent partitioners share.
 
-    A family is a group of partitioners that place every key in the same partition.
+    Partitioners are equivalent, and form a family, if they place every key in the same partition.
 
     >>> hash_of(["librdkafka:consistent", "sarama:crc32"])
     'CRC32'
@@ -65,7 +65,7 @@ def hash_of(partitioners: Collection[str]) -> str:
 
 
 def clients_of(partitioners: Collection[str]) -> list[str]:
-    """Return the clients, such as Sarama, that have a partitioner of a family.
+    """Return the client libraries, such as Sarama, that have one of these equivalent partitioners.
 
     Clients that use it by default come first.
 
@@ -77,8 +77,9 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
 
 
 def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
-    """Return the clients whose rule for keyless records gives the observed behaviour; all clients
-    if none does.
+    """Narrow a list of clients to those that spread records without a key in the observed way.
+
+    Return all clients if none does. ``keyless`` is a `NullKeys.behaviour`, such as "sticky".
 
     >>> narrowed(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
@@ -88,9 +89,10 @@ def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
 
 
 def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
-    """Return a short label with the clients, the hash and the hashed part of the key.
+    """Return a short label of a topic's possible writers, such as "Java, kafka-python (murmur2)".
 
-    Clients that need a setting are named only if no others are.
+    It names the clients, the hash function, and the hashed part of the key if that is not the whole
+    key. Clients that need a setting to use this hash are named only if no others are.
 
     >>> called(["Java", "kafka-python", "aiokafka"], "murmur2")
     'Java, kafka-python, ... (murmur2)'
@@ -103,7 +105,9 @@ def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
 
 
 def remedy(families: Iterable[Collection[str]]) -> str:
-    """Return advice: the settings with which clients of several families agree on partitions.
+    """Return advice: producer settings with which all clients place equal keys in equal partitions.
+
+    Each family is the group of partitioner names that may have written a part of the topics.
 
     >>> advice = remedy([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
     >>> advice.split(" (")[0]

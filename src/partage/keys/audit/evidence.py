@@ -16,11 +16,12 @@ __all__ = ["Family", "KeyPairs", "KeyPart", "Place", "families", "log_chance"]
 
 
 def log_chance(hits: int, tries: int, chance: float) -> float:
-    """Return the logarithm of an upper bound of the probability of at least ``hits`` hits in
-    ``tries`` independent tries.
+    """Return the logarithm of an upper bound on a binomial tail: the probability of at least
+    ``hits`` successes in ``tries`` independent trials.
 
-    Each try hits with probability ``chance``. Chernoff's bound by relative entropy is never below
-    the true probability, so false alarms are at most as frequent as it says.
+    Each trial succeeds with probability ``chance``. The bound is Chernoff's, by relative entropy.
+    It is never below the true probability, so a test that uses it raises no more false alarms than
+    it states.
 
     >>> log_chance(5, 10, 0.5)
     0.0
@@ -43,11 +44,12 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPairs:
-    """Distinct (key, partition) pairs of one topic, with the number and times of their records.
+    """Distinct (key, partition) pairs of one topic, with the number and times of their records: the
+    evidence from which the topic's writers are found.
 
     Attributes:
         keys: the serialized keys, none of them null.
-        partition: int32[n], the partition that has records with the key.
+        partition: int32[n], the partition that has records with this key.
         records: int64[n], number of these records.
         first_ms, last_ms: int64[n], times of the first and the last of them, milliseconds UTC.
 
@@ -82,9 +84,9 @@ class KeyPairs:
 
     @classmethod
     def of(cls, seen: Sequence[tuple[bytes, int] | tuple[bytes, int, int]]) -> KeyPairs:
-        """Build the pairs from records as (key, partition) or (key, partition, time in ms).
+        """Build the (key, partition) pairs of a topic from single records, in any order.
 
-        The order of the records does not matter.
+        A record is (key, partition), or (key, partition, timestamp in ms).
         """
         found: dict[tuple[bytes, int], list[int]] = {}
         for key, partition, *rest in seen:
@@ -107,9 +109,9 @@ _PROBE_COUNTS = (2, 3, 7, 12, 64, 1000, 2**31 - 1)
 
 
 class KeyPart(Enum):
-    """Part of a stored key that a partitioner hashes: all of it, or all without some last bytes.
+    """Part of a stored key that a partitioner hashes: the whole key, or all but its last bytes.
 
-    A member's value is the number of bytes left out, and a description.
+    Each value is (number of last bytes left out, description).
 
     Kafka Streams writes windowed keys with the window behind the key: 8 bytes of its start
     (`TimeWindowedSerializer`; `WindowedStreamPartitioner` hashes the key alone), 12 in the
@@ -132,14 +134,15 @@ class KeyPart(Enum):
         return self.value[1]
 
     def of(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """Return the hashed part of each key; empty for a key that is too short."""
+        """Return the hashed part of each key; empty bytes for a key shorter than the part left out.
+        """
         return keys if not self.tail else [key[: -self.tail] for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Partitioners that place every key in the same partition, and the part of the key that they
-    hash.
+    """Equivalent partitioners: all place every key in the same partition. The hashed part of the
+    key belongs to it.
 
     Attributes:
         name: the first of its partitioners, which stands for the family.
@@ -151,13 +154,16 @@ class Family:
 
     @property
     def name(self) -> str:
-        """Name of the family in results: its first partitioner, and the hashed part if not all."""
+        """Name of the family in results: its first partitioner, plus the hashed part of the key if
+        that is not the whole key.
+        """
         first = self.partitioners[0]
         return first if self.part is KeyPart.WHOLE else f"{first}, {self.part.name.lower()}"
 
 
 def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()) -> list[Family]:
-    """Group partitioners into families: those that place all probe keys in the same partitions.
+    """Group partitioners into families that no key tells apart: all of a family place every probe
+    key in the same partition.
 
     Args:
         names: names of partitioners that decide by the key alone.
@@ -185,11 +191,10 @@ def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()
 
 
 def _probes() -> list[bytes]:
-    """Return fixed keys of 1 to 40 bytes by which partitioners are compared, some with zeros and
-    high bytes.
+    """Return fixed test keys of 1 to 40 bytes by which partitioners are compared.
 
-    There is no empty key: librdkafka's ``*_random`` partitioners treat it as no key, which does not
-    make them another family.
+    Some keys have zeros and high bytes. There is no empty key: librdkafka's ``*_random``
+    partitioners treat it as no key, which does not make them another family.
     """
     words = (np.arange(400, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(16)
     raw = words.tobytes()

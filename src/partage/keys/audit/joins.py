@@ -31,9 +31,8 @@ def _text(key: bytes) -> _Meaning:
 
 
 def _json(key: bytes) -> _Meaning:
-    """Return the meaning of a key as JSON: normalized text without spacing, members sorted.
-
-    Returns None if the key is not JSON.
+    """Return a key's JSON value as normalized text (no spacing, sorted members); None if it is not
+    JSON.
     """
     if key[:1] not in b'"{[' or not key:
         return None
@@ -61,9 +60,11 @@ def _uuid(key: bytes) -> _Meaning:
 
 
 def _framed(key: bytes) -> _Meaning:
-    """Return the Avro string or long behind Confluent's header (byte 0, schema id of 4 bytes).
+    """Decode a key with Confluent's schema registry header and return the Avro string or long as
+    text.
 
-    Other payloads are returned as hex; None without such a header.
+    The header is a zero byte and a schema id of 4 bytes. Other payloads are returned as hex.
+    Returns None without such a header.
     """
     if len(key) < 6 or key[0]:
         return None
@@ -77,7 +78,7 @@ def _framed(key: bytes) -> _Meaning:
 
 
 def _zigzag(body: bytes) -> tuple[int, int]:
-    """Decode an Avro long; return it and its number of bytes, 0 if it is malformed."""
+    """Decode an Avro long; return its value and its length in bytes (0 if it is malformed)."""
     value = 0
     for i, byte in enumerate(body[:10]):
         value |= (byte & 0x7F) << (7 * i)
@@ -98,10 +99,11 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
 
 
 def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
-    r"""Decode keys as if one serializer had written them; return a dict from meaning to the first
-    key with it.
+    r"""Decode keys as if one serializer had written them, so that keys of two topics can be
+    compared.
 
-    Keys that the reading cannot decode are left out.
+    Return a dict from the decoded value (as text) to the first key with that value. ``reading``
+    names the serializer, such as "int (4 bytes)". Keys that it cannot have written are left out.
 
     >>> canonical([b"7", b"\x00\x00\x00\x07"], "int (4 bytes)")
     {'7': b'\x00\x00\x00\x07'}
@@ -132,14 +134,15 @@ _MORE_THAN_CHANCE = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """One of the two topics of a join: its partitions, keys and writers.
+    """One of the two topics of a join: its partition count, its keys, and the partitioners that
+    wrote the topic.
 
     Attributes:
         topic: the topic's name.
-        partitions: its current number of partitions; a lower bound if that is unknown.
+        partitions: its current number of partitions; a lower bound if the number is unknown.
         seen: its distinct (key, partition) pairs.
         verdict: the partitioners that wrote it.
-        counted: whether the number of partitions is known.
+        counted: whether ``partitions`` is exact, not a lower bound.
     """
 
     topic: str
@@ -149,7 +152,9 @@ class Side:
     counted: bool = True
 
     def surely_differs(self, other: Side) -> bool:
-        """Return whether the two topics certainly have different numbers of partitions."""
+        """Return whether two topics certainly have different partition counts, even if a count is a
+        lower bound.
+        """
         if self.counted and other.counted:
             return self.partitions != other.partitions
         if self.counted or other.counted:
@@ -160,7 +165,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """One reason why equal keys of two topics are not in equal partitions, so that a join fails.
+    """One reason why equal keys of two topics are in different partitions, so that a join misses
+    matches.
 
     Attributes:
         kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart``.
@@ -177,12 +183,11 @@ class Broken:
 
 
 def broken_joins(sides: Sequence[Side]) -> list[Broken]:
-    """Compare topics pair by pair; return each reason why their keys are not co-partitioned, so
-    that a join fails.
+    """Return each reason why topics are not co-partitioned (equal keys in equal partitions), pair
+    by pair.
 
-    The result is empty if there are none.
-
-    A pair of topics without a common key and with unknown writers is not reported.
+    Joins of such topics miss matches. The result is empty if all topics can be joined. A pair of
+    topics without a common key and with unknown writers is not reported.
 
     >>> seen = KeyPairs.of([(b"k", 0)])
     >>> import numpy as np
@@ -228,10 +233,10 @@ def _by_chance(
     right: dict[str, bytes],
     readings: tuple[str, str],
 ) -> bool:
-    """Return whether the common keys may be equal by chance, because the payloads behind the header
-    are short.
+    """Return whether the decoded keys of two topics may coincide by chance, because they are so
+    short.
 
-    If five bytes of an 8-byte number are taken for a header, three remain.
+    If five bytes of an 8-byte number are taken for a schema registry header, only three remain.
     """
     bodies = [len(pair[i]) - HEADER for pair in same for i in (0, 1) if readings[i] == FRAMED]
     if not bodies:
@@ -248,9 +253,10 @@ def _where(seen: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _families_differ(one: Side, other: Side) -> str | None:
-    """Compare the writers of two topics; describe them if one topic has a writer the other lacks.
+    """Return a description of the two topics' writers if one topic has a writer that the other
+    lacks.
 
-    Returns None if they agree or are unknown.
+    Returns None if the writers agree or are unknown.
     """
     names = []
     for side in (one, other):

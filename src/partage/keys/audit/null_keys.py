@@ -29,7 +29,7 @@ _OWN_TIME = 0.95
 
 @dataclass(frozen=True, slots=True)
 class NullKeys:
-    """How a producer spread the records without a key over partitions.
+    """Result of `null_keys`: how a producer spread the records without a key over partitions.
 
     Attributes:
         behaviour: ``sticky``, ``round robin`` (in any order of the partitions, by one producer or
@@ -38,9 +38,9 @@ class NullKeys:
             where the topic has one.
         records: number of records that were examined.
         stays: share of records in the same partition as the record before.
-        steps: share of records in the partition after that of the record before.
-        log10_chance: logarithm of an upper bound of the probability of such a pattern by
-            chance; 0 if nothing speaks against chance.
+        steps: share of records whose partition number is one above that of the record before.
+        log10_chance: log10 of an upper bound on the probability of such a pattern by chance; 0 if
+            the pattern is what chance gives.
     """
 
     behaviour: str
@@ -53,7 +53,8 @@ class NullKeys:
 def null_keys(
     partition: NDArray[np.int32], partitions: int, at: NDArray[np.int64] | None = None
 ) -> NullKeys:
-    """Classify how keyless records were spread: sticky, round robin, drawn at random, and so on.
+    """Classify how a producer spread records without a key: sticky, round robin, at random, and so
+    on.
 
     Records of the same millisecond in several partitions have no known order. If there are many of
     them, only one record of each millisecond counts.
@@ -83,11 +84,10 @@ def null_keys(
 
 
 def _in_order(partition: NDArray[np.int32], at: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the partitions of the records whose order is known: nearly all records, or one record
-    of each millisecond.
+    """Return the partitions of the records whose order in time is known.
 
-    The time alone selects the record of a millisecond: the first by offset would always be in the
-    emptiest partition.
+    These are nearly all records, or one record of each millisecond. The time alone selects the
+    record of a millisecond: the first by offset would always be in the emptiest partition.
     """
     first = np.concatenate([[True], at[1:] != at[:-1]])
     if first.mean() > _OWN_TIME:

@@ -44,11 +44,12 @@ _Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class WriterFamily:
-    """A writer of a topic: a family of partitioners, with the partition count that it used.
+    """A writer of a topic: equivalent partitioners (`Family`), and the partition count that they
+    used.
 
     Attributes:
-        pairs: number of (key, partition) pairs that it explains and no earlier writer does. It
-            explains a pair if it would place the key in that partition.
+        pairs: number of (key, partition) pairs that it explains and no earlier writer does. A
+            writer explains a pair if it would place the key in that partition.
         only: number of pairs that no other writer explains.
         share: share of all pairs that it explains (others may explain them too).
         log10_chance: logarithm of an upper bound of the probability to explain as many pairs by
@@ -70,7 +71,8 @@ class WriterFamily:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicVerdict:
-    """Result of `who_wrote`: the partitioners that wrote a topic, as far as its keys tell.
+    """Result of `who_wrote`: the partitioners that wrote a topic, inferred from the keys'
+    partitions.
 
     Attributes:
         status: ``named`` (one family, at one or more counts), ``mixed`` (several families),
@@ -105,7 +107,8 @@ class _Guess:
 def who_wrote(
     seen: KeyPairs, counts: Sequence[int], families: Sequence[Family], place: Place
 ) -> TopicVerdict:
-    """Find the fewest partitioner families that explain the partition of each of a topic's keys.
+    """Infer which clients' partitioners wrote a topic: the fewest families of equivalent
+    partitioners that explain the partition of each key.
 
     Args:
         seen: distinct (key, partition) pairs of the topic.
@@ -159,7 +162,10 @@ def _guesses(
 
 
 def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, float]]:
-    """Choose writers greedily (set cover), each with the logarithm of its probability by chance."""
+    """Choose the topic's writers by greedy set cover over its keys.
+
+    Each writer comes with the logarithm of the probability that its matches are chance.
+    """
     left = np.ones(len(seen), np.bool_)
     chosen: list[tuple[_Guess, float]] = []
     enough = log(FALSE_ALARM / _MOST_WRITERS) - log(len(guesses))
@@ -181,11 +187,11 @@ def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, flo
 
 
 def _by_luck(guess: _Guess, seen: KeyPairs, pairs: _Bools) -> float:
-    """Return the probability that a family of partitioners explains the partition of a key by
+    """Return the probability that a wrong partitioner places a key in the right partition by
     chance.
 
-    It is 1 / n, and more where a hash maps the keys to few partitions (multiples of 8, repeated
-    letters) and most keys of the topic lie in these.
+    It is 1 / n for n partitions. It is higher if the hash maps the keys to few partitions
+    (multiples of 8, repeated letters) and most keys of the topic are in these.
     """
     where, times = np.unique(seen.partition[pairs], return_counts=True)
     guessed = np.sort(guess.placed[pairs])
@@ -218,10 +224,11 @@ def _writer(
 
 
 def _span(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
-    """Return the first and last time of a writer's pairs, without outliers at both ends.
+    """Return the first and last time of the pairs that a writer explains, without outliers at both
+    ends.
 
-    Unexplained pairs (explicit partitions) match this writer now and then, and a single one could
-    date a client years too early. So as many pairs are skipped at each end as may match by chance.
+    Pairs with an explicit partition match this writer now and then. A single one could date a
+    client years too early. So as many pairs are skipped at each end as may match by chance.
     """
     first, last = np.sort(seen.first_ms[pairs]), np.sort(seen.last_ms[pairs])
     skipped = min(ceil(by_chance + 3 * sqrt(by_chance)), (len(first) - 1) // 2)
@@ -245,8 +252,9 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class SplitExample:
-    """A key in several partitions: for each the partition, records, first and last time in
-    ms UTC.
+    """Example of a key whose records are in several partitions, and the reason.
+
+    ``seen`` has one entry per partition: (partition, records, first and last time in ms UTC).
     """
 
     key: bytes
@@ -256,15 +264,16 @@ class SplitExample:
 
 @dataclass(frozen=True, slots=True)
 class SplitKeys:
-    """Number of keys in more than one partition, by the reason.
+    """Counts of a topic's keys whose records are in more than one partition, by the reason.
 
     Attributes:
         keys: number of keys in more than one partition.
         of: number of all distinct keys.
         grew: keys that one partitioner family explains with two partition counts.
         writers: keys that only two different families explain.
-        unexplained: the other keys: explicit partitions, a custom partitioner, ...
-        examples: a few; ``seen`` has (partition, records, first ms, last ms), oldest first.
+        unexplained: keys split for another reason: explicit partitions, a custom partitioner, ...
+        examples: a few split keys; ``seen`` has (partition, records, first ms, last ms), oldest
+            first.
     """
 
     keys: int
@@ -276,7 +285,9 @@ class SplitKeys:
 
 
 def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
-    """Count the keys of a topic that are in several partitions, by the reason that explains each.
+    """Count a topic's keys whose records are in several partitions, by the reason for each.
+
+    Reasons are a changed partition count, two different partitioners, or neither (unexplained).
 
     >>> import numpy as np
     >>> seen = KeyPairs.of([(b"a", 0), (b"a", 1), (b"b", 0)])

@@ -33,7 +33,7 @@ __all__ = ["FRANZ_GO", "SARAMA", "StickyTopicPartitioner", "UniformBytes", "Walk
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """Common properties of the partitioners of one Go client.
+    """Properties that all partitioners of one Go client library share.
 
     Attributes:
         name: the client's name, which is the prefix of its partitioners' names.
@@ -58,9 +58,10 @@ class _Client:
         aliases: tuple[str, ...] = (),
         is_manual: bool = False,
     ) -> Partitioner:
-        """Return a partitioner of this client for the table.
+        """Return a description of one partitioner of this client, for the table of all
+        partitioners.
 
-        An explicit partition of a message counts only if ``is_manual``.
+        With ``is_manual`` the message's explicit partition decides; otherwise it is ignored.
         """
         return Partitioner(
             f"{self.name}:{name}",
@@ -175,7 +176,8 @@ SARAMA = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyTopicPartitioner(State):
-    """State of franz-go's ``stickyTopicPartitioner`` for one topic.
+    """State of franz-go's ``stickyTopicPartitioner`` for one topic: its partition and how full the
+    batch is.
 
     Attributes:
         on: position of the current partition among those with a leader, -1 for none.
@@ -193,8 +195,10 @@ class StickyTopicPartitioner(State):
 def _choose_sticky(
     state: StickyTopicPartitioner, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, StickyTopicPartitioner]:
-    """Place records in the current partition until one does not fit into its batch, then draw
-    another partition.
+    """Choose each record's partition like franz-go's sticky partitioner.
+
+    Records stay in the current partition until one does not fit into its batch. Then another
+    partition is drawn.
     """
     check_batch_size(state.batch_size)
     pool = state.pool(partitions)
@@ -213,7 +217,7 @@ def _choose_sticky(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformBytes(State):
-    """State of franz-go's ``uniformBytesTopicPartitioner`` for one topic.
+    """State of franz-go's ``uniformBytesTopicPartitioner`` for one topic, which switches by bytes.
 
     Attributes:
         limit: bytes after which another partition is chosen.
@@ -231,10 +235,11 @@ class UniformBytes(State):
 
 
 def repinned(state: UniformBytes, count: int) -> UniformBytes:
-    """Return the state with a newly drawn partition, in which longer queues are less likely.
+    """Draw the next sticky partition of franz-go's ``uniformBytesTopicPartitioner``; return the new
+    state.
 
-    Without ``adaptive`` all partitions weigh the same (``Intn``). Weights are summed from the last
-    partition to the first, as in the client.
+    Partitions with longer queues are less likely. Without ``adaptive`` all have the same weight
+    (``Intn``). Weights are summed from the last partition to the first, as in the client.
     """
     if not state.adaptive:
         on, draws = below(state.draws, count)

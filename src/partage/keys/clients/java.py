@@ -62,7 +62,7 @@ class Counter(State):
 
 
 def _advance(counter: int, steps: int) -> int:
-    """Return the counter after ``steps`` increments, with the overflow of a Java int.
+    """Return a round-robin counter after ``steps`` increments, with the overflow of a Java int.
 
     >>> _advance(2**31 - 1, 1)
     -2147483648
@@ -106,11 +106,11 @@ class Turns(Counter):
 def _choose_round_robin(
     state: Turns, sizes: Int64Array, partitions: int
 ) -> tuple[Int32Array, Counter]:
-    """Place records round-robin.
+    """Place records without a key in the partitions in turn (Java's ``RoundRobinPartitioner``).
 
-    With ``asked_again`` a record that opens a batch takes two turns. A producer before
-    4.0 that finds no room in the batch of the chosen partition calls ``onNewBatch`` and then the
-    partitioner again (KAFKA-9965). Where every record needs a batch, every other partition is
+    With ``state.asked_again`` a record that opens a batch advances the counter twice. A producer
+    before 4.0 that finds no room in the batch of the chosen partition calls ``onNewBatch`` and then
+    the partitioner again (KAFKA-9965). Where every record needs a batch, every other partition is
     skipped: with an even count, half of them get no record.
     """
     if not state.asked_again:
@@ -153,8 +153,8 @@ class StickyCache(State):
 
 
 def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """Return the cached sticky partition and the state after it; the first call draws the partition
-    (``StickyPartitionCache.partition``).
+    """Return the sticky partition of a topic and the state after it; the first call draws the
+    partition (``StickyPartitionCache.partition``).
     """
     if state.partition is not None:
         return state.partition, state
@@ -162,12 +162,12 @@ def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
 
 
 def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int, StickyCache]:
-    """Draw another sticky partition if ``previous`` is the cached one
+    """Draw another sticky partition for a topic whose batch in ``previous`` is full
     (``StickyPartitionCache.nextPartition``).
 
-    A late thread, whose ``previous`` is no longer cached, changes nothing. If several partitions
-    have a leader, the cache draws until one differs from the cached one. Without any leader it
-    draws once from all partitions, and may get the same one.
+    The state does not change if ``previous`` is no longer the cached partition (a late thread). If
+    several partitions have a leader, the cache draws until one differs from the cached one. Without
+    any leader it draws once from all partitions, and may get the same one.
 
     >>> from partage.keys.partitioner import Numbers
     >>> state = StickyCache(partition=1, draws=Numbers((4, 5)))
@@ -243,11 +243,11 @@ def with_queues(
     ids: Sequence[int] = (),
     length: int | None = None,
 ) -> Adaptive:
-    """Return the state with new queue lengths (``BuiltInPartitioner.updatePartitionLoadStats``).
+    """Return the state with new queue lengths, by which busy partitions are chosen less often
+    (``BuiltInPartitioner.updatePartitionLoadStats``).
 
-    A partition's weight is the longest queue minus its own, plus one. There are no statistics
-    for fewer than two partitions, or if all queues are equally long and no partition was left
-    out.
+    A partition's weight is the longest queue minus its own, plus one. There are no statistics for
+    fewer than two partitions, or if all queues are equally long and no partition was left out.
 
     Args:
         state: the topic's state.
@@ -275,8 +275,8 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Draw a random partition, in which longer queues are less likely
-    (``BuiltInPartitioner.nextPartition``).
+    """Draw a random partition and return it with the new state; partitions with longer queues are
+    less likely (``BuiltInPartitioner.nextPartition``).
     """
     if not state.table:
         chosen, draws = drawn_from(state.pool(partitions), state.draws)
@@ -287,10 +287,8 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return the current sticky partition and the state after it; the first call draws it
-    (``peekCurrentPartitionInfo``).
-
-    Equals ``peekCurrentPartitionInfo``.
+    """Return a topic's current sticky partition and the state after it; the first call draws the
+    partition (``BuiltInPartitioner.peekCurrentPartitionInfo``).
     """
     if state.partition is not None:
         return state.partition, state
@@ -299,10 +297,8 @@ def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = True) -> Adaptive:
-    """Return the state after ``appended`` more bytes, with another partition if the batch is full
-    (``updatePartitionInfo``).
-
-    Equals ``updatePartitionInfo``.
+    """Return the state after ``appended`` more bytes in the sticky partition; a full batch draws
+    another partition (``BuiltInPartitioner.updatePartitionInfo``).
 
     It draws again at ``batch_size`` bytes if ``switch`` allows it (the newest batch is full), and
     in any case at twice the size. The same partition may be drawn again.
@@ -342,10 +338,11 @@ _WINDOW_START_BYTES = 8
 
 
 def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColumn:
-    """Return the keys without the window at their end, which is ``tail`` bytes long; shorter keys
-    become empty.
+    """Return windowed keys of Kafka Streams without their last ``tail`` bytes, which hold the
+    window.
 
-    Kafka's ``SessionWindowedSerializer`` appends 16 bytes: end and start.
+    Shorter keys become empty. Kafka's ``SessionWindowedSerializer`` appends 16 bytes: end and
+    start.
     """
     starts = keys.starts.astype(np.int64)
     lengths = np.maximum(np.diff(starts) - tail, 0)
@@ -359,7 +356,8 @@ def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColum
 
 
 def invalid_record_partition(partition: int, partitions: int) -> str:
-    """Return the Java client's message (0.8.2.2 and 0.9) for a partition that does not exist.
+    """Return the error message of Java producers 0.8.2.2 and 0.9 for an explicit partition that the
+    topic does not have.
 
     Its closed bracket is Kafka's.
     """

@@ -38,10 +38,10 @@ class SendCache(State):
 
 
 def forgotten(state: SendCache) -> SendCache:
-    """Return the state after a metadata refresh, after which the Scala producer draws another
-    partition.
+    """Return the Scala producer's state after a metadata refresh: it forgets its partition and
+    draws another.
 
-    The setting is ``topic.metadata.refresh.interval.ms``.
+    The setting ``topic.metadata.refresh.interval.ms`` is the interval of these refreshes.
     """
     return replace(state, partition=None)
 
@@ -49,7 +49,8 @@ def forgotten(state: SendCache) -> SendCache:
 def _choose(
     state: SendCache, sizes: Int64Array, partitions: int, absolute: Callable[[int], int]
 ) -> tuple[Int32Array, SendCache]:
-    """Place all records in one random partition with a leader, drawn once per metadata refresh.
+    """Place all records without a key in one random partition with a leader, drawn once per
+    metadata refresh.
 
     Raises:
         InvalidConfigError: no partition has a leader; the producer fails then.

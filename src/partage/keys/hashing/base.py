@@ -42,22 +42,27 @@ _GATHERED_AT_ONCE = 1 << 22
 
 
 class Each(Protocol):
-    """Compiled kernel that hashes keys of any length, one after the other."""
+    """Interface of a compiled kernel that hashes the keys of a column, of any length, one by one.
+    """
 
     def pays(self, *, work: int) -> bool:
-        """Return whether the kernel would be compiled for this amount of work."""
+        """Return whether hashing so many bytes (``work``) repays the time to compile the kernel."""
         ...
 
     def __call__(
         self, data: UInt8Array, starts: NDArray[np.int64], out: UInt32Array, /, *, work: int
     ) -> None:
-        """Compute the hashes of the keys into ``out``."""
+        """Write the hash of each key to ``out`` (uint32[n]).
+
+        The keys are ``data[starts[i]:starts[i + 1]]``. ``work`` is the number of bytes to hash.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """A hash function in its implementations: for one key, and for columns of keys.
+    """A hash function for keys, such as murmur2, with one implementation for a key and several for
+    columns of keys.
 
     Attributes:
         name: name of the hash.
@@ -99,7 +104,7 @@ def hash_all(
     starts: Starts,
     then: Callable[[UInt32Array], None] | None = None,
 ) -> UInt32Array:
-    """Return the hash of each key in a column (uint32[n]).
+    """Hash every key of a column with the fastest available implementation; return uint32[n].
 
     Args:
         hash_: the hash function.
@@ -182,7 +187,8 @@ def _hash_plainly(
     lengths: NDArray[np.int64],
     out: UInt32Array,
 ) -> None:
-    """Hash a column with NumPy, all keys of one length at a time.
+    """Hash a column of keys with NumPy instead of a compiled kernel, all keys of one length at a
+    time.
 
     Few keys, or long ones, are hashed one by one.
     """

@@ -51,7 +51,7 @@ def _of_rows(rows: UInt8Array) -> UInt32Array:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint32[::1])")
 def _sliced(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UInt32Array) -> None:
-    """Compute the CRC-32 of keys of any length, eight bytes in each step ("slicing by 8")."""
+    """Compute the CRC-32 of each key in a column, eight bytes in each step ("slicing by 8")."""
     top = 0x7FFFFFFFFFFFFFFF
     for i in range(len(out)):
         at = starts[i] & top

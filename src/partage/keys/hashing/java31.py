@@ -18,7 +18,7 @@ _MASK = 0xFFFFFFFF
 
 
 def java_bytes_hash(key: bytes) -> int:
-    """Return Java's ``Arrays.hashCode(byte[])`` as unsigned bits, 0 <= h < 2**32.
+    """Return Java's ``Arrays.hashCode(byte[])`` of a key as an unsigned number, 0 <= h < 2**32.
 
     >>> java_bytes_hash(bytes([0xFF])), java_bytes_hash(b"")
     (30, 1)
@@ -30,7 +30,8 @@ def java_bytes_hash(key: bytes) -> int:
 
 
 def java_string_hash(key: bytes | str) -> int:
-    r"""Return Java's ``String.hashCode`` of UTF-8 bytes as unsigned bits, 0 <= h < 2**32.
+    r"""Return Java's ``String.hashCode`` of a text as an unsigned number, 0 <= h < 2**32. Bytes are
+    decoded as UTF-8.
 
     Raises:
         InvalidKeysError: the bytes are not UTF-8, so they are no string.
@@ -83,7 +84,7 @@ def _each_bytes(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint32[::1], uint8[::1])")
 def _each_string(data: UInt8Array, starts: Int64Array, out: UInt32Array, known: UInt8Array) -> None:
-    """Compute Java's ``String.hashCode`` of ASCII keys.
+    """Compute Java's ``String.hashCode`` of each key in a column whose characters are ASCII.
 
     ``known`` becomes 0 for a key with other characters.
     """
@@ -99,7 +100,9 @@ def _each_string(data: UInt8Array, starts: Int64Array, out: UInt32Array, known: 
 
 
 class _StringsEach(Each):
-    """Kernel for Java's ``String.hashCode``: compiled for ASCII keys, in Python for other keys."""
+    """Kernel that hashes columns of keys like Java's ``String.hashCode``: compiled for ASCII keys,
+    in Python for other keys.
+    """
 
     def pays(self, *, work: int) -> bool:
         return _each_string.pays(work=work)

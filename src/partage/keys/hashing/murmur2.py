@@ -52,8 +52,8 @@ def murmur2(key: bytes) -> int:
 
 
 def _words_and_tail(rows: UInt8Array) -> tuple[UInt32Array, UInt32Array]:
-    """Split keys of one length into 4-byte words (uint32[words, n]) and the one to three remaining
-    bytes (uint32[n]).
+    """Split keys of equal length, as murmur2 reads them, into 4-byte words (uint32[words, n]) and
+    the one to three remaining bytes (uint32[n]).
     """
     count, length = rows.shape
     whole = length // 4
@@ -139,10 +139,11 @@ def _of_16_bytes(words: UInt32Array, out: UInt32Array) -> None:
 
 @kernel(f"void({_WORDS}, int64, uint32[::1], uint32[::1])")
 def _of_words(words: UInt32Array, width: int, stirred: UInt32Array, out: UInt32Array) -> None:
-    """Hash keys of ``width`` words each; the buffer ``stirred`` has room for at least four keys.
+    """Compute murmur2 of keys whose length is a multiple of four bytes, ``width`` words each.
 
-    Two of three multiplications do not depend on the words before: those of many keys are done
-    first, in parallel. The third depends on the one before, so four keys are interleaved.
+    The buffer ``stirred`` has room for at least four keys. Two of three multiplications do not
+    depend on the words before: those of many keys are done first, in parallel. The third depends on
+    the one before, so four keys are interleaved.
     """
     top = 0x7FFFFFFFFFFFFFFF
     count = len(out)
@@ -210,7 +211,9 @@ def _mixed(h: int, data: UInt8Array, at: int) -> int:
 
 @piece
 def _ended(h: int, data: UInt8Array, at: int, end: int) -> int:
-    """Return the final hash after the words from ``at`` on and the last bytes."""
+    """Finish the murmur2 hash of one key: process the bytes from ``at`` to ``end`` and mix the
+    result.
+    """
     last = at + ((end - at) & ~3)
     while at < last:
         h = _mixed(h, data, at)
