@@ -1,4 +1,4 @@
-"""``python -m partage`` is ``partage``."""
+"""Entry point of ``python -m partage``, which runs the command line `partage`."""
 
 from __future__ import annotations
 

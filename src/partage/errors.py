@@ -338,8 +338,7 @@ class CertificateError(PartageError):
 
 
 class ProblemTooLargeError(PartageError):
-    """Raised if an exact result was requested for a problem so large that it would take too long.
-    """
+    """Raised if an exact result was requested for a problem that is too large for it."""
 
 
 class MissingExtraError(PartageError):

@@ -511,8 +511,7 @@ def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
 
 
 def warm_up() -> threading.Thread:
-    """Compile all declared kernels in a background thread; the caller can join the returned thread.
-    """
+    """Compile all kernels in a background thread; the caller can join the returned thread."""
 
     def compile_all() -> None:
         for one in tuple(_all):

@@ -318,8 +318,7 @@ class ClusterConnection:
         return {name: value for name, value in found.items() if name.startswith(wanted)}
 
     def topic_config(self, topic: str, names: Sequence[str]) -> dict[str, str]:
-        """Return a dict of the named settings of a topic; empty if the account may not read them.
-        """
+        """Return a dict of these settings of a topic; empty if the account may not read them."""
         found = self._configs("TOPIC", topic)
         return {name: found[name] for name in names if name in found}
 

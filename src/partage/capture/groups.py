@@ -263,15 +263,15 @@ def _server_group(one: Any, kind: str, node: int) -> LiveGroup:
                      node, members)  # fmt: skip
 
 
-def _streams_group(one: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:
+def _streams_group(description: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:
     """Convert the description of a streams group to a `LiveGroup`. Its members own the partitions
     that their active tasks read.
 
     A task reads the partition of its number from each source topic of its sub-topology.
     """
-    if one.error_code:
-        return LiveGroup(one.group_id, "streams", "", "", node, trouble=failed(one.error_code))
-    subs = (one.topology.subtopologies or ()) if one.topology is not None else ()
+    if description.error_code:
+        return LiveGroup(description.group_id, "streams", "", "", node, trouble=failed(description.error_code))
+    subs = (description.topology.subtopologies or ()) if description.topology is not None else ()
     reads = {
         s.subtopology_id: sorted({*s.source_topics, *(t.name for t in s.repartition_source_topics)})
         for s in subs
@@ -285,9 +285,9 @@ def _streams_group(one: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:
                 for topic in reads.get(task.subtopology_id, ()) if p < counts.get(topic, 0)
             ),
             m.member_epoch,
-        ) for m in one.members
+        ) for m in description.members
     )  # fmt: skip
-    return LiveGroup(one.group_id, "streams", one.group_state, "", node, members)
+    return LiveGroup(description.group_id, "streams", description.group_state, "", node, members)
 
 
 def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:

@@ -99,8 +99,7 @@ class MetadataImage:
         return self._held is not None
 
     def apply(self, record: MetadataRecord) -> bool:
-        """Update the state of the cluster by a metadata record; return whether it may have changed.
-        """
+        """Update the cluster's state by a metadata record; return whether it may have changed."""
         if record.type == "BeginTransactionRecord":
             self._held = []
         elif record.type == "AbortTransactionRecord":

@@ -114,8 +114,7 @@ class PartitionExtent:
 
     @property
     def share(self) -> float:
-        """Fraction of all records ever written that the log still has without a gap before its end.
-        """
+        """Fraction of all records ever written that the log has after its last gap."""
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:

@@ -96,8 +96,7 @@ class CleanedOffsets:
     _losses: dict[int, _Loss] = field(default_factory=dict)
 
     def see_end(self, partition: int, end: int) -> None:
-        """Store the end offset of a log partition at its first fetch; later calls have no effect.
-        """
+        """Store a log partition's end offset at its first fetch; later calls have no effect."""
         self.first_ends.setdefault(partition, end)
 
     def take(self, partition: int, position: int, batch: Batch) -> None:
@@ -213,7 +212,7 @@ class Epochs:
 
         Args:
             partition: the log partition.
-            epoch: the leader's greatest epoch that is not above ours.
+            epoch: the leader's greatest epoch that is not above the last epoch read.
             end: the offset at which this epoch ends in the leader's log.
         """
         ours = [e for of, e in self.known.get(partition, ()) if of <= epoch]
@@ -251,8 +250,7 @@ class CaptureObserver(Protocol):
     """
 
     def batch(self, batch: LogBatch) -> None:
-        """Process a recorded batch. Batches of a log partition arrive in the order of its offsets.
-        """
+        """Process a recorded batch. Batches of a log partition arrive in offset order."""
 
     def state(self, state: Mapping[str, Any]) -> None:
         """Process a recorded state of the cluster's metadata (a line of ``cluster.jsonl``)."""

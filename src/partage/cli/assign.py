@@ -80,7 +80,7 @@ class JudgedPlan:
 
 
 def answer(
-    found: Mapping[str, Any], asked: list[str] | None, config: Mapping[str, object]
+    problem: Mapping[str, Any], requested: list[str] | None, config: Mapping[str, object]
 ) -> JudgedPlan:
     """Compute a plan for an assignment problem, and check it for broken rules.
 
@@ -91,15 +91,15 @@ def answer(
     from partage.api.decisions import decide, several_owners
     from partage.judge import check
 
-    group, cluster = problem_of(found)
-    strategy, negotiated = _chosen(group, found, asked)
+    group, cluster = problem_of(problem)
+    strategy, negotiated = _chosen(group, problem, requested)
     made = decide(strategy, group, cluster, config=config or None)
     breaches = check(made.plan, group, cluster, several_owners=several_owners(strategy))
     return JudgedPlan(strategy, group, cluster, made.plan, breaches, made.warnings, negotiated)
 
 
 def _chosen(
-    group: Group, found: Mapping[str, Any], asked: list[str] | None
+    group: Group, problem: Mapping[str, Any], requested: list[str] | None
 ) -> tuple[Strategy, Negotiated | None]:
     """Choose the strategy that runs: the one of the command line, of the problem, or of the
     members.
@@ -109,9 +109,9 @@ def _chosen(
     from partage.groups import registry
     from partage.groups.negotiation import negotiate
 
-    if asked:
-        return registry.load(asked if len(asked) > 1 else asked[0]), None
-    names = preference(None, found)
+    if requested:
+        return registry.load(requested if len(requested) > 1 else requested[0]), None
+    names = preference(None, problem)
     if names is None and any(member.strategies for member in group):
         negotiated = negotiate(group)
         return registry.find(negotiated.decided_by), negotiated
@@ -202,7 +202,7 @@ def _assign_lines(
 
     Raises:
         OSError: the file cannot be read.
-        Exit: 1 if a line had an error, else 3 if a plan failed the judge.
+        Exit: with code 1 if a line had an error, else 3 if a plan breaks a rule.
     """
     if problems is None or str(problems) == STDIN:
         counted = _count_results(sys.stdin.buffer, strategy, config)
@@ -332,27 +332,27 @@ def _or_dash(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _settled_plan(found: JudgedPlan) -> dict[str, Any]:
+def _settled_plan(judged: JudgedPlan) -> dict[str, Any]:
     """Return the plan after the second cooperative rebalance as a JSON object; empty if nothing is
     withheld.
 
     A partition is withheld until its previous owner has revoked it.
     """
-    if not len(getattr(found.plan, "withheld", ())):
+    if not len(getattr(judged.plan, "withheld", ())):
         return {}
-    return {"settled": found.plan.settled().to_json()}  # type: ignore[attr-defined]  # a Plan
+    return {"settled": judged.plan.settled().to_json()}  # type: ignore[attr-defined]  # a Plan
 
 
-def _show_withheld(found: JudgedPlan) -> None:
+def _show_withheld(judged: JudgedPlan) -> None:
     """Print how many withheld partitions each member gets in the next rebalance.
 
     A partition is withheld until its previous owner has revoked it.
     """
-    withheld = getattr(found.plan, "withheld", ())
+    withheld = getattr(judged.plan, "withheld", ())
     if not len(withheld):
         return
-    settled = found.plan.settled()  # type: ignore[attr-defined]  # it withholds: a Plan
-    now = {pair for pairs in found.plan.to_pairs().values() for pair in pairs}
+    settled = judged.plan.settled()  # type: ignore[attr-defined]  # it withholds: a Plan
+    now = {pair for pairs in judged.plan.to_pairs().values() for pair in pairs}
     to_come = {
         member: sum(pair not in now for pair in pairs)
         for member, pairs in settled.to_pairs().items()

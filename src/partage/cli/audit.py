@@ -122,7 +122,7 @@ def audit(
         raise typer.Exit(FOUND)
 
 
-def _write(found: Audit, folder: Path, where: str) -> None:
+def _write(result: Audit, folder: Path, source: str) -> None:
     """Write the audit as an HTML page and as JSON to a folder.
 
     Raises:
@@ -133,13 +133,13 @@ def _write(found: Audit, folder: Path, where: str) -> None:
     from partage.errors import InvalidConfigError
     from partage.report.key_pages import TopicText, write_audit_page
 
-    whole = _as_json(found)
+    whole = _as_json(result)
     joins = []
-    for join in found.joins:
+    for join in result.joins:
         if join.meant:
             line, *examples = join_words(join.broken, join.groups)
             joins.append((line, [example.strip() for example in examples]))
-    said = {t.topic: TopicText(writers(t), by_chance(t), findings(t)) for t in found.topics}
+    said = {t.topic: TopicText(writers(t), by_chance(t), findings(t)) for t in result.topics}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Both are written beside their places first, so that a kill leaves no half of either.
@@ -147,7 +147,7 @@ def _write(found: Audit, folder: Path, where: str) -> None:
                  folder / _PAGE: folder / f".{_PAGE}.new"}  # fmt: skip
         page, data = ready[folder / _PAGE], ready[folder / "audit.json"]
         data.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-        write_audit_page(whole, page, title=where, texts=said, joins=joins)
+        write_audit_page(whole, page, title=source, texts=said, joins=joins)
         for place, new in ready.items():
             new.replace(place)
     except OSError as e:
@@ -254,8 +254,7 @@ _JOIN_REMEDIES = {
 
 
 def writers(t: TopicAudit) -> str:
-    """Return a label that names the clients that may have written a topic, and their hash function.
-    """
+    """Return a label that names the clients that may have written a topic, and their hash."""
     if t.status == "one partition":
         return "anybody: 1 partition"
     if not t.writers:

@@ -99,24 +99,24 @@ def _standbys(row: Compared) -> dict[str, dict[str, list[int]]] | None:
     return getattr(row.plan, "standbys", None)
 
 
-def shown_comparison(found: Comparison, known: Sequence[str] = ()) -> None:
+def shown_comparison(comparison: Comparison, known_warnings: Sequence[str] = ()) -> None:
     """Print a comparison of strategies: the table, the optimum, strategies that are not applicable
     and why, warnings and broken rules.
 
     The reasons are those of strategies that are not applicable.
 
     Args:
-        found: the comparison, with a row for each strategy.
-        known: warnings that are shown elsewhere.
+        comparison: the comparison, with a row for each strategy.
+        known_warnings: warnings that are shown elsewhere.
     """
-    shown = {*known}
-    show(_table(found))
-    plans = [row.warnings for row in found if row.plan is not None]
+    shown = {*known_warnings}
+    show(_table(comparison))
+    plans = [row.warnings for row in comparison if row.plan is not None]
     for warning in plans[0] if len(plans) > 1 else ():
         if warning not in shown and all(warning in other for other in plans):
             shown.add(warning)
             show(name(warning, "yellow"))
-    best = found.best
+    best = comparison.best
     if best is not None and best.best_spread is not None:
         text = (
             f"optimum: spread {best.best_spread}, reachable with {best.fewest_moves_to_best} moves"
@@ -124,7 +124,7 @@ def shown_comparison(found: Comparison, known: Sequence[str] = ()) -> None:
         show(name(f"{text} (proven)", "dim"))
     if best is not None and best.refused:
         show(name(f"optimum not computed: {best.refused}", "yellow"))
-    for row in found:
+    for row in comparison:
         if row.refused:
             # Some reasons already begin with the strategy's name.
             why = (row.refused or "").removeprefix(row.strategy).removeprefix(":").strip()
@@ -166,14 +166,14 @@ def _table(found: Comparison) -> Table:
     return table
 
 
-def _cell(found: Comparison, row: Compared, field: str, _title: str, more_is_better: bool) -> Any:
+def _cell(comparison: Comparison, row: Compared, field: str, _title: str, more_is_better: bool) -> Any:
     """Format one value of the comparison table: bold green if it is the best of its column."""
     from rich.text import Text
 
     value = getattr(row.measures, field)
     if value is None:
         return Text("- ", "dim")
-    all_of_them = [getattr(one.measures, field) for one in found if one.valid]
+    all_of_them = [getattr(one.measures, field) for one in comparison if one.valid]
     known = [one for one in all_of_them if one is not None]
     best = (max if more_is_better else min)(known, default=None)
     marked = row.valid and value == best and len(set(known)) > 1

@@ -205,18 +205,18 @@ def _print(group: str, rows: tuple[RolloutForecast, ...], max_unread: float | No
         show(name(f"  {line}", "dim" if line.startswith("#") else ""))
 
 
-def _client_lines(chosen: Deployment, now: Deployment) -> tuple[str, ...]:
+def _client_lines(chosen: Deployment, present: Deployment) -> tuple[str, ...]:
     """Return the client settings to change, as ``name=value`` lines, to get from one deployment to
     another.
     """
     from partage.report.client_settings import lines_of
 
-    if chosen.policy == now.policy and chosen.session_s == now.session_s:
+    if chosen.policy == present.policy and chosen.session_s == present.session_s:
         return ()
-    strategy = now.policy.short
+    strategy = present.policy.short
     lines = list(lines_of(chosen.policy.name, strategy) or ())
     is_server = chosen.policy.protocol == "consumer"
-    if chosen.session_s > now.session_s and not is_server:
+    if chosen.session_s > present.session_s and not is_server:
         lines.append(f"session.timeout.ms={int(1_000 * chosen.session_s)}")
     return tuple(lines)
 
@@ -238,11 +238,11 @@ def _table(rows: tuple[RolloutForecast, ...]) -> Table:
     return table
 
 
-def _text(found: Estimate) -> str:
+def _text(estimate: Estimate) -> str:
     """Format an estimate as ``best (low to high)``."""
-    if found.high - found.low < 0.05:
-        return _number(found.best)
-    return f"{_number(found.best)} ({_number(found.low)} to {_number(found.high)})"
+    if estimate.high - estimate.low < 0.05:
+        return _number(estimate.best)
+    return f"{_number(estimate.best)} ({_number(estimate.low)} to {_number(estimate.high)})"
 
 
 def _number(value: float) -> str:

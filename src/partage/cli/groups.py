@@ -1,4 +1,4 @@
-"""`partage groups`: who owns what in a running cluster, and what another strategy would do."""
+"""`partage groups`: the owners of partitions in a running cluster, and other strategies compared."""
 
 from __future__ import annotations
 

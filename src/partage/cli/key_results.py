@@ -113,7 +113,7 @@ def spread(
 
     Args:
         where: file, folder, or ``kafka://host:port/topic``.
-        options: the key and the requested figures.
+        options: the key and the statistics to compute.
         spark: Spark's master and settings.
         kafka: properties of the Kafka client.
         to: folder for tables and the HTML page; None writes none.
@@ -163,24 +163,24 @@ def _write_page(found: KeySpread, path: Path, *, title: str, partitioner: str) -
 _NO_KEY = "No record has a key: the producer's partitioner spreads them as it likes."
 
 
-def print_found(found: KeySpread) -> None:
+def print_found(analysis: KeySpread) -> None:
     """Print the analysis of a topic's keys: spread, hot keys, moves by changed counts, busiest
     hours, advice.
     """
-    keyed = found.records - found.nulls
-    show(name(_head(found), "bold"))
+    keyed = analysis.records - analysis.nulls
+    show(name(_head(analysis), "bold"))
     if not keyed:
         show(name(_NO_KEY))
         return
-    show(_loads(found))
-    show(_hot(found))
-    if found.low_by:
-        show(name(f"approximate: a count may be low by up to {found.low_by:,} records"))
-    if found.moves:
-        show(_moves(found))
-    if found.hours:
-        show(_hours(found))
-    for line in advice(found):
+    show(_loads(analysis))
+    show(_hot(analysis))
+    if analysis.low_by:
+        show(name(f"approximate: a count may be low by up to {analysis.low_by:,} records"))
+    if analysis.moves:
+        show(_moves(analysis))
+    if analysis.hours:
+        show(_hours(analysis))
+    for line in advice(analysis):
         show(name(line))
 
 
@@ -247,31 +247,31 @@ def _hours(found: KeySpread) -> Table:
     return table
 
 
-def _as_json(found: KeySpread) -> dict[str, Any]:
+def _as_json(analysis: KeySpread) -> dict[str, Any]:
     """Return the analysis of a topic's keys as a JSON object: keys in hex, shares from 0 to 1,
     times in ms UTC.
     """
     return {
-        "records": found.records, "without_key": found.nulls, "without_time": found.timeless,
-        "keys": found.distinct,
+        "records": analysis.records, "without_key": analysis.nulls, "without_time": analysis.timeless,
+        "keys": analysis.distinct,
         "spread": [
-            asdict(load) | {"most_bytes": found.bytes[n][0], "mean_bytes": found.bytes[n][1]}
-            for n, load in found.loads.items()
+            asdict(load) | {"most_bytes": analysis.bytes[n][0], "mean_bytes": analysis.bytes[n][1]}
+            for n, load in analysis.loads.items()
         ],
-        "hottest": [asdict(h) | {"key": h.key.hex()} for h in found.hottest],
-        "low_by": found.low_by, "floor": found.floor,
-        "changes": [asdict(m) for m in found.moves],
+        "hottest": [asdict(h) | {"key": h.key.hex()} for h in analysis.hottest],
+        "low_by": analysis.low_by, "floor": analysis.floor,
+        "changes": [asdict(m) for m in analysis.moves],
         "hours": [
             {"partitions": n, "hour_ms": hour, "hottest": p, "most": most, "records": total}
-            for n, hour, p, most, total in found.hours
+            for n, hour, p, most, total in analysis.hours
         ],
-        "max_share": found.max_share, "max_rate": found.max_rate,
-        "rate_hour_ms": found.rate_hour, "rate_seconds": found.rate_seconds,
-        "smallest": found.smallest, "tried": found.tried,
+        "max_share": analysis.max_share, "max_rate": analysis.max_rate,
+        "rate_hour_ms": analysis.rate_hour, "rate_seconds": analysis.rate_seconds,
+        "smallest": analysis.smallest, "tried": analysis.tried,
     }  # fmt: skip
 
 
-def write_tables(found: KeySpread, folder: Path) -> None:
+def write_tables(analysis: KeySpread, folder: Path) -> None:
     """Write the analysis of a topic's keys to a folder, as Parquet files and ``keys.json``.
 
     The files are ``spread``, ``hottest``, ``changes`` and ``hours``.
@@ -286,19 +286,19 @@ def write_tables(found: KeySpread, folder: Path) -> None:
     from pyarrow import parquet
 
     columns: dict[str, list[Any]] = {"partitions": [], "partition": [], "records": [], "bytes": []}
-    for n, (partition, records, size) in found.by_partition.items():
+    for n, (partition, records, size) in analysis.by_partition.items():
         columns["partitions"].append(np.full(len(partition), n, np.int64))
         for column, values in zip(("partition", "records", "bytes"), (partition, records, size),
                                   strict=True):  # fmt: skip
             columns[column].append(values)
     spread = {name_: np.concatenate(parts) for name_, parts in columns.items()}
-    whole = _as_json(found)
+    whole = _as_json(analysis)
     tables = {
         "spread": pa.table(spread),
         "hottest": pa.table({
-            "key": pa.array([h.key for h in found.hottest], pa.binary()),
-            "records": pa.array([h.records for h in found.hottest], pa.int64()),
-            "bytes": pa.array([h.bytes for h in found.hottest], pa.int64()),
+            "key": pa.array([h.key for h in analysis.hottest], pa.binary()),
+            "records": pa.array([h.records for h in analysis.hottest], pa.int64()),
+            "bytes": pa.array([h.bytes for h in analysis.hottest], pa.int64()),
         }),
         "changes": pa.Table.from_pylist(whole["changes"]) if whole["changes"] else None,
         "hours": pa.Table.from_pylist(whole["hours"]) if whole["hours"] else None,
@@ -341,50 +341,49 @@ def shown(key: bytes) -> str:
     return text if text.isprintable() else f"0x{key.hex()}"
 
 
-def advice(found: KeySpread) -> list[str]:
+def advice(analysis: KeySpread) -> list[str]:
     """Return sentences of advice on a topic's keys and partition count, the most important one
     first.
 
     The analysis must have at least one hot key.
     """
-    hot = found.hottest[0]
+    hot = analysis.hottest[0]
     lines = [
-        f"No partition count can bring the hottest partition below {found.floor:.2%}: key "
+        f"No partition count can bring the hottest partition below {analysis.floor:.2%}: key "
         f"{shown(hot.key)} alone is that much."
     ]
-    lines += _shared(found)
-    lines += _salted(found)
-    if found.moves:
+    lines += _shared(analysis)
+    lines += _salted(analysis)
+    if analysis.moves:
         lines.append(
             "A key that moves has its older records in one partition and its newer ones in "
             "another: their order is broken, and so is every join."
         )
-    limit = _limit(found)
+    limit = _limit(analysis)
     if limit:
-        if found.smallest is not None:
-            lines.append(f"{found.smallest:,} partitions are the fewest that keep the hottest one "
+        if analysis.smallest is not None:
+            lines.append(f"{analysis.smallest:,} partitions are the fewest that keep the hottest one "
                          f"within {limit}.")  # fmt: skip
-        elif found.tried == 0:
+        elif analysis.tried == 0:
             lines.append(f"No partition count keeps the hottest one within {limit}: one key alone "
                          "is more.")  # fmt: skip
-        elif found.tried is None:
+        elif analysis.tried is None:
             lines.append(f"Which count keeps within {limit} needs an exact run.")
         else:
-            lines.append(f"No partition count up to {found.tried:,} keeps within {limit}.")
+            lines.append(f"No partition count up to {analysis.tried:,} keeps within {limit}.")
     return lines
 
 
-def _limit(found: KeySpread) -> str:
-    """Describe the requested limit of the hottest partition's load, and how its rate was computed.
-    """
-    words = [] if found.max_share is None else [f"{found.max_share:.1%} of all records"]
-    if found.max_rate is not None:
-        text = f"{found.max_rate:,g} records a second"
-        if found.rate_hour is not None:
-            when = datetime.fromtimestamp(found.rate_hour / 1000, timezone.utc)
+def _limit(analysis: KeySpread) -> str:
+    """Describe the requested limit of the hottest partition's load, and the time of its rate."""
+    words = [] if analysis.max_share is None else [f"{analysis.max_share:.1%} of all records"]
+    if analysis.max_rate is not None:
+        text = f"{analysis.max_rate:,g} records a second"
+        if analysis.rate_hour is not None:
+            when = datetime.fromtimestamp(analysis.rate_hour / 1000, timezone.utc)
             text += (
                 f" in the hour from {when:%Y-%m-%d %H:%M} UTC, in which one partition got most "
-                f"(the input has {found.rate_seconds:,.0f} s of it)"
+                f"(the input has {analysis.rate_seconds:,.0f} s of it)"
             )
         words.append(text)
     return " and ".join(words)

@@ -86,18 +86,18 @@ def migrate(
         show(name("partage migrate DIR --group GROUP prints findings and steps.", "dim"))
 
 
-def _table(found: Sequence[Migration]) -> Table:
+def _table(migrations: Sequence[Migration]) -> Table:
     """Return a table of the groups with one status of readiness for a migration."""
     from rich.table import Table
 
-    listed = _LISTED.get(found[0].status)
+    listed = _LISTED.get(migrations[0].status)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("group", overflow="fold", min_width=16, max_width=40)
     table.add_column("clients", overflow="fold", max_width=24)
     if listed is not None:
         table.add_column({"change": "to change", "blocker": "blocked by"}[listed], overflow="fold")
     table.add_column("expected gain", no_wrap=True)
-    for one in found:
+    for one in migrations:
         titles = dict.fromkeys(each.title for each in one.findings if each.kind == listed)
         cells = [short_name(one.group), _clients(one)]
         cells += [] if listed is None else [", ".join(titles)]

@@ -1,4 +1,4 @@
-"""`partage owner`: who owned what at any instant of a replayed history."""
+"""`partage owner`: the owners of partitions at any instant of a replayed history."""
 
 from __future__ import annotations
 
@@ -74,10 +74,9 @@ def owner(
         show(name(f"nobody owned a partition{only} at {_utc(time_ms)}", "bold"))
 
 
-def _warn_of_uncertainty(found: OwnersAt) -> None:
-    """Print a warning if the requested time is outside of the recording, where owners are unknown.
-    """
-    first, last, time_ms = found.first_ms, found.last_ms, found.at_ms
+def _warn_of_uncertainty(owners: OwnersAt) -> None:
+    """Print a warning if the requested time is outside the recording: owners are unknown then."""
+    first, last, time_ms = owners.first_ms, owners.last_ms, owners.at_ms
     if first is not None and time_ms < first:
         tell(f"warning: the record begins at {_utc(first)}; what was before is not known", "yellow")
     if last is not None and time_ms > last:

@@ -37,7 +37,7 @@ def read_problem(file: Path) -> Mapping[str, Any]:
     return object_of(text, where)
 
 
-def object_of(text: bytes, where: str) -> Mapping[str, Any]:
+def object_of(text: bytes, source: str) -> Mapping[str, Any]:
     """Parse text as a JSON object; ``where`` is the name of the source for error messages.
 
     Raises:
@@ -49,22 +49,21 @@ def object_of(text: bytes, where: str) -> Mapping[str, Any]:
         found = parse_json(text)
     except (ValueError, RecursionError) as e:
         what = f"is not JSON in UTF-8 ({e})"
-        raise InvalidProblemError(what, path=where, value=text[:60]) from None
+        raise InvalidProblemError(what, path=source, value=text[:60]) from None
     if not isinstance(found, dict):
         what = "must be a JSON object"
-        raise InvalidProblemError(what, path=where, value=found)
+        raise InvalidProblemError(what, path=source, value=found)
     return found
 
 
-def problem_of(found: Mapping[str, Any]) -> tuple[Group, Cluster]:
-    """Convert the parsed JSON of an assignment problem to its group (members) and cluster (topics).
-    """
+def problem_of(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
+    """Convert an assignment problem from JSON to its group (members) and cluster (topics)."""
     from partage.model import Cluster, Group
 
-    return Group.from_json(found), Cluster.from_json(found)
+    return Group.from_json(problem), Cluster.from_json(problem)
 
 
-def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[str] | None:
+def preference(requested: Sequence[str] | None, problem: Mapping[str, Any]) -> list[str] | None:
     """Return the names of the strategies to try, preferred first: those of the command line, else
     those of the problem.
 
@@ -73,10 +72,10 @@ def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[st
     Raises:
         InvalidProblemError: the problem's ``strategy`` is neither a name nor a list of names.
     """
-    if asked:
-        return list(asked)
+    if requested:
+        return list(requested)
     for field in ("strategy", "kind"):
-        value = found.get(field)
+        value = problem.get(field)
         if value is None:
             continue
         names = value if isinstance(value, list) else [value]

@@ -147,8 +147,7 @@ def replay(
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options of `partage replay`: policies, strategies, selected groups and times, and the engine.
-    """
+    """Options of `partage replay`: policies, strategies, groups, time range and engine."""
 
     policies: list[str] | None = None
     strategies: list[str] | None = None

@@ -94,17 +94,17 @@ def size(
         _print(one, sizing, is_learnt=capacity is None)
 
 
-def _document(group: str, found: Sizing) -> dict[str, Any]:
+def _document(group: str, sizing: Sizing) -> dict[str, Any]:
     """Return the sizing of a group as a JSON object; an infinite lag is null."""
     from partage.forecasts.sizing import scaler_lines
 
-    document: dict[str, Any] = {"group": group, **asdict(found)}
+    document: dict[str, Any] = {"group": group, **asdict(sizing)}
     for row in (*document["rows"], document["hottest"]):
         row.update({
             key: None for key, value in row.items()
             if isinstance(value, float) and not isfinite(value)
         })  # fmt: skip
-    lines = scaler_lines(found, group)
+    lines = scaler_lines(sizing, group)
     return {"format": "partage-size", "version": 1, **document, "scaler_lines": list(lines)}
 
 
@@ -155,32 +155,32 @@ def _verdict(found: Sizing) -> str:
     return f"no number of consumers keeps the lag within {limit}: {why}"
 
 
-def _notes(found: Sizing) -> list[str]:
+def _notes(sizing: Sizing) -> list[str]:
     """Return sentences about what limits the group, and about what the table of sizes does not
     show.
     """
     from partage.forecasts.sizing import HOT_PARTITION, PARTITIONS, STRATEGY
 
     notes = []
-    if found.limit == HOT_PARTITION:
+    if sizing.limit == HOT_PARTITION:
         notes.append(
             "limit: a partition has one consumer only. Spread its keys (partage keys shows the "
             "hottest ones), or make a consumer faster."
         )
-    if found.limit == PARTITIONS:
+    if sizing.limit == PARTITIONS:
         notes.append(
             "limit: a partition has one consumer only, and one cannot keep up with its share of "
             "the load. Add partitions (partage keys --grow shows the safe order of steps), or make "
             "a consumer faster."
         )
-    if found.limit == STRATEGY:
+    if sizing.limit == STRATEGY:
         notes.append(
             "limit: one consumer for each partition would be enough. Try another strategy "
             "(--strategy), or make a consumer faster."
         )
-    if found.outage_s > found.max_lag_s:
+    if sizing.outage_s > sizing.max_lag_s:
         notes.append(
-            f"a dead consumer is detected after {found.outage_s:g} s: its partitions lag that "
+            f"a dead consumer is detected after {sizing.outage_s:g} s: its partitions lag that "
             "long, with any number of consumers. Lower session.timeout.ms to detect it earlier."
         )
     return notes
@@ -207,12 +207,12 @@ def _table(found: Sizing) -> Table:
     return table
 
 
-def _shown(found: Sizing) -> list[SizeRow]:
+def _shown(sizing: Sizing) -> list[SizeRow]:
     """Return the table rows that matter: up to the number of consumers from which on more change
     nothing.
     """
-    last = max(found.useful, found.needed or 0)
-    return [row for row in found.rows if row.consumers <= last + 1]
+    last = max(sizing.useful, sizing.needed or 0)
+    return [row for row in sizing.rows if row.consumers <= last + 1]
 
 
 def _bar(row: SizeRow) -> str:

@@ -201,16 +201,16 @@ def _describe(source: Path, application_id: str, to: Path | None, output: Output
     )
 
 
-def _gain_sentence(found: DescribedApplication, clients: int) -> str:
+def _gain_sentence(described: DescribedApplication, clients: int) -> str:
     """Describe the gain and cost of one standby replica in a sentence."""
-    gain = found.gain
+    gain = described.gain
     if gain is None:
         return "no answer about standbys: the application has no state, or its size is unknown"
     what = "one standby" if gain.standbys == 1 else f"standby {gain.standbys} of each task"
     what += " (as now)" if gain.is_present else ""
     if clients <= gain.standbys:
         return f"{what}: buys nothing, because no client is left for it ({clients} in the capture)"
-    crashed = found.description["events"][0]["client"]
+    crashed = described.description["events"][0]["client"]
     cost = f"costs {amount(gain.disk_bytes)} of disk"
     if gain.write_bytes_per_second:
         cost += f" and {amount(gain.write_bytes_per_second)}/s of changelog reads"

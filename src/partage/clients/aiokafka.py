@@ -43,8 +43,7 @@ __all__ = ["AssignorError", "ClassInUseError", "MisusedAssignorError", "assignor
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # untyped
-    """Failure of the assignment strategy, which aiokafka raises where the program awaits records.
-    """
+    """Failure of the strategy, which aiokafka raises where the program awaits records."""
 
 
 class MisusedAssignorError(InvalidConfigError, KafkaError):  # type: ignore[misc]  # untyped
@@ -89,8 +88,8 @@ def assignor(
 
 
 class _Meta(AssignorMeta):
-    """Metaclass of aiokafka's assignor classes: aiokafka passes the errors that it raises on to the
-    program.
+    """Metaclass of assignor classes for aiokafka: a wrong use raises an error that aiokafka passes
+    on to the program.
     """
 
     misuse = MisusedAssignorError

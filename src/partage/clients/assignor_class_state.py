@@ -149,7 +149,7 @@ class AssignorState:
             members: the members in the order of the coordinator's response.
             seen: a function that returns the client's metadata of some topics.
             of: group id and generation of this rebalance, for errors and warnings.
-            error: the class that the client passes to its caller; it replaces ours.
+            error: the error class that the client library passes to the program.
 
         Raises:
             AssignorFailedError: the strategy raised; the error is of that class and has the
@@ -244,8 +244,7 @@ class AssignorState:
         self.is_led_by_broker = led_by_broker
 
     def measured(self) -> Mapping[Partition, float]:
-        """Return the measured loads of this consumer's partitions, for those whose load is known.
-        """
+        """Return the measured load of each of this consumer's partitions, if it is known."""
         return {} if self.sampler is None else self.sampler.loads()
 
 

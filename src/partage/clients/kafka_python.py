@@ -140,8 +140,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the member's subscription for JoinGroup as bytes, encoded as Java's consumer does.
-        """
+        """Return the member's subscription for JoinGroup, as the bytes of a Java consumer."""
         call = cls._bound(caller(ConsumerCoordinator))
         state = cls._state
         # The pause follows a failure only; heartbeats have a thread, or are not due yet.

@@ -72,8 +72,7 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def watch(self, read: Callable[[], Offsets | None]) -> None:
-        """Start the measuring thread, once per sampler; the thread ends when ``read`` returns None.
-        """
+        """Start the measuring thread, once; the thread ends when ``read`` returns None."""
         if self._thread is None:
             name = "partage-sampler"
             self._thread = threading.Thread(target=self._run, args=(read,), name=name, daemon=True)

@@ -1,5 +1,6 @@
-"""Functions over running clusters: `check_access` shows what an account may read,
-`capture_cluster` records, `watch_groups` writes tables.
+"""Functions over running clusters: `check_access`, `capture_cluster` and `watch_groups`.
+
+They check permissions, record a cluster, and follow its groups with Spark.
 """
 
 from __future__ import annotations

@@ -66,8 +66,7 @@ class GroupLook:
         return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the group's measurement as the JSON object that ``partage groups --json`` prints.
-        """
+        """Return the measurement as the JSON object that ``partage groups --json`` prints."""
         group = self.group
         members = []
         for m in group.members:
@@ -122,8 +121,7 @@ class EarlierLooks:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Store one more measurement: the groups with their committed offsets, and the end offsets.
-        """
+        """Store another measurement: the groups' committed offsets, and the end offsets."""
         from partage.watch.lag import group_lag
 
         self.at_s, self.ends = time.monotonic(), ends
@@ -132,8 +130,7 @@ class EarlierLooks:
 
 
 def no_such_group(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
-    """Return the error for group names or patterns that match no group; it lists existing groups.
-    """
+    """Return the error for patterns of names that match no group; it lists existing groups."""
     from partage.capture.groups import live_groups
 
     there = [one.id for one in live_groups(connection)[0]]

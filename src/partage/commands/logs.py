@@ -178,8 +178,7 @@ def _read_log(
 
 
 def _line(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON object of a group log record, with ``error`` if the record cannot be decoded.
-    """
+    """Return the JSON object of a group log record, with ``error`` if it is not decodable."""
     key, value = _bytes(row.pop("key"), "key"), _bytes(row.pop("value"), "value")
     try:
         return _decoded(key, value, row)

@@ -179,7 +179,7 @@ class PlannedReassignment:
 
     Attributes:
         result: the task, the plan, and its checked quality.
-        summary: what ``--json`` prints: figures with bounds, brokers, racks, moves and batches.
+        summary: what ``--json`` prints: measures with bounds, brokers, racks, moves and batches.
         batches: partition indices of each batch.
         elected: indices of the partitions that need a leader election.
         directory: log directory of each new replica; None if the input has no directories.
@@ -261,7 +261,7 @@ def plan_task(
 
 
 def split_plan(
-    found: Reassignment, command: str, *, most: int | None = None, throttle: int | None = None
+    planned: Reassignment, command: str, *, most: int | None = None, throttle: int | None = None
 ) -> PlannedReassignment:
     """Split a plan's replica moves into batches of at most ``most`` replicas, and summarize the
     plan.
@@ -271,18 +271,18 @@ def split_plan(
     from partage.replicas.moves import directories
     from partage.replicas.tables import batch_rows
 
-    task, moves = found.task, found.moves
+    task, moves = planned.task, planned.moves
     split = batches(moves, most=most)
     rows = batch_rows(moves, split, throttle)
     directory = directories(moves)
     every = sorted({p for batch in split for p in batch})
-    elected = sorted({*every, *led_by_others(task, found.plan.replica)})
+    elected = sorted({*every, *led_by_others(task, planned.plan.replica)})
     sized = task.cluster.size is not None
     summary = {
         "command": command,
         "partitions": task.cluster.partitions,
         "unit": "bytes" if sized else "replicas",
-        **_proven(found),
+        **_proven(planned),
         "replicas_moved": len(moves.partition),
         "bytes_moved": int(moves.bytes.sum()) if sized else None,
         "replicas_between_disks": len(moves.within.partition),
@@ -291,15 +291,15 @@ def split_plan(
         "led_by_others": len(elected) - len(every),
         "throttle": throttle,
         "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
-        "gone": _gone(found, every),
-        "leaderless": _leaderless(found),
+        "gone": _gone(planned, every),
+        "leaderless": _leaderless(planned),
         "emptied": [
             b.id for b, alive in zip(task.cluster.brokers, task.alive, strict=True) if not alive
         ],
-        **_where(found, directory),
+        **_where(planned, directory),
         "batches": rows,
     }
-    return PlannedReassignment(found, summary, split, elected, directory)
+    return PlannedReassignment(planned, summary, split, elected, directory)
 
 
 def _proven(found: Reassignment) -> dict[str, Any]:
@@ -318,13 +318,13 @@ def _proven(found: Reassignment) -> dict[str, Any]:
     }
 
 
-def _size(found: Reassignment) -> dict[str, int]:
+def _size(planned: Reassignment) -> dict[str, int]:
     """Return the size of a task as the number of (partition, broker) pairs, and the largest that
     the solver HiGHS gets.
     """
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
-    pairs = int(found.task.receives.sum()) * found.task.cluster.partitions
+    pairs = int(planned.task.receives.sum()) * planned.task.cluster.partitions
     return {"pairs": pairs, "most": MOST_DUAL_PAIRS}
 
 
@@ -347,16 +347,16 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
     }
 
 
-def _leaderless(found: Reassignment) -> list[str]:
+def _leaderless(planned: Reassignment) -> list[str]:
     """Return the partitions that cannot be copied because they have no leader to copy from."""
-    cluster = found.task.cluster
-    copied = sorted({*found.moves.partition.tolist()})
+    cluster = planned.task.cluster
+    copied = sorted({*planned.moves.partition.tolist()})
     return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
 
 
-def _gone(found: Reassignment, partitions: list[int]) -> list[int]:
+def _gone(planned: Reassignment, partitions: list[int]) -> list[int]:
     """Return the broker ids in the roll-back files that the cluster's metadata does not have."""
-    cluster = found.task.cluster
+    cluster = planned.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
     return sorted(cluster.brokers[b].id for b in held if cluster.missing[b])
 

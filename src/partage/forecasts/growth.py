@@ -117,8 +117,7 @@ def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
 
 
 def _steps(after: int, drains: Sequence[DrainTime]) -> tuple[str, ...]:
-    """Return the steps to a larger partition count in which no key's records are read out of order.
-    """
+    """Return steps to a larger partition count that keep the records of each key in order."""
     known = [one.seconds for one in drains if one.seconds is not None]
     wait = f" ({max(known):,.0f} s for the slowest group)" if known else ""
     return (

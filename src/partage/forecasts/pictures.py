@@ -35,7 +35,7 @@ _STYLE = """<style>
 </style>"""
 
 
-def sizing_picture(found: Sizing, group: str) -> str:
+def sizing_picture(sizing: Sizing, group: str) -> str:
     """Draw the load of the busiest consumer as SVG bars, one for each number of consumers.
 
     >>> from partage.forecasts.loads import constant_load
@@ -45,11 +45,11 @@ def sizing_picture(found: Sizing, group: str) -> str:
     >>> sizing_picture(made, "g").count('class="bar"')
     4
     """
-    last = max(found.useful, found.needed or 0)
-    rows = [row for row in found.rows if row.consumers <= last][:_MOST_ROWS]
+    last = max(sizing.useful, sizing.needed or 0)
+    rows = [row for row in sizing.rows if row.consumers <= last][:_MOST_ROWS]
     head = f"{group}: load of the busiest consumer, by number of consumers"
     parts = [_text(20, 46, "soft", "dark: all are up; light: one is down; line: 100% of one")]
-    parts += [_size_bar(row, _TOP + _ROW * i, is_needed=row.consumers == found.needed)
+    parts += [_size_bar(row, _TOP + _ROW * i, is_needed=row.consumers == sizing.needed)
               for i, row in enumerate(rows)]  # fmt: skip
     bottom = _TOP + _ROW * len(rows)
     x = _BARS + _FULL
@@ -73,12 +73,12 @@ def _bar(style: str, x: float, y: float, share: float) -> str:
     return f'<rect class="{style}" x="{x}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 8}"/>'
 
 
-def rollout_picture(found: Sequence[RolloutForecast], group: str) -> str:
+def rollout_picture(forecasts: Sequence[RolloutForecast], group: str) -> str:
     """Draw the unread time of each forecast deployment as an SVG bar with its 80 % interval."""
     head = f"{group}: unread partition-seconds of a rolling deployment"
-    most = max((one.unread.high for one in found), default=0.0) or 1.0
+    most = max((one.unread.high for one in forecasts), default=0.0) or 1.0
     parts = [_text(20, 46, "soft", "bar: best estimate; line: 80% interval; first: present")]
-    for i, one in enumerate(found):
+    for i, one in enumerate(forecasts):
         y, unread = _TOP + 2 * _ROW * i, one.unread
         low, best, high = (
             _NARROW_BARS + _NARROW_FULL * value / most
@@ -93,7 +93,7 @@ def rollout_picture(found: Sequence[RolloutForecast], group: str) -> str:
             f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>',
             _text(_NARROW_BARS + _NARROW_FULL + 12, y + _ROW + 15, "ink title", values),
         ]
-    return _picture(head, _TOP + 2 * _ROW * len(found) + 14, parts)
+    return _picture(head, _TOP + 2 * _ROW * len(forecasts) + 14, parts)
 
 
 def _text(x: float, y: float, style: str, text: str) -> str:

@@ -29,7 +29,7 @@ _COMMIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RestartEvidence:
-    """How the members of a group restarted in its recorded history: duration, LeaveGroup, commits.
+    """Recorded behaviour of a group's members at restarts: duration, LeaveGroup, commits.
 
     Attributes:
         restart: time from a member's shutdown to its rejoin; None if no restart is recorded.

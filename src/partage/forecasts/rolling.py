@@ -178,8 +178,7 @@ class Deployment:
 
     @property
     def text(self) -> str:
-        """The deployment's settings in a few words, such as ``eager/range+static, 1 unavailable``.
-        """
+        """Short text of the settings, such as ``eager/range+static, 1 unavailable``."""
         more = f", {self.max_surge} surge" if self.max_surge else ""
         pods = f"{self.max_unavailable} unavailable{more}"
         crash = "" if self.leaves else ", killed" if self.policy.static else ", no LeaveGroup"

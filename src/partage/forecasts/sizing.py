@@ -266,11 +266,11 @@ def _last_plan(rounds: Sequence[Round]) -> Round:
     return last
 
 
-def _loads_by_minute(load: GroupLoad, found: Round) -> FloatArray:
+def _loads_by_minute(load: GroupLoad, rebalance: Round) -> FloatArray:
     """Return the load of each member in each minute, in records per second (float64[minutes,
     members]).
     """
-    return judge.member_loads(found.plan, found.group, found.cluster, load.by_minute)
+    return judge.member_loads(rebalance.plan, rebalance.group, rebalance.cluster, load.by_minute)
 
 
 def _longest_lag(arriving: FloatArray, capacity: float) -> float:
@@ -305,7 +305,7 @@ def _hottest(load: GroupLoad, capacity: float) -> Hottest:
 # -- scaler settings ---------------------------------------------------------------------------
 
 
-def scaler_lines(found: Sizing, group: str) -> tuple[str, ...]:
+def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
     """Return the settings of a KEDA scaler and a HorizontalPodAutoscaler for a group, as lines of
     YAML; empty if no number of consumers fits.
 
@@ -318,17 +318,17 @@ def scaler_lines(found: Sizing, group: str) -> tuple[str, ...]:
     >>> scaler_lines(found, "billing")[:3]
     ('# KEDA ScaledObject', 'minReplicaCount: 5', 'maxReplicaCount: 12')
     """
-    if found.needed is None:
+    if sizing.needed is None:
         return ()
-    threshold = max(1, int(found.capacity * found.max_lag_s * _SCALER_SHARE))
-    most = max(found.needed, found.useful)
-    topic = [f"      topic: {_quoted(found.topics[0])}"] if len(found.topics) == 1 else []
+    threshold = max(1, int(sizing.capacity * sizing.max_lag_s * _SCALER_SHARE))
+    most = max(sizing.needed, sizing.useful)
+    topic = [f"      topic: {_quoted(sizing.topics[0])}"] if len(sizing.topics) == 1 else []
     # Each step of a scaler is a rebalance: scale down slowly.
-    wait = max(300, 10 * ceil(0 if isinf(found.outage_s) else found.outage_s))
+    wait = max(300, 10 * ceil(0 if isinf(sizing.outage_s) else sizing.outage_s))
     behavior = ["behavior:", "  scaleDown:", f"    stabilizationWindowSeconds: {wait}"]
     return (
         "# KEDA ScaledObject",
-        f"minReplicaCount: {found.needed}",
+        f"minReplicaCount: {sizing.needed}",
         f"maxReplicaCount: {most}",
         "triggers:",
         "  - type: kafka",
@@ -340,7 +340,7 @@ def scaler_lines(found: Sizing, group: str) -> tuple[str, ...]:
         "  horizontalPodAutoscalerConfig:",
         *(f"    {line}" for line in behavior),
         "# or HorizontalPodAutoscaler, with an external metric of the group's lag in records",
-        f"minReplicas: {found.needed}",
+        f"minReplicas: {sizing.needed}",
         f"maxReplicas: {most}",
         "metrics:",
         "  - type: External",

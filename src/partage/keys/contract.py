@@ -64,8 +64,7 @@ class CustomPartitioner(Protocol):
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Receive the producer's settings; the producer calls this once, before any other method.
-        """
+        """Receive the producer's settings; called once, before any other method."""
         ...
 
     def partition(  # noqa: PLR0917 - Kafka's own signature

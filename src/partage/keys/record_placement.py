@@ -40,7 +40,7 @@ class Partitioned(NamedTuple):
 
 
 def place_keys(
-    one: Partitioner,
+    partitioner: Partitioner,
     keys: Any,
     partitions: int,
     state: State | None = None,
@@ -60,8 +60,8 @@ def place_keys(
         InvalidConfigError: a state, a size or an explicit partition is wrong.
         InvalidKeysError: a key cannot be hashed, or a column has another length than the keys.
     """
-    _check_state(one, state)
-    call = _Call(one, partitions, state, sizes=sizes, explicit=explicit, longest=longest)
+    _check_state(partitioner, state)
+    call = _Call(partitioner, partitions, state, sizes=sizes, explicit=explicit, longest=longest)
     if is_pandas(keys):  # first: newer releases have the PyCapsule interface too
         placed = place_pandas(keys, call.place)
     elif is_arrow(keys):

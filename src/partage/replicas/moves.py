@@ -55,7 +55,7 @@ class ReplicaMoves:
 
     @property
     def partition(self) -> NDArray[np.int64]:
-        """Partition of each copy (int64[n])."""
+        """Partition to which each copied replica belongs (int64[n])."""
         return self._rows[0]
 
     @property
@@ -78,7 +78,7 @@ class ReplicaMoves:
 
     @cached_property
     def within(self) -> Within:
-        """Copies between two disks of the same broker."""
+        """Copies that the plan makes between two disks of the same broker."""
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
         if disks is None or self.disk is None:

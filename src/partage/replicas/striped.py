@@ -232,7 +232,7 @@ def _permutations(places: Ints, size: int) -> Ints:
 
 
 def _rows(
-    whole: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
+    shuffled: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
     """Return the brokers of all partitions' replicas, by the shuffled broker lists
     (int32[partitions, replicas]).
@@ -240,17 +240,17 @@ def _rows(
     Partitions between two shuffles form a block, and share the lists of the block.
     """
     (rows, factor), (rack_offset, length) = shape, turn
-    blocks, racks = len(whole), len(offset)
-    order = whole[:, :racks]
+    blocks, racks = len(shuffled), len(offset)
+    order = shuffled[:, :racks]
     epoch, block = np.arange(length), np.arange(blocks)
     begin = (rack_offset + block * length) % racks
-    # Of each block and place in its order: the ring's beginning in ``whole``, size and turns.
+    # Of each block and place in its order: the ring's beginning in ``shuffled``, size and turns.
     in_turn = np.cumsum([racks, *_rings_in_turn(sizes)])
-    ring_at = (in_turn[1:-1:2] + (block * whole.shape[1])[:, None])[block[:, None], order]
+    ring_at = (in_turn[1:-1:2] + (block * shuffled.shape[1])[:, None])[block[:, None], order]
     size = sizes[0::2][order]
     turned = (offset + _asked_before(order, begin, length, factor))[block[:, None], order]
     out = np.empty((blocks, length, factor), np.int32)
-    flat = whole.ravel()
+    flat = shuffled.ravel()
     for j in range(factor):
         place = (begin[:, None] + (epoch + j)) % racks + (block * racks)[:, None]
         at = turned.ravel()[place] + _asked_within(epoch, j, factor, racks) + j // racks

@@ -214,17 +214,17 @@ class _TargetDraft:
     """Target assignment under construction, with the quotas of members and their previous tasks.
 
     Attributes:
-        order: sub-topology id -> rank in Java's string order.
+        order: dict from sub-topology id to its rank in Java's string order.
         tasks: all tasks.
         stateful: tasks with standbys.
-        active: task -> member.
-        standby: member -> standby tasks.
+        active: dict from task to member.
+        standby: dict from member to its standby tasks.
         active_quota: quota of active tasks.
         all_quota: quota of tasks in both roles.
-        process_of: member -> process.
+        process_of: dict from member to process.
         processes: processes in the iteration order of Kafka's map.
-        previous_active: task -> member that had it.
-        previous_standby: task -> members that had its standby.
+        previous_active: dict from task to the member that had it.
+        previous_standby: dict from task to the members that had its standby.
     """
 
     def __init__(

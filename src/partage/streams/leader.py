@@ -111,8 +111,8 @@ def task_lags(
     ends: Mapping[TaskId, int],
     offset_sums: Iterable[Mapping[TaskId, int]],
 ) -> NDArray[np.int64]:
-    """Return how far each client's copy of a task's state lags behind, in offsets (int64[clients,
-    tasks]).
+    """Return the lag of each client's copy of each task's state behind the changelog, in offsets
+    (int64[clients, tasks]).
 
     The lag is the task's end offset sum minus the client's offset sum. The sentinels -2 (fully
     restored active task) and -3 (unknown) stay. A client beyond the end, or without an offset sum,
@@ -164,8 +164,8 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 @dataclass(frozen=True)
 class StreamsApplication:
-    """What the leader of a Streams group reads in a rebalance besides the members: the
-    application's topology and settings, and the cluster's topics.
+    """Input of a Streams group's leader in a rebalance, besides the members: the application's
+    topology and settings, and the cluster's topics.
 
     Attributes:
         topology: topology of the application.

@@ -95,7 +95,7 @@ def assign_to_threads(
 def _assign_pass(
     tasks: Sequence[int],
     consumers: Sequence[str],
-    known: Mapping[str, Sequence[int]],
+    reported: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
     """Assign active (or standby) tasks of a client to its consumers, up to an equal share and then
@@ -104,7 +104,7 @@ def _assign_pass(
     Args:
         tasks: numbers of the tasks, in the order in which Kafka inserts them into its heap.
         consumers: consumers in Java's string order.
-        known: dict from consumer to the tasks that it reported, in order of preference.
+        reported: dict from consumer to the tasks that it reported, in order of preference.
         load: dict from consumer to the number of tasks from earlier passes.
     """
     given: dict[str, list[int]] = {name: [] for name in consumers}
@@ -117,7 +117,7 @@ def _assign_pass(
     to_fill: deque[str] = deque()
     for name in consumers:
         wanted = least - load[name]
-        for task in known.get(name, ()):
+        for task in reported.get(name, ()):
             if task not in unassigned:
                 continue
             if len(given[name]) < wanted:
@@ -138,29 +138,29 @@ def _assign_pass(
 
 
 def _assign_rest(
-    left: PriorityQueue, ring: list[str], too_many: Mapping[int, str], given: dict[str, list[int]]
+    extra: PriorityQueue, ring: list[str], too_many: Mapping[int, str], assigned: dict[str, list[int]]
 ) -> None:
     """Assign the tasks that exceed an equal share: to consumers that reported having them, then in
     turn.
 
     Args:
-        left: tasks beyond the equal share.
+        extra: tasks beyond the equal share.
         ring: consumers with exactly the equal share.
         too_many: dict from task to the consumer that reported it and was full.
-        given: tasks of each consumer, which is changed.
+        assigned: tasks of each consumer, which is changed.
     """
-    if not len(left):
+    if not len(extra):
         return
     waiting = dict.fromkeys(ring)
-    remaining = {task for (task,) in left.items}
+    remaining = {task for (task,) in extra.items}
     for task in sorted(too_many):
         name = too_many[task]
         if name in waiting and task in remaining:
-            given[name].append(task)
-            left.remove((task,))
+            assigned[name].append(task)
+            extra.remove((task,))
             del waiting[name]
-    for (task,), name in zip(left.items, waiting, strict=False):
-        given[name].append(task)
+    for (task,), name in zip(extra.items, waiting, strict=False):
+        assigned[name].append(task)
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:

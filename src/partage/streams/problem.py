@@ -1,4 +1,4 @@
-"""The input of a task assignor: clients, tasks and settings as dense numbers."""
+"""The input of a task assignor: clients, tasks and settings, numbered from 0."""
 
 from __future__ import annotations
 
@@ -217,8 +217,8 @@ class TaskProblem:
 
     @cached_property
     def lags(self) -> NDArray[np.int64]:
-        """How far each client's copy of each task's state lags behind, in offsets (int64[clients,
-        tasks]).
+        """Lag of each client's copy of each task's state behind the changelog, in offsets
+        (int64[clients, tasks]).
 
         The columns of stateless tasks have no meaning.
 

@@ -77,8 +77,7 @@ class Size:
 
 
 class _Group:
-    """Generator of the records that one synthetic group writes: members, generations and commits.
-    """
+    """Generator of the records of one synthetic group: members, generations and commits."""
 
     def __init__(self, number: int, size: Size, seed: int) -> None:
         self.rng = Random(f"{seed} {number}")  # noqa: S311 - made-up histories, no secrets
@@ -141,8 +140,7 @@ class _Group:
         return encode_record(1, names)[0]
 
     def value(self) -> bytes:
-        """Return the record value of an offset commit, with placeholders for its offset and time.
-        """
+        """Return the record value of an offset commit, with placeholders for offset and time."""
         cells = {
             "offset": _MARK, "leaderEpoch": 0, "metadata": "", "commitTimestamp": _MARK,
             "topicId": self.topic_id,

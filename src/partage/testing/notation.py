@@ -126,7 +126,7 @@ def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[r
         at = match.end()
 
 
-def pairs_with_unresolved(made: Assignment) -> dict[str, list[tuple[str, int]]]:
+def pairs_with_unresolved(assigned: Assignment) -> dict[str, list[tuple[str, int]]]:
     """Return a dict from member to its (topic, partition) pairs, including partitions that do not
     exist.
 
@@ -137,9 +137,9 @@ def pairs_with_unresolved(made: Assignment) -> dict[str, list[tuple[str, int]]]:
     >>> made.to_pairs(), pairs_with_unresolved(made)
     ({'c1': [('t', 0)]}, {'c1': [('gone', 7), ('t', 0)]})
     """
-    pairs = made.to_pairs()
+    pairs = assigned.to_pairs()
     # In ascending order, so that earlier insertions do not shift later places.
-    for one in sorted(made.unresolved, key=lambda one: one.place):
+    for one in sorted(assigned.unresolved, key=lambda one: one.place):
         of_member = pairs[one.member]
         at = one.place if one.place >= 0 else len(of_member)
         of_member.insert(at, (one.topic, one.partition))

@@ -1,4 +1,4 @@
-"""Slow metrics, computed in a thread: lag, which needs broker requests, and the judge's figures.
+"""Slow metrics, computed in a thread: lag, which needs broker requests, and balance of assignments.
 
 Both run in one thread, away from the capture and from the events. The lag has a connection of its
 own. A plan waits in a mailbox with one place for each group, so a storm costs at most one
@@ -40,15 +40,14 @@ _Pair = tuple[str, int]
 
 
 class _Plan(NamedTuple):
-    """Recorded assignment whose quality is to be measured, with the cluster's metadata of its time.
-    """
+    """Recorded assignment that is to be measured, with the cluster's metadata of its time."""
 
     generation: Generation
     cluster: Cluster
     fresh: bool
 
 
-def verdict(found: Generation, cluster: Cluster) -> Measures | None:
+def verdict(generation: Generation, cluster: Cluster) -> Measures | None:
     """Measure the balance and the moves of a recorded assignment; None if it is not one of
     consumers.
 
@@ -57,12 +56,12 @@ def verdict(found: Generation, cluster: Cluster) -> Measures | None:
     Raises:
         PartageError: a member sent data that no client can send.
     """
-    if found.protocol == "streams" or unsupported_reason(found.first) is not None:
+    if generation.protocol == "streams" or unsupported_reason(generation.first) is not None:
         return None
-    before = found.previous
+    before = generation.previous
     previous = None if before is None else recorded_assignment(before.last, cluster)
-    plan = recorded_assignment(found.first, cluster)
-    group = recorded_group(found.first)
+    plan = recorded_assignment(generation.first, cluster)
+    group = recorded_group(generation.first)
     made = measure(plan, group, cluster, previous=previous)
     away = measure(plan, group, cluster, previous=plan).fewest_moves_to_best
     return replace(made, fewest_moves_to_best=away)

@@ -280,8 +280,7 @@ class Watcher:
         self._live.fresh_from.setdefault(partition, first_end)
 
     def cut(self, partition: int) -> None:
-        """Restart with histories rebuilt from the capture, because a log partition was truncated.
-        """
+        """Rebuild the histories from the capture, because a log partition was truncated."""
         self._batches = []
         if self._writer is not None:
             self._trouble(f"partition {partition}: histories are rebuilt from the capture")

@@ -1,9 +1,10 @@
-"""Removal of claims that cannot be true, so that one member cannot harm the others.
+"""Removal of false claims: partitions that a member says it owns and cannot own.
 
-Kafka's sticky assignors accept a claim of partition 5 of a topic that has three, and can then fail
-for the whole group (Q26). A claim of a future generation wins over all others for ever (Q6). In a
-live group such a member is treated as one that owns nothing, with a warning. Unreadable user data
-means "owns nothing" in Kafka too.
+Otherwise one member could harm all others. Such a statement is a claim. Kafka's sticky assignors
+accept a claim of partition 5 of a topic that has three partitions, and can then fail for the whole
+group (Q26). A claim of a future generation wins over all others forever (Q6). In a live group the
+member is treated as one that owns nothing, with a warning. In Kafka, unreadable user data means
+"owns nothing" too.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def located(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Ar
 
 
 def believable(
-    strategy: Strategy, one: JoinedMember, missing: Partition | None, generation: int
+    strategy: Strategy, joined: JoinedMember, missing: Partition | None, generation: int
 ) -> tuple[JoinedMember, str | None]:
     """Remove a member's claims that cannot be true: partitions that it says it owns and cannot own.
 
@@ -76,7 +77,7 @@ def believable(
 
     Args:
         strategy: the strategy, which decides whether claims are in the user data.
-        one: the member as it joined.
+        joined: the member as it joined.
         missing: its first claim on a partition that does not exist.
         generation: the group's generation, -1 if unknown.
 
@@ -85,26 +86,26 @@ def believable(
     >>> believable(find("cooperative-sticky"), JoinedMember(odd, odd.owned), ("t", 7), 2)[1]
     'c claims t-7, which does not exist: it is taken for a newcomer'
     """
-    member = one.member
+    member = joined.member
     sticky = strategy.name == Sticky.name
     cooperates = strategy.name == CooperativeSticky.name
     if sticky:
-        of = NO_GENERATION if one.generation is None else one.generation
+        of = NO_GENERATION if joined.generation is None else joined.generation
     else:
         of = _generation(member) if cooperates else member.generation
     wrong = _wrong(of, missing, generation)
     if wrong is not None:
-        return _newcomer(strategy, one), f"{member.id} {wrong}: it is taken for a newcomer"
+        return _newcomer(strategy, joined), f"{member.id} {wrong}: it is taken for a newcomer"
     if sticky:
-        says_nothing = bool(member.user_data) and not len(one.claims)
-        known = one.generation != NO_GENERATION or _empty(member.user_data or b"")
-        return one, _says_nothing(member) if says_nothing and not known else None
+        says_nothing = bool(member.user_data) and not len(joined.claims)
+        known = joined.generation != NO_GENERATION or _empty(member.user_data or b"")
+        return joined, _says_nothing(member) if says_nothing and not known else None
     # Cooperative members send four bytes, their generation. Other strategies may send nothing.
     silent = not cooperates and strategy.subscription_user_data(member.topics, None) is None
     strange = len(member.user_data or b"") not in {0, 0 if silent else _GENERATION_BYTES}
     if strange and (cooperates or silent):
-        return one, _says_nothing(member)
-    return one, None
+        return joined, _says_nothing(member)
+    return joined, None
 
 
 def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
@@ -179,11 +180,11 @@ def undisputed(
     return out, warnings
 
 
-def _claimed_in(strategy: Strategy, one: JoinedMember) -> int:
+def _claimed_in(strategy: Strategy, joined: JoinedMember) -> int:
     """Return the generation in which a member owned the partitions that it says it owns."""
     if strategy.name == Sticky.name:
-        return NO_GENERATION if one.generation is None else one.generation
-    return _generation(one.member)
+        return NO_GENERATION if joined.generation is None else joined.generation
+    return _generation(joined.member)
 
 
 def _claiming(strategy: Strategy, one: JoinedMember, claims: Iterable[Partition]) -> JoinedMember:

@@ -129,8 +129,7 @@ class Consumer:
         )
 
     def decoded(self, members: Sequence[Joined]) -> list[JoinedMember]:
-        """Decode the subscriptions of all members that the leader gets with the JoinGroup response.
-        """
+        """Decode the members' subscriptions, which the leader gets with the JoinGroup response."""
         return decode_members(self.strategy, members)
 
     def assign(
@@ -293,8 +292,7 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
 
 
 def _ours(strategy: Strategy) -> bool:
-    """Return whether a strategy exists only in Partage and reads the partitions that members own.
-    """
+    """Return whether a strategy exists only in Partage and reads members' owned partitions."""
     if getattr(strategy, "in_broker", False):
         return True
     return strategy.exact_to is None and RebalanceProtocol.COOPERATIVE in strategy.protocols

@@ -1,4 +1,4 @@
-"""Evidence on who wrote a topic: (key, partition) pairs, partitioner families, and chance."""
+"""Evidence about the writers of a topic: (key, partition) pairs, equivalent partitioners, chance."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ class KeyPairs:
         return len(self.keys)
 
     @classmethod
-    def of(cls, seen: Sequence[tuple[bytes, int] | tuple[bytes, int, int]]) -> KeyPairs:
+    def of(cls, records: Sequence[tuple[bytes, int] | tuple[bytes, int, int]]) -> KeyPairs:
         """Build the (key, partition) pairs of a topic from single records, in any order.
 
         A record is (key, partition), or (key, partition, timestamp in ms).
         """
         found: dict[tuple[bytes, int], list[int]] = {}
-        for key, partition, *rest in seen:
+        for key, partition, *rest in records:
             time_ms = rest[0] if rest else 0
             mine = found.setdefault((key, partition), [0, time_ms, time_ms])
             mine[0] += 1
@@ -125,17 +125,16 @@ class KeyPart(Enum):
 
     @property
     def tail(self) -> int:
-        """Number of bytes at the end of the key that are not hashed."""
+        """Number of last bytes of a stored key that the partitioner does not hash."""
         return self.value[0]
 
     @property
     def words(self) -> str:
-        """Description of the hashed part for messages, such as "the whole key"."""
+        """Description of the hashed part of the key for messages, such as "the whole key"."""
         return self.value[1]
 
     def of(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """Return the hashed part of each key; empty bytes for a key shorter than the part left out.
-        """
+        """Return the hashed part of each key; empty bytes for a key that is too short."""
         return keys if not self.tail else [key[: -self.tail] for key in keys]
 
 
@@ -162,8 +161,8 @@ class Family:
 
 
 def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()) -> list[Family]:
-    """Group partitioners into families that no key tells apart: all of a family place every probe
-    key in the same partition.
+    """Group partitioners into families: all partitioners of a family place every test key in the
+    same partition.
 
     Args:
         names: names of partitioners that decide by the key alone.

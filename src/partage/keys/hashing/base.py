@@ -42,8 +42,7 @@ _GATHERED_AT_ONCE = 1 << 22
 
 
 class Each(Protocol):
-    """Interface of a compiled kernel that hashes the keys of a column, of any length, one by one.
-    """
+    """Interface of a compiled kernel that hashes a column of keys, of any length, one by one."""
 
     def pays(self, *, work: int) -> bool:
         """Return whether hashing so many bytes (``work``) repays the time to compile the kernel."""
