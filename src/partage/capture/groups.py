@@ -270,7 +270,8 @@ def _streams_group(description: Any, node: int, counts: Mapping[str, int]) -> Li
     A task reads the partition of its number from each source topic of its sub-topology.
     """
     if description.error_code:
-        return LiveGroup(description.group_id, "streams", "", "", node, trouble=failed(description.error_code))
+        trouble = failed(description.error_code)
+        return LiveGroup(description.group_id, "streams", "", "", node, trouble=trouble)
     subs = (description.topology.subtopologies or ()) if description.topology is not None else ()
     reads = {
         s.subtopology_id: sorted({*s.source_topics, *(t.name for t in s.repartition_source_topics)})

@@ -150,7 +150,7 @@ class LiveCapture:
                 what was read of the others is in the capture.
             InvalidConfigError: the folder cannot be written.
         """
-        self._first_look()
+        self._read_first_metadata()
         if not self._leaders:
             self._wait_for_topic(follow=follow)
         self._writer.config(self._connection.broker_config(next(iter(self._leaders.values()), 0)))
@@ -183,7 +183,7 @@ class LiveCapture:
 
     # --- metadata --------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _read_metadata(self) -> None:
         """Read the cluster's metadata, store it in the capture, and update the leaders of the group
         log's partitions.
 
@@ -204,7 +204,7 @@ class LiveCapture:
             self._take_leaders(topic)
         self._writer.state(state_of(response, ts_ms=time.time_ns() // 1_000_000, controller=leader))
 
-    def _first_look(self) -> None:
+    def _read_first_metadata(self) -> None:
         """Read the cluster's metadata for the first time, and retry on failure because the broker
         may be restarting.
 
@@ -216,7 +216,7 @@ class LiveCapture:
         end = time.monotonic() + self._pace.patience
         while True:
             try:
-                self._look()
+                self._read_metadata()
             except KafkaError as e:
                 if _is_permanent(e) or time.monotonic() >= end or self._stop.wait(0.3):
                     raise
@@ -238,7 +238,7 @@ class LiveCapture:
         from kafka.errors import KafkaError
 
         try:
-            self._look()
+            self._read_metadata()
         except KafkaError as e:
             self._say(f"metadata cannot be had: {reason(e)}")
 
@@ -268,7 +268,7 @@ class LiveCapture:
     def _read(self) -> None:
         self._round += 1
         found, failures = self._connection.fetch(
-            self._asked(), OFFSETS_TOPIC,
+            self._next_requests(), OFFSETS_TOPIC,
             wait_ms=250, partition_bytes=_PARTITION_BYTES, most_bytes=_MOST_BYTES,
         )  # fmt: skip
         for one in found:
@@ -286,7 +286,7 @@ class LiveCapture:
         elif found and not failures and not any(one.error for one in found):
             self._conditions.well()
 
-    def _asked(self) -> dict[int, list[PartitionRequest]]:
+    def _next_requests(self) -> dict[int, list[PartitionRequest]]:
         """Return a dict from leader to the next fetch requests, which begin with another partition
         in each round.
 
@@ -317,7 +317,7 @@ class LiveCapture:
             self._look_again()
             return
         if one.parting is not None:
-            self._go_back(p, *one.parting)
+            self._rewind(p, *one.parting)
             return
         self._ends[p] = one.high_watermark
         self._writer.see_end(p, one.high_watermark)
@@ -330,7 +330,7 @@ class LiveCapture:
             for batch in batches_of(one.records, crc32c=checksum()):
                 self._add(p, batch)
         except WireFormatError as e:
-            self._damaged(p, e, one.records)
+            self._retry_damaged(p, e, one.records)
 
     def _add(self, partition: int, batch: Any) -> None:
         try:
@@ -340,7 +340,7 @@ class LiveCapture:
             self._trouble(f"partition {partition}: {what}")
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
-    def _damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
+    def _retry_damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
         """Fetch a damaged record batch once more, and skip it if it is damaged again.
 
         Batches from before Kafka 0.11 count as damaged.
@@ -387,7 +387,7 @@ class LiveCapture:
         self._trouble(f"partition {partition}: {why}")
         self._writer.skip_to(partition, to, why)
 
-    def _go_back(self, partition: int, epoch: int, end: int) -> None:
+    def _rewind(self, partition: int, epoch: int, end: int) -> None:
         """Return to the last offset before an unclean leader election replaced records that were
         already read.
         """

@@ -166,7 +166,9 @@ def _table(found: Comparison) -> Table:
     return table
 
 
-def _cell(comparison: Comparison, row: Compared, field: str, _title: str, more_is_better: bool) -> Any:
+def _cell(
+    comparison: Comparison, row: Compared, field: str, _title: str, more_is_better: bool
+) -> Any:
     """Format one value of the comparison table: bold green if it is the best of its column."""
     from rich.text import Text
 

@@ -252,8 +252,8 @@ def _as_json(analysis: KeySpread) -> dict[str, Any]:
     times in ms UTC.
     """
     return {
-        "records": analysis.records, "without_key": analysis.nulls, "without_time": analysis.timeless,
-        "keys": analysis.distinct,
+        "records": analysis.records, "without_key": analysis.nulls,
+        "without_time": analysis.timeless, "keys": analysis.distinct,
         "spread": [
             asdict(load) | {"most_bytes": analysis.bytes[n][0], "mean_bytes": analysis.bytes[n][1]}
             for n, load in analysis.loads.items()
@@ -362,8 +362,8 @@ def advice(analysis: KeySpread) -> list[str]:
     limit = _limit(analysis)
     if limit:
         if analysis.smallest is not None:
-            lines.append(f"{analysis.smallest:,} partitions are the fewest that keep the hottest one "
-                         f"within {limit}.")  # fmt: skip
+            lines.append(f"{analysis.smallest:,} partitions are the fewest that keep the hottest "
+                         f"one within {limit}.")  # fmt: skip
         elif analysis.tried == 0:
             lines.append(f"No partition count keeps the hottest one within {limit}: one key alone "
                          "is more.")  # fmt: skip

@@ -185,7 +185,7 @@ def replay_and_report(
     from partage.report.data import read_run
     from partage.report.html import environment
 
-    _expect_ours(to)
+    _expect_own_folder(to)
     _quiet_logging()
     if wanted.report:
         environment()  # is jinja2 there? better asked before a minute of work than after it
@@ -254,7 +254,7 @@ def _written(to: Path, page: Path, run_id: str) -> RunFigures:
         ) from None
 
 
-def _expect_ours(to: Path) -> None:
+def _expect_own_folder(to: Path) -> None:
     """Check that an output folder is new, or has only files that Partage wrote.
 
     Raises:

@@ -50,7 +50,7 @@ def strategies(
     """
     places_tasks = [one for one in named or [] if one.startswith("streams:")]
     asked = [one for one in named or [] if one not in places_tasks]
-    rows = _asked(asked) if asked or not places_tasks else []
+    rows = _strategy_rows(asked) if asked or not places_tasks else []
     if as_json:
         tasks = [row._asdict() for row in _task_rows(places_tasks)] if places_tasks else []
         write_json([*(_plain(row) for row in rows), *tasks], indent=1)
@@ -63,7 +63,7 @@ def strategies(
         _listed(rows, _task_rows([]))
 
 
-def _asked(named: list[str]) -> list[StrategyRow]:
+def _strategy_rows(named: list[str]) -> list[StrategyRow]:
     """Return the table rows of the named strategies (names or Java class names), or of all if none
     is named.
 

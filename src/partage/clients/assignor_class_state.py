@@ -112,7 +112,7 @@ class AssignorState:
             AssignorFailedError: the strategy raised; the consumer joins again after a pause
                 that doubles each time, so that the group does not spin.
         """
-        looked = self._looked(group)
+        looked = self._call_load_function(group)
         begin = time.perf_counter()
         try:
             answer = self.consumer.assign(
@@ -197,7 +197,7 @@ class AssignorState:
         self._seen = _SeenMetadata(table, topics, ClusterView(seen, racks))
         return self._seen.view
 
-    def _looked(self, group: str) -> Mapping[Partition, float] | None:
+    def _call_load_function(self, group: str) -> Mapping[Partition, float] | None:
         """Call the user's load function (option ``weights``) and return its loads; None if it fails
         or a load is invalid.
 
@@ -244,7 +244,7 @@ class AssignorState:
         self.is_led_by_broker = led_by_broker
 
     def measured(self) -> Mapping[Partition, float]:
-        """Return the measured load of each of this consumer's partitions, if it is known."""
+        """Return the measured loads of this consumer's partitions, without unknown ones."""
         return {} if self.sampler is None else self.sampler.loads()
 
 

@@ -291,7 +291,7 @@ def split_plan(
         "led_by_others": len(elected) - len(every),
         "throttle": throttle,
         "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
-        "gone": _gone(planned, every),
+        "gone": _missing_brokers(planned, every),
         "leaderless": _leaderless(planned),
         "emptied": [
             b.id for b, alive in zip(task.cluster.brokers, task.alive, strict=True) if not alive
@@ -354,7 +354,7 @@ def _leaderless(planned: Reassignment) -> list[str]:
     return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
 
 
-def _gone(planned: Reassignment, partitions: list[int]) -> list[int]:
+def _missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
     """Return the broker ids in the roll-back files that the cluster's metadata does not have."""
     cluster = planned.task.cluster
     held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}

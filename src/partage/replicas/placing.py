@@ -98,7 +98,7 @@ def place(
         raise InvalidConfigError("seed", "must be an int", seed)
     _int32("first_partition", first_partition)
     if strategy == "striped":
-        _draws_its_own(start_index=start_index, start_shift=start_shift)
+        _expect_no_start(start_index=start_index, start_shift=start_shift)
         return StripedPlacer(listed, seed=seed).place(partitions, replication_factor)
     if strategy not in strategies:
         raise InvalidConfigError("strategy", f"one of {', '.join(strategies)}", strategy)
@@ -116,14 +116,14 @@ def _as_admin_utils(
     racks = len({b.rack for b in brokers})
     if aware and racks > 1:
         all_have_racks(brokers)
-    _fits(len(brokers), partitions, start, (shift, racks), first)
+    _expect_no_overflow(len(brokers), partitions, start, (shift, racks), first)
     if aware and any(b.rack is not None for b in brokers):
         return place_over_racks(brokers, start, shift, first, partitions, factor)
     ids = np.array([b.id for b in brokers], np.int32)
     return place_along(ids, start, shift, first, partitions, factor)
 
 
-def _draws_its_own(**given: int | None) -> None:
+def _expect_no_start(**given: int | None) -> None:
     """Check that no start index or shift is given to a strategy that draws its own.
 
     Only the strategies of Kafka 3.9 use them. Raises InvalidConfigError otherwise.
@@ -166,7 +166,7 @@ class StripedPlacer:
                 f"number of partitions {partitions} is not positive",
                 java_exception="InvalidPartitionsException",
             )
-        _not_too_many(partitions, replication_factor, len(self.brokers))
+        _expect_not_too_many(partitions, replication_factor, len(self.brokers))
         return place_in_stripes(self.brokers, self._draws, partitions, replication_factor)
 
 
@@ -283,10 +283,10 @@ def _allowed(brokers: Sequence[Broker], partitions: int, factor: int) -> None:
             f"replication factor {factor} larger than available brokers: {len(brokers)}",
             java_exception="InvalidReplicationFactorException",
         )
-    _not_too_many(partitions, factor, len(brokers))
+    _expect_not_too_many(partitions, factor, len(brokers))
 
 
-def _not_too_many(partitions: int, factor: int, brokers: int) -> None:
+def _expect_not_too_many(partitions: int, factor: int, brokers: int) -> None:
     """Check that a placement has at most `_MOST_REPLICAS` replicas.
 
     Raises:
@@ -312,7 +312,9 @@ def _start(
     return int(start), int(shift)
 
 
-def _fits(brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int) -> None:
+def _expect_no_overflow(
+    brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int
+) -> None:
     """Check that Java's int arithmetic does not overflow for these sizes.
 
     ``AdminUtils`` would then return arbitrary placements.

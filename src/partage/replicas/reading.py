@@ -210,7 +210,7 @@ class _Rows:
                     raise
 
     def _partition(self, name: str, number: int, row: Mapping[str, Any], where: str) -> None:
-        _not_moving(name, number, row)
+        _expect_not_moving(name, number, row)
         ids = _list(row.get("replicas"), f"{where}.replicas")
         held = self.log_dirs.get((name, number), {})
         folders = row.get("directories")
@@ -269,7 +269,8 @@ class _Rows:
             topics=tuple(self.topics), topic=np.array(self.topic, np.int32),
             number=np.array(self.number, np.int32), start=start,
             replica=np.array(self.replica, np.int32), leader=np.array(self.leader, np.int32),
-            size=_known(self.size, "size", self), load=_known(self.load, "load", self),
+            size=_complete_column(self.size, "size", self),
+            load=_complete_column(self.load, "load", self),
             brokers=tuple(brokers.listed), capacity=np.array(brokers.capacity, np.int64),
             directories=tuple(tuple(disks) for disks in known), directory=directory,
             missing=np.array([b.id in brokers.missing for b in brokers.listed], bool),
@@ -298,7 +299,7 @@ def _leader(value: object, ids: Sequence[int], replica: Sequence[int], path: str
     return replica[ids.index(value)]
 
 
-def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
+def _expect_not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
     """Check that no reassignment of the partition is in progress.
 
     Raises:
@@ -312,7 +313,9 @@ def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
         raise InvalidProblemError(what, path=f"{name}-{number}", value=row.get("adding"))
 
 
-def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.int64] | None:
+def _complete_column(
+    values: Sequence[int | None], what: str, rows: _Rows
+) -> NDArray[np.int64] | None:
     """Return the size (or load) of every partition, None if no partition has one (int64[P]).
 
     Raises:

@@ -248,18 +248,19 @@ def _rows(
     in_turn = np.cumsum([racks, *_rings_in_turn(sizes)])
     ring_at = (in_turn[1:-1:2] + (block * shuffled.shape[1])[:, None])[block[:, None], order]
     size = sizes[0::2][order]
-    turned = (offset + _asked_before(order, begin, length, factor))[block[:, None], order]
+    earlier = _count_uses_before_block(order, begin, length, factor)
+    turned = (offset + earlier)[block[:, None], order]
     out = np.empty((blocks, length, factor), np.int32)
     flat = shuffled.ravel()
     for j in range(factor):
         place = (begin[:, None] + (epoch + j)) % racks + (block * racks)[:, None]
-        at = turned.ravel()[place] + _asked_within(epoch, j, factor, racks) + j // racks
+        at = turned.ravel()[place] + _count_uses_in_block(epoch, j, factor, racks) + j // racks
         at %= size.ravel()[place] if (size != size[0, 0]).any() else size[0, 0]
         out[:, :, j] = flat[ring_at.ravel()[place] + at]
     return out.reshape(blocks * length, factor)[:rows]
 
 
-def _asked_within(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
+def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
     """Count how often the partitions of a block have used the rack of replica ``j``
     (int64[epochs]).
 
@@ -275,7 +276,7 @@ def _asked_within(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
     return out
 
 
-def _asked_before(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
+def _count_uses_before_block(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
     """Count how many partitions of earlier blocks used each rack (int64[blocks, racks]).
 
     A block is the partitions between two shuffles. The count is one less for the racks of the first
@@ -287,7 +288,7 @@ def _asked_before(order: Ints, begin: Ints, length: int, factor: int) -> Ints:
     last = (np.arange(racks) - (begin[:, None] + length - 1)) % racks
     there = last < replicas
     epochs = length - 1 - np.where(there, 0, racks - last)
-    asked = _asked_within(epochs, np.where(there, last, 0), factor, racks)
+    asked = _count_uses_in_block(epochs, np.where(there, last, 0), factor, racks)
     each = np.where(epochs >= 0, asked, 0)
     out = np.zeros((blocks, racks), np.int64)
     of_rack = np.empty((blocks, racks), np.int64)

@@ -36,7 +36,7 @@ def add_brokers(
     """
     builder = _TaskBuilder(cluster, limits)
     new = builder.brokers(ids, "add-broker")
-    builder.take_replicas(new, "add-broker")
+    builder.expect_not_fenced(new, "add-broker")
     builder.receives[:] = False
     builder.receives[new] = True
     return builder.task()
@@ -61,7 +61,7 @@ def replace_broker(
     (gone,), (successor,) = builder.brokers([old], "replace-broker"), builder.brokers([new], "by")
     if gone == successor:
         raise InvalidConfigError("by", "a broker cannot take over from itself", new)
-    builder.take_replicas([successor], "by")
+    builder.expect_not_fenced([successor], "by")
     builder.drain([gone])
     builder.receives[:] = False
     builder.receives[successor] = True
@@ -170,7 +170,7 @@ class _TaskBuilder:
             raise InvalidConfigError(what, "name at least one broker", [])
         return out
 
-    def take_replicas(self, receivers: list[int], what: str) -> None:
+    def expect_not_fenced(self, receivers: list[int], what: str) -> None:
         """Check that the brokers that receive replicas are not fenced: copies to them would never
         join the ISR.
 
@@ -215,8 +215,8 @@ class _TaskBuilder:
             InvalidProblemError: a broker has a capacity while partitions have no sizes.
         """
         cluster = self.cluster
-        self._enough_brokers()
-        self._room_can_be_checked()
+        self._expect_enough_brokers()
+        self._expect_sizes()
         self.fate[~np.repeat(self.movable, cluster.factor) & (self.fate == FREE)] = STAY
         self.closed |= ~self.movable
         bands = Bands(cluster, self.limits, self.factor, self.counted, self.alive)
@@ -237,7 +237,7 @@ class _TaskBuilder:
             disks=disks_of(cluster, self.limits, free & (self.fate != LEAVE)),
         )  # fmt: skip
 
-    def _room_can_be_checked(self) -> None:
+    def _expect_sizes(self) -> None:
         """Check that partitions have sizes if any broker or disk has a capacity.
 
         Raises:
@@ -250,7 +250,7 @@ class _TaskBuilder:
             what = "brokers have a capacity, and partitions no size: give sizes (--log-dirs)"
             raise InvalidProblemError(what, path="size", value=None)
 
-    def _enough_brokers(self) -> None:
+    def _expect_enough_brokers(self) -> None:
         """Check that no replication factor exceeds the number of remaining brokers.
 
         Raises:

@@ -193,10 +193,10 @@ class Watcher:
             InvalidCaptureError: a file of the capture is damaged.
         """
         self._writer = writer
-        self._live = self._rebuilt(writer)
+        self._live = self._rebuild(writer)
         self._thread.start()
 
-    def _rebuilt(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
+    def _rebuild(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
         """Rebuild the groups' histories from the records that a capture already has.
 
         Events in it are not fresh, that is, they are from before the watch began.
@@ -215,7 +215,7 @@ class Watcher:
                 live.resume(stored.read_bytes())
             except InvalidCaptureError as e:
                 self._trouble(f"{stored}: {e}")
-                return self._rebuilt(writer, from_state=False)
+                return self._rebuild(writer, from_state=False)
         some: list[LogBatch] = []
         for batch in writer.recorded(live.newest)[2]:
             some.append(batch)
@@ -285,7 +285,7 @@ class Watcher:
         if self._writer is not None:
             self._trouble(f"partition {partition}: histories are rebuilt from the capture")
             (self._writer.folder / _STATE).unlink(missing_ok=True)
-            live = self._rebuilt(self._writer, from_state=False)
+            live = self._rebuild(self._writer, from_state=False)
             self._live = live
             self._put(_Reset(live))
 

@@ -157,7 +157,7 @@ def undisputed(
         return out, warnings
     plan = led.plan
     of_generation = [
-        m for m, one in enumerate(members) if _claimed_in(strategy, one) == led.generation
+        m for m, one in enumerate(members) if _generation_of_claims(strategy, one) == led.generation
     ]
     cited, dense = located([members[m].claims for m in of_generation], plan.index)
     claimant = np.array(of_generation, np.int32)[cited]
@@ -180,7 +180,7 @@ def undisputed(
     return out, warnings
 
 
-def _claimed_in(strategy: Strategy, joined: JoinedMember) -> int:
+def _generation_of_claims(strategy: Strategy, joined: JoinedMember) -> int:
     """Return the generation in which a member owned the partitions that it says it owns."""
     if strategy.name == Sticky.name:
         return NO_GENERATION if joined.generation is None else joined.generation
@@ -189,7 +189,7 @@ def _claimed_in(strategy: Strategy, joined: JoinedMember) -> int:
 
 def _claiming(strategy: Strategy, one: JoinedMember, claims: Iterable[Partition]) -> JoinedMember:
     if strategy.name == Sticky.name:
-        data = encode_sticky_user_data(claims, _claimed_in(strategy, one))
+        data = encode_sticky_user_data(claims, _generation_of_claims(strategy, one))
         left, of = decode_sticky_user_data(data)
         member = one.member.replaced(user_data=data)
         return replace(one, member=member, claims=Claims.of(left), generation=of)

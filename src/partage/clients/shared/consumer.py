@@ -115,7 +115,7 @@ class Consumer:
         mine = set(names)
         has = [one for one in (self.owned if owned is None else owned) if one[0] in mine]
         data = self.strategy.subscription_user_data(names, self.memory)
-        claims = () if cooperative or not _ours(self.strategy) else tuple(has)
+        claims = () if cooperative or not _is_own_strategy(self.strategy) else tuple(has)
         loads = {} if self.loads is None else dict(measured or {})
         if claims or loads or (self.loads is not None and self.loads.held):
             held = {} if self.loads is None else self.loads.held
@@ -262,10 +262,10 @@ class Consumer:
             plan.start,
             index.topic_of[plan.partition],
             index.number_of[plan.partition],
-            [self._along(plan, one, coming) for one in plan.members],
+            [self._user_data_of(plan, one, coming) for one in plan.members],
         )
 
-    def _along(
+    def _user_data_of(
         self, plan: Plan, member: str, coming: Mapping[str, Sequence[Partition]]
     ) -> bytes | None:
         """Return the user data of a member's assignment: the strategy's own bytes, then the
@@ -291,7 +291,7 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
     return {index.name(p) for p in plan.withheld[is_revoked[plan.withheld]].tolist()}
 
 
-def _ours(strategy: Strategy) -> bool:
+def _is_own_strategy(strategy: Strategy) -> bool:
     """Return whether a strategy exists only in Partage and reads members' owned partitions."""
     if getattr(strategy, "in_broker", False):
         return True

@@ -132,7 +132,7 @@ def who_wrote(
     if keys < FEWEST_KEYS:
         return TopicVerdict("too few keys", (), 0.0, keys, none)
     guesses = _guesses(seen, useful, families, place)
-    chosen = _chosen(seen, guesses)
+    chosen = _choose_writers(seen, guesses)
     if not chosen:
         return TopicVerdict("no partitioner fits", (), 0.0, keys, none)
     explains = np.stack([g.fits for g, _ in chosen])
@@ -161,7 +161,7 @@ def _guesses(
     return made
 
 
-def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, float]]:
+def _choose_writers(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, float]]:
     """Choose the topic's writers by greedy set cover over its keys.
 
     Each writer comes with the logarithm of the probability that its matches are chance.
@@ -176,7 +176,7 @@ def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, flo
             hits, tries = int((guess.fits & pairs).sum()), int(pairs.sum())
             if log_chance(hits, tries, 1 / guess.partitions) >= chance:
                 continue
-            now = log_chance(hits, tries, _by_luck(guess, seen, pairs))
+            now = log_chance(hits, tries, _match_probability(guess, seen, pairs))
             if now < chance:
                 best, chance = guess, now
         if best is None or chance > enough:
@@ -186,7 +186,7 @@ def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, flo
     return chosen
 
 
-def _by_luck(guess: _Guess, seen: KeyPairs, pairs: _Bools) -> float:
+def _match_probability(guess: _Guess, seen: KeyPairs, pairs: _Bools) -> float:
     """Return the probability that a wrong partitioner places a key in the right partition by
     chance.
 
@@ -218,12 +218,12 @@ def _writer(
         int(only.sum()),
         float(guess.fits.mean()),
         chance / log(10),
-        *_span(seen, pairs, int((~explains.any(axis=0)).sum()) / (guess.partitions - 1)),
+        *_time_range(seen, pairs, int((~explains.any(axis=0)).sum()) / (guess.partitions - 1)),
         _rivals(guess, pairs, [g for g in guesses if g.family not in chosen_families]),
     )
 
 
-def _span(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
+def _time_range(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
     """Return the first and last time of the pairs that a writer explains, without outliers at both
     ends.
 
