@@ -100,8 +100,9 @@ def _standbys(row: Compared) -> dict[str, dict[str, list[int]]] | None:
 
 
 def shown_comparison(comparison: Comparison, known_warnings: Sequence[str] = ()) -> None:
-    """Print a comparison of strategies: the table, the optimum, strategies that are not applicable
-    and why, warnings and broken rules.
+    """Print a comparison of strategies on one problem as a table.
+
+    Below it are the optimum, strategies that are not applicable and why, warnings and broken rules.
 
     The reasons are those of strategies that are not applicable.
 

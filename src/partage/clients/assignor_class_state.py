@@ -50,8 +50,9 @@ class _SeenMetadata(NamedTuple):
 
 @dataclass
 class AssignorState:
-    """State of one assignor class between rebalances: its consumer's last assignment, its load
-    measurements and its group coordinator.
+    """State of one assignor class between rebalances.
+
+    It has its consumer's last assignment, its load measurements and its group coordinator.
 
     Attributes:
         consumer: the client-independent part: subscriptions, decisions, memory.

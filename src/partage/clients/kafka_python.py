@@ -86,8 +86,9 @@ def assignor(
 def cluster_look(
     topics: Iterable[str], *, seconds: float = 5.0, window: float = 60.0, **settings: Any
 ) -> ClusterLook:
-    """Start a thread that measures how many records per second arrive in each partition, and return
-    a load function for the option ``weights``.
+    """Start a thread that measures the records per second that arrive in each partition.
+
+    Return a load function for the option ``weights``.
 
     A thread requests the log ends with a consumer of its own, which joins no group.
 

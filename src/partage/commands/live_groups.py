@@ -326,8 +326,10 @@ def measure_group(
 def _look(
     connection: ClusterConnection, group: str
 ) -> tuple[LiveGroup, Mapping[Partition, int], Any, float]:
-    """Read the state of one group from the brokers: members, end offsets of its partitions,
-    metadata, and the time of the reading in seconds.
+    """Read the state of one group from the brokers.
+
+    Return the group with its members, the end offsets of its partitions, the metadata, and the time
+    of the reading in seconds.
 
     Raises:
         InvalidConfigError: there is no such group.

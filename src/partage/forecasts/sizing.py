@@ -306,8 +306,9 @@ def _hottest(load: GroupLoad, capacity: float) -> Hottest:
 
 
 def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
-    """Return the settings of a KEDA scaler and a HorizontalPodAutoscaler for a group, as lines of
-    YAML; empty if no number of consumers fits.
+    """Return settings of a KEDA scaler and a HorizontalPodAutoscaler for a group, as lines of YAML.
+
+    There are none if no number of consumers fits.
 
     The scaler adds a pod when the lag per pod exceeds what one consumer reads in half of the
     allowed lag. Both scalers count lag in records. Without a topic, KEDA adds up all topics.

@@ -96,8 +96,9 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """Copies that fill or free a known disk, as four int64 arrays: partition, disk that is
-        freed, disk that receives the copy, and bytes.
+        """Copies that fill or free a known disk, as four int64 arrays.
+
+        They are the partition, the disk that is freed, the disk that receives the copy, and bytes.
 
         A disk is -1 if it is unknown or there is none.
         """

@@ -54,8 +54,9 @@ def drain_brokers(
 def replace_broker(
     cluster: ReplicaCluster, old: int, new: int, limits: PlanLimits | None = None
 ) -> ReplicaTask:
-    """Return the task of replacing a broker: the new broker takes over each replica of the old one,
-    at the same position in the replica list.
+    """Return the task of replacing a broker by a new one.
+
+    The new broker takes over each replica of the old one, at the same position in the replica list.
     """
     builder = _TaskBuilder(cluster, limits)
     (gone,), (successor,) = builder.brokers([old], "replace-broker"), builder.brokers([new], "by")

@@ -164,8 +164,9 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 @dataclass(frozen=True)
 class StreamsApplication:
-    """Input of a Streams group's leader in a rebalance, besides the members: the application's
-    topology and settings, and the cluster's topics.
+    """Input of a Streams group's leader in a rebalance, besides the members.
+
+    It has the application's topology and settings, and the state of the cluster's topics.
 
     Attributes:
         topology: topology of the application.

@@ -30,8 +30,9 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """Exchange tasks between clients so that their total cost is least, while every client keeps
-    its number of tasks (minimum-cost flow).
+    """Exchange tasks between clients at least total cost, by minimum-cost flow.
+
+    Every client keeps its number of tasks.
 
     The search starts from the present assignment.
 
@@ -67,8 +68,9 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Assign tasks to clients at least total cost, while each client's number of tasks of a
-    sub-topology is limited (minimum-cost flow).
+    """Assign tasks to clients at least total cost, by minimum-cost flow.
+
+    Each client's number of tasks of a sub-topology is limited.
 
     A client gets at most ceil(its share of all tasks * tasks of the sub-topology), computed in IEEE
     doubles in Kafka's order of operations. The search starts from a maximum flow, not from the
@@ -140,8 +142,10 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Optimizer that exchanges tasks between clients so that fewer partitions are read across racks
-    (Kafka's ``RackAwareTaskAssignor``).
+    """Optimizer that exchanges tasks between clients so that fewer partitions are read across
+    racks.
+
+    It is Kafka's ``RackAwareTaskAssignor``.
 
     The cost of a task at a client is the traffic cost times the number of its partitions without a
     replica in the client's rack (source partitions for actives, changelogs for standbys), plus the

@@ -128,8 +128,9 @@ class RecordedApplication:
 
 
 def longest_lasting(states: Iterable[tuple[int, int, int, _T]]) -> _T:
-    """Return the newest recorded state of an application with its most usual number of instances,
-    which held for the longest total time.
+    """Return the newest recorded state with an application's usual number of instances.
+
+    The usual number is the one that held for the longest total time.
 
     Args:
         states: first and last time, number of clients, and the state, in order of time.

@@ -133,8 +133,9 @@ class TagAwareStandbys:
         return self._index.tags[source].items() <= self._index.tags[destination].items()
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Return whether a standby may move to another client without loss of tag diversity: its
-        task's copies must keep as many distinct tags.
+        """Return whether a standby may move to another client without loss of tag diversity.
+
+        The copies of its task must have as many distinct tags after the move as before.
         """
         others = {
             tag

@@ -62,8 +62,8 @@ def validate_task_assignment(
     problem: TaskProblem,
     assignment: Sequence[tuple[ProcessId, Sequence[TaskId], Sequence[TaskId]]],
 ) -> AssignmentError:
-    """Validate a task assignment by the rules of Kafka's leader; return the first error that it
-    would report, ``NONE`` if it is valid.
+    """Validate a task assignment by the rules of Kafka's leader; return the first error, or
+    ``NONE``.
 
     The leader checks the entries, then the tasks, then the clients. It accepts an assignment that
     lacks an active task. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.

@@ -16,8 +16,9 @@ __all__ = ["Family", "KeyPairs", "KeyPart", "Place", "families", "log_chance"]
 
 
 def log_chance(hits: int, tries: int, chance: float) -> float:
-    """Return the logarithm of an upper bound on a binomial tail: the probability of at least
-    ``hits`` successes in ``tries`` independent trials.
+    """Return the logarithm of an upper bound on a binomial tail.
+
+    The tail is the probability of at least ``hits`` successes in ``tries`` independent trials.
 
     Each trial succeeds with probability ``chance``. The bound is Chernoff's, by relative entropy.
     It is never below the true probability, so a test that uses it raises no more false alarms than
@@ -44,8 +45,9 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPairs:
-    """Distinct (key, partition) pairs of one topic, with the number and times of their records: the
-    evidence from which the topic's writers are found.
+    """Distinct (key, partition) pairs of one topic: the evidence from which its writers are found.
+
+    Each pair has the number and the times of its records.
 
     Attributes:
         keys: the serialized keys, none of them null.

@@ -107,8 +107,9 @@ class _Guess:
 def who_wrote(
     seen: KeyPairs, counts: Sequence[int], families: Sequence[Family], place: Place
 ) -> TopicVerdict:
-    """Infer which clients' partitioners wrote a topic: the fewest families of equivalent
-    partitioners that explain the partition of each key.
+    """Infer which clients' partitioners wrote a topic, from the partition of each key.
+
+    The result is the fewest families of equivalent partitioners that explain the partitions.
 
     Args:
         seen: distinct (key, partition) pairs of the topic.

@@ -153,8 +153,9 @@ class StickyCache(State):
 
 
 def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """Return the sticky partition of a topic and the state after it; the first call draws the
-    partition (``StickyPartitionCache.partition``).
+    """Return a topic's sticky partition and the state after it; the first call draws the partition.
+
+    Equals ``StickyPartitionCache.partition``.
     """
     if state.partition is not None:
         return state.partition, state
@@ -243,8 +244,9 @@ def with_queues(
     ids: Sequence[int] = (),
     length: int | None = None,
 ) -> Adaptive:
-    """Return the state with new queue lengths, by which busy partitions are chosen less often
-    (``BuiltInPartitioner.updatePartitionLoadStats``).
+    """Return the state with new queue lengths, by which busy partitions are chosen less often.
+
+    Equals ``BuiltInPartitioner.updatePartitionLoadStats``.
 
     A partition's weight is the longest queue minus its own, plus one. There are no statistics for
     fewer than two partitions, or if all queues are equally long and no partition was left out.
@@ -275,8 +277,9 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Draw a random partition and return it with the new state; partitions with longer queues are
-    less likely (``BuiltInPartitioner.nextPartition``).
+    """Draw a random partition, and return it with the new state.
+
+    Partitions with longer queues are less likely. Equals ``BuiltInPartitioner.nextPartition``.
     """
     if not state.table:
         chosen, draws = drawn_from(state.pool(partitions), state.draws)
@@ -287,8 +290,9 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return a topic's current sticky partition and the state after it; the first call draws the
-    partition (``BuiltInPartitioner.peekCurrentPartitionInfo``).
+    """Return a topic's current sticky partition and the state after it; the first call draws it.
+
+    Equals ``BuiltInPartitioner.peekCurrentPartitionInfo``.
     """
     if state.partition is not None:
         return state.partition, state
@@ -297,8 +301,9 @@ def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = True) -> Adaptive:
-    """Return the state after ``appended`` more bytes in the sticky partition; a full batch draws
-    another partition (``BuiltInPartitioner.updatePartitionInfo``).
+    """Return the state after ``appended`` more bytes in the sticky partition.
+
+    A full batch draws another partition. Equals ``BuiltInPartitioner.updatePartitionInfo``.
 
     It draws again at ``batch_size`` bytes if ``switch`` allows it (the newest batch is full), and
     in any case at twice the size. The same partition may be drawn again.

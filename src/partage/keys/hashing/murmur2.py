@@ -52,8 +52,9 @@ def murmur2(key: bytes) -> int:
 
 
 def _words_and_tail(rows: UInt8Array) -> tuple[UInt32Array, UInt32Array]:
-    """Split keys of equal length, as murmur2 reads them, into 4-byte words (uint32[words, n]) and
-    the one to three remaining bytes (uint32[n]).
+    """Split keys of equal length into 4-byte words and the remaining bytes, as murmur2 reads them.
+
+    The words are uint32[words, n]. The one to three remaining bytes of each key are uint32[n].
     """
     count, length = rows.shape
     whole = length // 4
