@@ -135,7 +135,7 @@ class TagAwareStandbys:
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
         """Return whether a standby may move to another client without loss of tag diversity.
 
-        The copies of its task must have as many distinct tags after the move as before.
+        The copies of its task must have at least as many distinct tags after the move.
         """
         others = {
             tag
