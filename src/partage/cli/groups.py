@@ -1,4 +1,4 @@
-"""`partage groups`: the owners of partitions in a running cluster, and other strategies compared."""
+"""`partage groups`: the owners of partitions in a running cluster, and a strategy comparison."""
 
 from __future__ import annotations
 

@@ -138,7 +138,10 @@ def _assign_pass(
 
 
 def _assign_rest(
-    extra: PriorityQueue, ring: list[str], too_many: Mapping[int, str], assigned: dict[str, list[int]]
+    extra: PriorityQueue,
+    ring: list[str],
+    too_many: Mapping[int, str],
+    assigned: dict[str, list[int]],
 ) -> None:
     """Assign the tasks that exceed an equal share: to consumers that reported having them, then in
     turn.

@@ -1,4 +1,4 @@
-"""Evidence about the writers of a topic: (key, partition) pairs, equivalent partitioners, chance."""
+"""Evidence about the writers of a topic: (key, partition) pairs, partitioner families, chance."""
 
 from __future__ import annotations
 
