@@ -74,7 +74,7 @@ def line_of(who, said, figures, same):
     """One contestant's line."""
     best, median = ms(said.line["nanos"])
     spread, moves, breaches = figures
-    notes = [f"{same:.0%} as Java"] if same is not None else []
+    notes = [] if same is None else ["all as Java" if same == 1 else f"{same:.2%} as Java"]
     for key, label in (
         ("cpu_nanos", "CPU"),
         ("built_nanos", "from a Group"),

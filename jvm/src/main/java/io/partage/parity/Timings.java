@@ -266,7 +266,11 @@ public final class Timings {
             Map<Uuid, Set<Integer>> target = new HashMap<>();
             JsonNode flat = member.path("owned");
             for (int i = 0; i < flat.size(); i += 2) {
-                target.computeIfAbsent(ids.get(flat.get(i).asInt()), any -> new HashSet<>()).add(flat.get(i + 1).asInt());
+                Uuid topic = ids.get(flat.get(i).asInt());
+                // As the coordinator reads its records: put appends to a bucket, computeIfAbsent
+                // inserts at its head, and the assignor walks the buckets.
+                target.putIfAbsent(topic, new HashSet<>());
+                target.get(topic).add(flat.get(i + 1).asInt());
             }
             int which = member.get("subscription").asInt();
             Set<String> mine = separate
