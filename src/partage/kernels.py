@@ -148,7 +148,9 @@ class Kernel:
         self._impossible = False
 
     def __call__(self, *arguments: Any, work: int) -> Any:
-        """Call the function; compiled if that is faster for about ``work`` interpreted steps."""
+        """Call the numeric function, compiled if that is faster for about ``work`` interpreted
+        steps.
+        """
         compiled = self._form_for(work)
         if compiled is not None:
             return compiled(*arguments)
@@ -160,7 +162,8 @@ class Kernel:
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:
-        """Return whether a call with about ``work`` steps would run the compiled form.
+        """Return whether a call of the kernel with about ``work`` steps would run its compiled
+        form.
 
         Callers may have faster code than the interpreted form.
         """

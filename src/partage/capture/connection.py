@@ -194,7 +194,9 @@ class ClusterConnection:
     # --- requests --------------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """Return the MetadataResponse for some topics, or for all that the account may see."""
+        """Return the cluster's metadata (MetadataResponse) for these topics, or for all that the
+        account may see.
+        """
         from kafka.protocol.metadata import MetadataRequest
 
         asked = None

@@ -388,8 +388,8 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _rewind(self, partition: int, epoch: int, end: int) -> None:
-        """Return to the last offset before an unclean leader election replaced records that were
-        already read.
+        """Continue at the last offset that is still valid, after an unclean leader election
+        replaced records already read.
         """
         position, epochs = self._writer.position(partition), self._writer.epochs
         ours = epochs.last(partition, position)
@@ -415,7 +415,8 @@ class LiveCapture:
         return partition not in wanted or self._writer.position(partition) < wanted[partition]
 
     def _check_patience(self, partitions: Sequence[int], began: float) -> None:
-        """Check that at least one of these partitions answered within the time ``pace.patience``.
+        """Check that at least one of these partitions answered within the time that the capture
+        waits for brokers.
 
         Raises:
             ClusterUnreachableError: none did; records of other partitions are in the capture.

@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        """File name of the part in the folder of its table."""
+        """File name of this part of a capture, the same in the folders of both tables."""
         return f"part-{self.number:08d}.parquet"
 
 
@@ -108,7 +108,8 @@ class Manifest:
 
     @staticmethod
     def of(folder: Path) -> Manifest | None:
-        """Read the manifest in a capture's folder; return None if the folder has none.
+        """Read the manifest ``capture.json`` in a capture's folder; return None if the folder has
+        none.
 
         Raises:
             InvalidCaptureError: the manifest cannot be read.
@@ -140,8 +141,9 @@ class Manifest:
             raise InvalidCaptureError(f"{what}; capture into a new folder") from None
 
     def put(self, folder: Path) -> None:
-        """Write the manifest to the capture's folder. From then on the capture consists of the
-        parts that it lists.
+        """Write the manifest ``capture.json`` to the capture's folder.
+
+        From then on the capture consists of the files that it lists.
         """
         content: dict[str, Any] = asdict(self)
         for name in ("positions", "cut", "epochs", "cleaned", "first_ends"):
@@ -149,7 +151,7 @@ class Manifest:
         put_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
     def trouble(self, what: str) -> None:
-        """Add a message about a range of the log that was skipped or is missing."""
+        """Add a warning to the manifest: a range of the log that was skipped or is missing."""
         if len(self.troubles) < _MOST_TROUBLES and what not in self.troubles:
             self.troubles.append(what)
 

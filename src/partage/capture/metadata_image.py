@@ -95,11 +95,13 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether records are held back until a metadata transaction ends (KIP-868)."""
+        """Whether metadata records wait for the end of their metadata transaction (KIP-868)."""
         return self._held is not None
 
     def apply(self, record: MetadataRecord) -> bool:
-        """Update the cluster's state by a metadata record; return whether it may have changed."""
+        """Update the state of the cluster by a record of the metadata log; return whether it may
+        differ.
+        """
         if record.type == "BeginTransactionRecord":
             self._held = []
         elif record.type == "AbortTransactionRecord":

@@ -41,16 +41,16 @@ class RecordBuffer:
 
     @property
     def records(self) -> int:
-        """Number of data records in the buffer."""
+        """Number of records that the capture has in memory, not yet on disk."""
         return len(self._records["offset"])
 
     @property
     def batches(self) -> int:
-        """Number of batches in the buffer, transaction markers included."""
+        """Number of record batches that the capture has in memory, transaction markers included."""
         return len(self._batches["base_offset"])
 
     def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
-        """Decode the records of a batch, and add both to the buffer; return the batch with its
+        """Decode the records of a batch, and keep both in memory; return the batch with its
         records.
 
         Raises:
@@ -93,7 +93,7 @@ class RecordBuffer:
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
-        """Return all buffered records and all batches as two Arrow tables, in the schema of a
+        """Return all records and all batches in memory as two Arrow tables, in the schema of a
         capture.
         """
         import pyarrow as pa

@@ -114,11 +114,11 @@ class PartitionExtent:
 
     @property
     def share(self) -> float:
-        """Fraction of all records ever written that the log has after its last gap."""
+        """Fraction of all records ever written to this partition that it has after its last gap."""
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the range of records of this partition as a JSON object."""
+        """Return, as a JSON object, the range of records that this partition still has."""
         return {
             "partition": self.partition, "first_offset": self.first_offset,
             "first_ms": self.first_ms, "complete_from": self.complete_from,
@@ -159,7 +159,7 @@ class AccessReport:
 
     @property
     def missing(self) -> tuple[Permission, ...]:
-        """The permissions that the account lacks."""
+        """The Kafka permissions that the account lacks."""
         return tuple(one for one in self.permissions if one.allowed is False)
 
     @property
@@ -252,7 +252,9 @@ class AccessReport:
         return html_table(title, ["access", "permission", "details"], self._rows(), self._notes())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON object; times are milliseconds since 1970."""
+        """Return the account's permissions and the log's extent as a JSON object; times are ms
+        since 1970.
+        """
         return {
             "cluster_id": self.cluster_id, "brokers": self.brokers, "topics": self.topics,
             "groups": self.groups, "can_capture": self.can_capture,
@@ -376,13 +378,13 @@ class _GapSearch:
         return self.low >= self.high
 
     def next_offset(self) -> int:
-        """Return the offset at which to read next: the start of the log, then the middle of the
-        remaining range.
+        """Return the offset that the binary search reads next: the log's start, then the middle of
+        the range.
         """
         return self.start if self.first is None else (self.low + self.high) // 2
 
     def add(self, at: int, window: Sequence[Batch]) -> None:
-        """Narrow the search range by the record batches that the log has from offset ``at`` on."""
+        """Narrow the binary search by the record batches that the log has from offset ``at`` on."""
         begins = self.first is None
         if begins and window:
             self.first = window[0]
@@ -516,7 +518,7 @@ class _LogProbe:
         return found
 
     def _drop(self, partition: int, error: int, why: str = "") -> None:
-        """Exclude a partition that cannot be read, and add a warning about it."""
+        """Exclude a partition that cannot be read from the check, and add a warning about it."""
         if error == _NOT_AUTHORIZED:
             self.readable = False
         else:
@@ -525,7 +527,9 @@ class _LogProbe:
         self._searches.pop(partition, None)
 
     def extents(self) -> list[PartitionExtent]:
-        """Return the range of records that each readable partition still has."""
+        """Return, for each readable partition of the group log, the range of records that it still
+        has.
+        """
         if not self.readable:
             return []
         return [

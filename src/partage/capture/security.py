@@ -60,11 +60,11 @@ class Properties:
         return f"Properties({ {n: shown(n, v) for n, v in sorted(self._values.items())} })"
 
     def names(self) -> Iterable[str]:
-        """Return the names of all given properties."""
+        """Return the names of all given Kafka client properties."""
         return self._values.keys()
 
     def get(self, name: str, otherwise: str | None = None) -> str | None:
-        """Return a property's value, or ``otherwise`` if it is not given."""
+        """Return the value of a Kafka client property, or ``otherwise`` if it is not given."""
         return self._values.get(name, otherwise)
 
 

@@ -96,7 +96,9 @@ class CleanedOffsets:
     _losses: dict[int, _Loss] = field(default_factory=dict)
 
     def see_end(self, partition: int, end: int) -> None:
-        """Store a log partition's end offset at its first fetch; later calls have no effect."""
+        """Store the end offset that a log partition had at its first fetch; later calls have no
+        effect.
+        """
         self.first_ends.setdefault(partition, end)
 
     def take(self, partition: int, position: int, batch: Batch) -> None:
@@ -183,8 +185,9 @@ class Epochs:
         self.known = {p: list(rows) for p, rows in (known or {}).items()}
 
     def record_batch(self, partition: int, epoch: int, first: int, end: int) -> None:
-        """Store the leader epoch of a batch that was read, whose offsets are from ``first`` to
-        before ``end``.
+        """Store the leader epoch of a batch that the capture read, with the batch's offset range.
+
+        The offsets are from ``first`` to before ``end``.
         """
         rows = self.known.setdefault(partition, [])
         if epoch < 0 or (rows and epoch < rows[-1][0]):
@@ -201,14 +204,16 @@ class Epochs:
             rows[0] = (UNKNOWN_EPOCH, rows[0][1])
 
     def last(self, partition: int, position: int) -> int:
-        """Return the leader epoch of the last record read from a partition; `UNKNOWN_EPOCH` after a
-        skipped range.
+        """Return the leader epoch of the last record that was read from a log partition.
+
+        It is `UNKNOWN_EPOCH` after a range that was skipped.
         """
         rows = self.known.get(partition)
         return rows[-1][0] if rows and rows[-1][1] == position else UNKNOWN_EPOCH
 
     def diverging_offset(self, partition: int, epoch: int, end: int) -> int:
-        """Return the offset from which the leader's log differs from the records read.
+        """Return the offset from which the leader's log differs from the records that the capture
+        has read.
 
         Args:
             partition: the log partition.
@@ -219,8 +224,8 @@ class Epochs:
         return min(end, ours[-1]) if ours else end
 
     def cut(self, partition: int, offset: int) -> None:
-        """Forget the leader epochs of records from ``offset`` on, because the log has lost these
-        records.
+        """Forget the stored leader epochs of records from ``offset`` on, because the log has lost
+        these records.
         """
         rows = self.known.get(partition, [])
         kept = [row for row in rows if row[1] <= offset]
@@ -233,7 +238,7 @@ class Epochs:
         self.known.pop(partition, None)
 
     def rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:
-        """Return all stored leader epochs: for each log partition its (epoch, end offset) pairs."""
+        """Return all stored leader epochs of each log partition, as (epoch, end offset) pairs."""
         return sorted((p, list(rows)) for p, rows in self.known.items() if rows)
 
 
@@ -250,13 +255,15 @@ class CaptureObserver(Protocol):
     """
 
     def batch(self, batch: LogBatch) -> None:
-        """Process a recorded batch. Batches of a log partition arrive in offset order."""
+        """Process a batch that the capture has read. Batches of a log partition arrive in offset
+        order.
+        """
 
     def state(self, state: Mapping[str, Any]) -> None:
         """Process a recorded state of the cluster's metadata (a line of ``cluster.jsonl``)."""
 
     def config(self, configs: Mapping[str, str]) -> None:
-        """Process the broker's settings, which arrive before any batch."""
+        """Process the broker's settings, which the capture reads before any batch."""
 
     def end(self, partition: int, first_end: int) -> None:
         """Process the end offset of a log partition at its first fetch; called again at each later
@@ -409,12 +416,14 @@ class CaptureWriter:
             self._changed = True
 
     def position(self, partition: int) -> int:
-        """Return the next offset to read of a log partition; 0 if nothing was read yet."""
+        """Return the offset at which the capture reads a log partition next; 0 if it has read
+        nothing yet.
+        """
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, why: str) -> None:
-        """Continue a log partition at ``offset``; the manifest gets the reason why earlier records
-        are skipped.
+        """Continue a log partition at ``offset``, and note in the manifest why earlier records are
+        skipped.
         """
         self.manifest.trouble(f"partition {partition}: {why}")
         self._next[partition] = offset
@@ -452,7 +461,7 @@ class CaptureWriter:
         self.manifest.put(self.folder)
 
     def trouble(self, what: str) -> None:
-        """Add a message about a range of the log that was skipped or is missing to the manifest."""
+        """Add a warning to the manifest: a range of the log that was skipped or is missing."""
         self.manifest.trouble(what)
         self._changed = True
 
@@ -541,7 +550,7 @@ class CaptureWriter:
 
     @property
     def records(self) -> int:
-        """Number of records in the capture, including those in memory."""
+        """Number of records in the capture, on disk and in memory."""
         return self.manifest.records + self._columns.records
 
     def state(self, state: Mapping[str, Any]) -> bool:

@@ -115,8 +115,8 @@ class _Group(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a subcommand by name. While help is printed, return a stub that has only the
-        summary.
+        """Return a subcommand of `partage` by name. While help is printed, return a stub that has
+        only the summary.
         """
         if self._prints_help:
             return TyperCommand(name=cmd_name, help=COMMANDS[cmd_name][1])

@@ -183,7 +183,7 @@ class WatchOptions:
     max_groups: int
 
     def check(self, *, follow: bool, as_json: bool) -> None:
-        """Check that the options of events and metrics fit together.
+        """Check that the options of `partage capture` for events and metrics fit together.
 
         Raise InvalidConfigError or a usage error otherwise.
         """

@@ -70,7 +70,8 @@ class ForecastOptions(OptionGroup):
     run: RunId = None
 
     def settings(self) -> dict[str, Any]:
-        """Return the numbers of the options as keyword arguments of `pg.forecast` and `pg.size`.
+        """Return the values of the options as keyword arguments of the functions `pg.forecast` and
+        `pg.size`.
 
         Raises:
             BadParameter: the session timeout is not a duration.

@@ -84,7 +84,7 @@ class KeyOptions(OptionGroup):
     ] = False
 
     def counts(self) -> list[int]:
-        """Parse the partition counts of ``--partitions``.
+        """Parse the option ``--partitions`` to a list of partition counts.
 
         Raises:
             BadParameter: a count is not a whole number.

@@ -180,7 +180,7 @@ class ClusterOptions(OptionGroup):
         return found
 
     def connection(self) -> dict[str, Any]:
-        """Return kafka-python's settings for a connection to the cluster.
+        """Return kafka-python's connection settings for the cluster that the command line names.
 
         Raises:
             InvalidConfigError: a file or a property cannot be used; no secret is in the message.
@@ -190,7 +190,8 @@ class ClusterOptions(OptionGroup):
         return connection_settings(Properties(self.client_properties()))
 
     def brokers(self) -> str:
-        """Return the broker addresses of the options (``host:port,...``); raise if there are none.
+        """Return the broker addresses that the command line names (``host:port,...``); raise if
+        there are none.
 
         Raises:
             BadParameter: no cluster is given.

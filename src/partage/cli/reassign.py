@@ -105,7 +105,7 @@ class LimitOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def limits(self, pin: list[str] | None = None) -> PlanLimits:
-        """Convert the options to the limits of a reassignment plan.
+        """Convert the command-line options to the limits of a reassignment plan.
 
         Raises:
             BadParameter: a tolerance is not KIND=FRACTION.
@@ -135,7 +135,9 @@ class PinnedLimitOptions(LimitOptions):
     ] = None  # fmt: skip
 
     def pinned_limits(self) -> PlanLimits:
-        """Convert the options to the limits of a reassignment plan, including the pinned topics."""
+        """Convert the command-line options to the limits of a reassignment plan, including pinned
+        topics.
+        """
         return self.limits(self.pin)
 
 

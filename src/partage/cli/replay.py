@@ -163,7 +163,9 @@ class Wanted:
     report: bool = True
 
     def settings(self) -> dict[str, Any]:
-        """Return the options as keyword arguments of `jobs.replay.replay.replay`."""
+        """Return the options of `partage replay` as keyword arguments of the function that runs a
+        replay.
+        """
         names = (
             "policies", "strategies", "raw_commits", "append", "engine", "master", "conf", "kafka",
         )  # fmt: skip

@@ -41,12 +41,12 @@ class GuardedStream:
         self._secrets = secrets
 
     def write(self, text: str) -> int:
-        """Write the text with secrets replaced; return the length of the given text."""
+        """Write text to the stream with secrets replaced; return the original text's length."""
         self._stream.write(hide(text, self._secrets))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write the lines with secrets replaced."""
+        """Write lines to the stream with secrets replaced."""
         for line in lines:
             self.write(line)
 

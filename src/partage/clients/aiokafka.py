@@ -109,7 +109,8 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the member's subscription for JoinGroup as bytes, encoded as Java's consumer does.
+        """Return the consumer's subscription for the JoinGroup request, as the bytes that a Java
+        consumer sends.
 
         Raises:
             AssignorError: the strategy raised a moment ago. aiokafka joins again at once after
@@ -147,8 +148,10 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
-        """Store the partitions assigned to this member, in the order received, for its next
+        """Store the partitions that the group leader assigned to this consumer, for its next
         subscription.
+
+        They keep the order in which they were received.
         """
         call = cls._bound(caller(GroupCoordinator))
         generation = NO_GENERATION if call is None else int(call.local["generation"])

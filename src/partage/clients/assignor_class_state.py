@@ -75,7 +75,7 @@ class AssignorState:
 
     @property
     def name(self) -> str:
-        """Name of the strategy that the class runs."""
+        """Name of the assignment strategy that the assignor class runs."""
         return self.consumer.strategy.name
 
     def belongs_to(self, coordinator: object) -> None:
@@ -107,7 +107,7 @@ class AssignorState:
         group: str,
         generation: int,
     ) -> SyncGroupAssignments:
-        """Compute the assignment of all members as the group leader, and log its warnings.
+        """Compute the assignment of all members of the group, as its leader, and log warnings.
 
         Raises:
             AssignorFailedError: the strategy raised; the consumer joins again after a pause
@@ -229,7 +229,8 @@ class AssignorState:
         generation: int,
         group: str,
     ) -> None:
-        """Store the partitions assigned to this member, for its next subscription.
+        """Store the partitions that the group leader assigned to this consumer, for its next
+        subscription.
 
         Warn once if the broker, not a group leader, computed it.
         """

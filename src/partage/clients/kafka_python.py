@@ -141,7 +141,9 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the member's subscription for JoinGroup, as the bytes of a Java consumer."""
+        """Return the consumer's subscription for the JoinGroup request, as bytes like a Java
+        consumer's.
+        """
         call = cls._bound(caller(ConsumerCoordinator))
         state = cls._state
         # The pause follows a failure only; heartbeats have a thread, or are not due yet.
@@ -176,8 +178,10 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
-        """Store the partitions assigned to this member, in the order received, for its next
+        """Store the partitions that the group leader assigned to this consumer, for its next
         subscription.
+
+        They keep the order in which they were received.
         """
         call = cls._bound(caller(ConsumerCoordinator))
         if generation is None:

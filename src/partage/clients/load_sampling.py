@@ -72,7 +72,7 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def watch(self, read: Callable[[], Offsets | None]) -> None:
-        """Start the measuring thread, once; the thread ends when ``read`` returns None."""
+        """Start the thread that measures partition loads; it ends when ``read`` returns None."""
         if self._thread is None:
             name = "partage-sampler"
             self._thread = threading.Thread(target=self._run, args=(read,), name=name, daemon=True)
@@ -161,7 +161,7 @@ class ClusterLook:
         return self._sampler.loads()
 
     def close(self) -> None:
-        """Stop the measuring thread."""
+        """Stop the thread that measures partition loads."""
         self._ended.set()
 
     def __enter__(self) -> Self:

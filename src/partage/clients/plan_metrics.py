@@ -36,10 +36,10 @@ class _Metrics(Protocol):
     """
 
     def record_plan(self, labels: dict[str, str], seconds: float, found: Measures) -> None:
-        """Record the duration and the quality of one assignment plan under these labels."""
+        """Record the duration and quality of one assignment plan as metrics with these labels."""
 
     def record_failure(self, labels: dict[str, str]) -> None:
-        """Count one failed assignment plan under these labels."""
+        """Count one failed assignment plan in the metrics with these labels."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class GroupLook:
         return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the measurement as the JSON object that ``partage groups --json`` prints."""
+        """Return the group's measurement as the JSON object of ``partage groups --json``."""
         group = self.group
         members = []
         for m in group.members:
@@ -121,7 +121,9 @@ class EarlierLooks:
     samples: EndOffsets = field(default_factory=_no_samples)
 
     def add(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
-        """Store another measurement: the groups' committed offsets, and the end offsets."""
+        """Store another measurement of the cluster: the groups' committed offsets, and the end
+        offsets.
+        """
         from partage.watch.lag import group_lag
 
         self.at_s, self.ends = time.monotonic(), ends

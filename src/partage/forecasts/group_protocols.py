@@ -113,7 +113,7 @@ class Unread:
         self.last_ms = 0
 
     def stop(self, partitions: Iterable[int], *, commits: bool) -> None:
-        """Record that no member reads these partitions from the present time on."""
+        """Record that no member of the simulated group reads these partitions from now on."""
         interval_s = self._draws.uniform(0, self._settings.commit_ms) / 1_000
         for p in partitions:
             self._since.setdefault(p, self._clock.now_ms)
@@ -121,7 +121,10 @@ class Unread:
                 self.reread += interval_s * self._settings.rates[p]
 
     def resume(self, partitions: Iterable[int], latency_ms: float) -> None:
-        """Record that members read these partitions again, after a latency in milliseconds."""
+        """Record that members read these partitions again, after a latency in milliseconds.
+
+        The time in between counts as unread.
+        """
         for p in partitions:
             since = self._since.pop(p, None)
             if since is not None:
@@ -141,13 +144,17 @@ class SimulatedGroup(Protocol):
     unread: Unread
 
     def fill(self, keys: Iterable[str]) -> None:
-        """Let the first members join and get their partitions; this costs no unread time."""
+        """Let the first members join the simulated group and get partitions; this costs no unread
+        time.
+        """
 
     def start(self, key: str) -> None:
-        """Let a new member join, or let a static member return that was away."""
+        """Let a member join the simulated group: a new one, or a static member that was away."""
 
     def stop(self, key: str) -> None:
-        """Shut down a member: it leaves the group, or is away until its session times out."""
+        """Shut down a member of the simulated group: it leaves, or is away until its session times
+        out.
+        """
 
 
 @dataclass
@@ -187,12 +194,14 @@ class _GroupState:
 
     @property
     def heartbeat_ms(self) -> float:
-        """The members' heartbeat interval."""
+        """Heartbeat interval of the simulated group's members, in milliseconds."""
         classic = self.settings.policy.protocol != CONSUMER
         return heartbeat_interval(self.settings.session_ms, classic=classic)
 
     def fill(self, keys: Iterable[str]) -> None:
-        """Let the first members join and get their partitions; this costs no unread time."""
+        """Let the first members join the simulated group and get partitions; this costs no unread
+        time.
+        """
         for key in keys:
             self.members[key] = self._member(key)
         for _ in range(1 + MOST_FOLLOW_UPS):
@@ -202,7 +211,9 @@ class _GroupState:
         self.rebalances = 0
 
     def _member(self, key: str) -> SimulatedMember:
-        """Create a simulated member. Its id is random like Kafka's, and the same in each run."""
+        """Create a member of the simulated group. Its id is random like Kafka's, and the same in
+        each run.
+        """
         self._named += 1
         number, _ = JavaRandom.of(self._named).next_int()
         member_id = f"{number & 0xFFFFFFFF:08x}-{self._named}"
@@ -252,7 +263,9 @@ class _GroupState:
         return needs_follow_up
 
     def stop(self, key: str) -> None:
-        """Shut down a member: it leaves the group, or is away until its session times out."""
+        """Shut down a member of the simulated group: it leaves, or is away until its session times
+        out.
+        """
         is_static, leaves = self.settings.policy.static, self.settings.leaves
         stopped = self._halt(key, crashes=not leaves)
         if is_static or not leaves:
@@ -261,11 +274,14 @@ class _GroupState:
             self._remove(key)
 
     def _remove(self, key: str) -> None:
-        """Remove a member that left or was evicted, and start a rebalance."""
+        """Remove a departed or evicted member of the simulated group, and start a rebalance."""
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: set[int], expire: Callable[[str], None]) -> None:
-        """Let a member stop without LeaveGroup; its session times out after its last heartbeat."""
+        """Let a member of the simulated group stop without LeaveGroup.
+
+        Its session times out after its last heartbeat.
+        """
         self._stops += 1
         self.away[key] = number = self._stops
         self.partitions_of_away[key] = stopped
@@ -280,8 +296,9 @@ class _GroupState:
         self.clock.at(self.expires_ms[key], due)
 
     def _halt(self, key: str, *, crashes: bool = False) -> set[int]:
-        """Let a member stop reading, with a commit unless it crashes; return the partitions that it
-        read.
+        """Let a member of the simulated group stop reading; return the partitions that it read.
+
+        It commits its offsets unless it crashes.
         """
         stopped = self.consumed.pop(key, set())
         commits = self.settings.commits_on_stop and not crashes
@@ -310,7 +327,7 @@ class SimulatedClassicGroup(_GroupState):
         self._not_before_ms = 0
 
     def start(self, key: str) -> None:
-        """Let a new member join, or let a static member return that was away."""
+        """Let a member join the simulated group: a new one, or a static member that was away."""
         if self.away.pop(key, None) is not None and self._joined is None:
             # KIP-345: the coordinator answers with the present assignment.
             self._take(key, _owned(self.members[key]))
@@ -333,7 +350,10 @@ class SimulatedClassicGroup(_GroupState):
         self._complete_if_all_joined()
 
     def _prepare(self, revoked: Iterable[str] = ()) -> None:
-        """Begin a rebalance: members learn of it with their heartbeats, some have it already."""
+        """Begin a rebalance of the simulated group. Members learn of it with their next heartbeat.
+
+        Those in ``revoked`` know of it already.
+        """
         if self._joined is not None:
             return
         self._joined = set()
@@ -395,7 +415,7 @@ class SimulatedConsumerGroup(_GroupState):
         self._waiting: set[str] = set()
 
     def start(self, key: str) -> None:
-        """Let a new member join, or let a static member return that was away.
+        """Let a member join the simulated group: a new one, or a static member that was away.
 
         A static member that was killed did not announce its absence. The coordinator rejects its
         successor until the session timeout (UNRELEASED_INSTANCE_ID).

@@ -85,7 +85,7 @@ class GroupLoad:
 
     @property
     def topics(self) -> dict[str, int]:
-        """The group's topics with their partition counts."""
+        """Dict from topic of the group to its partition count."""
         index = self.cluster.index
         names = (index.name(p)[0] for p in range(index.partitions))
         counts: dict[str, int] = {}
@@ -194,8 +194,8 @@ class LearntCapacity(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the rate is from a catch-up phase of this member, so that it is near the
-        capacity.
+        """Whether the learnt rate is near the consumer's capacity: it is from a catch-up phase of
+        this member.
         """
         return self.minutes > 0
 

@@ -48,12 +48,14 @@ class MeasuredGroup:
 
     @property
     def topics(self) -> dict[str, int]:
-        """Partition counts of the topics that the group consumes."""
+        """Dict from topic that the group consumes to its partition count."""
         return self.load.topics
 
     @property
     def policy(self) -> Policy:
-        """The group's protocol and strategy, with static membership if all members have ids."""
+        """Protocol and strategy of the measured group, with static membership if all members have
+        ids.
+        """
         return replace(Policy.parse(self.strategy), static=self.restarts.static)
 
 

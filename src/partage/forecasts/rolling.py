@@ -72,7 +72,7 @@ class RestartTime:
 
     @classmethod
     def given(cls, low: float, high: float | None = None) -> RestartTime:
-        """Build the distribution from a given time, or from a given 80 % range, in seconds.
+        """Build the distribution of restart times from one time, or from an 80 % range, in seconds.
 
         Raises:
             InvalidConfigError: the times are not positive and ascending.
@@ -88,7 +88,8 @@ class RestartTime:
 
     @classmethod
     def learnt(cls, seconds: Sequence[float]) -> RestartTime | None:
-        """Fit the distribution to recorded restarts; None without any.
+        """Fit the distribution of restart times to recorded restarts; return None if there are
+        none.
 
         >>> round(RestartTime.learnt([4.0, 5.0, 6.25]).median, 3)
         5.0
@@ -113,8 +114,9 @@ class RestartTime:
 
     @property
     def median_sigma(self) -> float:
-        """Uncertainty of the median: the standard deviation of its logarithm, which is large after
-        few restarts.
+        """Uncertainty of the median restart time, as the standard deviation of its logarithm.
+
+        It is large if few restarts were recorded.
         """
         return self.sigma / sqrt(self.count) if self.count else 0.0
 
@@ -173,12 +175,14 @@ class Deployment:
 
     @property
     def pods(self) -> int:
-        """Number of members that the deployment replaces."""
+        """Number of members (pods) that the rolling deployment replaces."""
         return self.members if self.replaced is None else self.replaced
 
     @property
     def text(self) -> str:
-        """Short text of the settings, such as ``eager/range+static, 1 unavailable``."""
+        """Short text of the deployment's settings: ``eager/range+static, 1 unavailable``, for
+        example.
+        """
         more = f", {self.max_surge} surge" if self.max_surge else ""
         pods = f"{self.max_unavailable} unavailable{more}"
         crash = "" if self.leaves else ", killed" if self.policy.static else ", no LeaveGroup"
@@ -300,12 +304,12 @@ class _Rollout:
         self.last_ms = 0
 
     def begin(self) -> None:
-        """Start the deployment, with all old pods in the group."""
+        """Start the simulated deployment, with all old pods in the group."""
         self._group.fill(self._pods)
         self._proceed()
 
     def _proceed(self) -> None:
-        """Create and stop as many pods as the deployment's limits allow now."""
+        """Create and stop as many pods as the limits of the simulated deployment allow now."""
         is_changed = True
         while is_changed:
             is_changed = False

@@ -130,7 +130,7 @@ class Sizing:
     outage_s: float
 
     def row(self, consumers: int) -> SizeRow:
-        """Return the forecast for one number of consumers."""
+        """Return the forecast of load and lag for one number of consumers."""
         return next(row for row in self.rows if row.consumers == consumers)
 
 

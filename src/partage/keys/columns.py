@@ -57,7 +57,8 @@ class KeyColumn:
         return lengths if self.null is None else np.where(self.null, 0, lengths)
 
     def checked(self, longest: int) -> KeyColumn:
-        """Check that no key has more than ``longest`` bytes and return the column.
+        """Check that no record key of the column has more than ``longest`` bytes; return the
+        column.
 
         Raises:
             InvalidKeysError: a key is longer; the message names it.

@@ -64,7 +64,7 @@ class CustomPartitioner(Protocol):
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Receive the producer's settings; called once, before any other method."""
+        """Receive the producer's settings. The producer calls this once, first of all methods."""
         ...
 
     def partition(  # noqa: PLR0917 - Kafka's own signature
@@ -76,11 +76,11 @@ class CustomPartitioner(Protocol):
         value_bytes: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """Return the partition number of a record, 0 or more."""
+        """Return the partition number for a record, 0 or more."""
         ...
 
     def close(self) -> None:
-        """Release resources; the producer calls this when it closes."""
+        """Release the partitioner's resources; the producer calls this when it closes."""
         ...
 
 
@@ -191,7 +191,9 @@ class NamedPartitioner:
         value_bytes: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """Return the partition of a record. A record without a key advances the topic's state.
+        """Return the partition that the built-in partitioner chooses for a record.
+
+        A record without a key advances the topic's state.
 
         Raises:
             InvalidConfigError: the cluster has no such topic.
@@ -365,7 +367,9 @@ class CustomRule:
         return self._placed(records, partitions)
 
     def left_over(self, keys: KeyColumn) -> None:
-        """Return None, because the custom partitioner decides for every record."""
+        """Return None: no record is left without a partition, because the custom partitioner
+        decides for all.
+        """
 
     def _placed(self, records: list[bytes | None], partitions: int) -> NDArray[np.int32]:
         cluster = Cluster.from_topics({self.topic: partitions})

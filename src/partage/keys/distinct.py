@@ -351,13 +351,13 @@ class Distinct:
         return int(self._used[0])
 
     def clear(self) -> None:
-        """Remove all counted keys but keep the allocated memory for reuse."""
+        """Remove all counted keys from the hash table, but keep its allocated memory for reuse."""
         self._slots.fill(0)
         self._used[:2] = 0, _BEGIN
 
     @property
     def nbytes(self) -> int:
-        """Memory in use, in bytes."""
+        """Memory that the hash table uses, in bytes."""
         return self._slots.nbytes + 8 * int(self._used[1])
 
     def count(
@@ -418,8 +418,9 @@ class Distinct:
             self._store = wider
 
     def heads(self) -> tuple[_Longs, _Longs]:
-        """Return each distinct key's store offset (int64[n]) and its length, hash, records and
-        bytes.
+        """Return, for each distinct key, its offset in the hash table's store and its counts.
+
+        They are int64[n] offsets, and the lengths, hashes, records and bytes of the keys.
 
         The second array is int64[4, n], one row for each of these. The hash has 31 bits and is the
         same in every table.

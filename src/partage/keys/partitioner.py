@@ -214,7 +214,7 @@ class KeyRule:
     unkeyed: Unkeyed = "null"
 
     def of_key(self, key: bytes, partitions: int) -> int:
-        """Return the partition that this rule chooses for one key.
+        """Return the partition for one key: the hash of the key, mapped to a partition number.
 
         >>> from partage.keys.hashing import MURMUR2
         >>> KeyRule(MURMUR2, "masked").of_key(b"foobar", 10)
@@ -223,7 +223,8 @@ class KeyRule:
         return folded(self.hash.of_key(key), partitions, self.fold)
 
     def of_all(self, keys: KeyColumn, partitions: int) -> Int32Array:
-        """Return the partition that this rule chooses for each key of a column (int32[n]).
+        """Return the partition for each key of a column: the key's hash, mapped to a partition
+        number (int32[n]).
 
         Records whose key determines no partition (`left_over`) get an arbitrary number.
         """
@@ -270,8 +271,8 @@ class State:
     draws: Draws = field(default_factory=lambda: draws_of(0))
 
     def pool(self, partitions: int) -> Sequence[int]:
-        """Return the partitions to choose from: those with a leader, or all partitions if none has
-        one.
+        """Return the partitions that a client may choose: those with a leader, or all partitions if
+        none has one.
 
         Raises:
             InvalidConfigError: the topic has no such partition.
@@ -375,7 +376,7 @@ class Partitioner:
 
     @property
     def state(self) -> type[State] | None:
-        """Class of the partitioner's state; None if it has none."""
+        """Class of the state that the partitioner keeps between records; None if it keeps none."""
         return None if self.machine is None else self.machine.state
 
 

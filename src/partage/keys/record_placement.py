@@ -116,8 +116,8 @@ class _Call:
         self.done = 0
 
     def place(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        """Return the partition of each key of a chunk, and which records have no partition (bool[n]
-        or None).
+        """Return the partition for each key of a chunk, and which records have no partition
+        (bool[n] or None).
         """
         count = len(keys)
         named = self._named(count)

@@ -27,7 +27,7 @@ class LookaheadDraws(Protocol):
         """
 
     def skip(self, count: int) -> None:
-        """Consume the next ``count`` random numbers."""
+        """Consume the next ``count`` random numbers, so that later calls do not return them."""
 
 
 def _states(state: int, count: int) -> NDArray[np.uint64]:

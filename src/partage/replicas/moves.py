@@ -60,25 +60,25 @@ class ReplicaMoves:
 
     @property
     def target(self) -> NDArray[np.int32]:
-        """Broker that receives each copy (int32[n], broker positions)."""
+        """Broker that receives each replica copy, as its position (int32[n])."""
         return self._rows[1]
 
     @property
     def source(self) -> NDArray[np.int32]:
-        """Broker whose replica each copy replaces, -1 for an added replica (int32[n], broker
-        positions).
+        """Broker whose replica each copy replaces, as its position; -1 if the copy is an added
+        replica (int32[n]).
         """
         return self._rows[2]
 
     @cached_property
     def bytes(self) -> NDArray[np.int64]:
-        """Size of each copy in bytes; 0 if sizes are unknown (int64[n])."""
+        """Size of each replica copy in bytes; 0 if sizes are unknown (int64[n])."""
         size = self.task.cluster.size
         return np.zeros(len(self.partition), np.int64) if size is None else size[self.partition]
 
     @cached_property
     def within(self) -> Within:
-        """Copies that the plan makes between two disks of the same broker."""
+        """Replica copies that the plan makes between two disks of the same broker."""
         task, disks = self.task, self.task.disks
         nothing = np.zeros(0, np.int64)
         if disks is None or self.disk is None:
@@ -96,7 +96,7 @@ class ReplicaMoves:
 
     @property
     def on_disks(self) -> tuple[NDArray[np.int64], ...]:
-        """Copies that fill or free a known disk, as four int64 arrays.
+        """Replica copies that fill or free a known disk, as four int64 arrays.
 
         They are the partition, the disk that is freed, the disk that receives the copy, and bytes.
 

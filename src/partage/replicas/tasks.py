@@ -184,7 +184,8 @@ class _TaskBuilder:
                 raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
 
     def drain(self, gone: list[int]) -> None:
-        """Require that all replicas on these brokers leave, and that all other replicas stay.
+        """Require in the reassignment task that all replicas on these brokers leave, and that all
+        others stay.
 
         Raises:
             NoFeasiblePlanError: a pinned replica is on them, or no other broker is left.

@@ -59,14 +59,14 @@ class PublishedRun:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that the run has."""
+        """Names of the tables that the finished replay (run) has."""
         found = self._manifest.get("tables")
         return tuple(found) if isinstance(found, dict) else ()
 
     def table(
         self, name: str, columns: Sequence[str] | None = None, *, where: Any = None
     ) -> pa.Table:
-        """Read a table of the run, or some of its columns and rows.
+        """Read a table of a finished replay (run), or some of its columns and rows.
 
         Args:
             name: name of the table.

@@ -146,8 +146,8 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Run an active task elsewhere until its client, ``destination``, has restored the task's
-        state.
+        """Run an active task on another client until its client, ``destination``, has restored the
+        task's state.
 
         The task goes to a caught-up standby, else to a caught-up client, else to the client with
         the least lag.

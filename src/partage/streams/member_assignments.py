@@ -37,7 +37,7 @@ class ThreadTasks:
 
     @property
     def active(self) -> list[int]:
-        """Active tasks of the thread, stateful ones first."""
+        """Active tasks of the stream thread, stateful ones first."""
         return self.stateful + self.stateless
 
 

@@ -97,17 +97,19 @@ class ClientGroup:
 
     @property
     def consumers(self) -> list[str]:
-        """Member ids of the client's consumers, in Java's string order."""
+        """Member ids of the application instance's consumers, in Java's string order."""
         return sorted((member.id for member in self.members), key=string_order_key)
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Client tags (KIP-708), taken from the first consumer."""
+        """Client tags of the application instance (KIP-708), taken from its first consumer."""
         return self.members[0].tags if self.readable else {}
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """Host and port for interactive queries, taken from the first consumer."""
+        """Host and port of the application instance for interactive queries, taken from its first
+        consumer.
+        """
         return self.members[0].endpoint if self.readable else None
 
     def rack(self, *, of_first: bool) -> str | None:

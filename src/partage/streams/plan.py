@@ -32,7 +32,7 @@ class DraftAssignment:
         self.load = [0.0] * clients
 
     def holds(self, client: int, task: int) -> bool:
-        """Return whether the client has the task, active or standby."""
+        """Return whether a client has a task in the draft assignment, active or standby."""
         return task in self.active[client] or task in self.standby[client]
 
     def assign_active(self, client: int, task: int) -> None:
@@ -110,7 +110,7 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Build the immutable plan from a finished draft, which still names tasks by number."""
+        """Build the immutable result of a task assignor from a finished draft."""
         return cls(
             problem,
             tuple(tuple(sorted(tasks)) for tasks in draft.active),
@@ -137,7 +137,7 @@ class TaskPlan:
         return []
 
     def to_dict(self) -> dict[str, dict[str, list[str]]]:
-        """Return the plan for JSON: a dict from process id to ``{"active": [...], "standby":
+        """Return the task plan for JSON: a dict from process id to ``{"active": [...], "standby":
         [...]}``.
 
         Tasks are ids as text, such as "0_3".

@@ -200,7 +200,7 @@ class TaskProblem:
 
     @cached_property
     def stateless(self) -> list[int]:
-        """Numbers of the tasks without a changelog, ascending."""
+        """Numbers of the Streams tasks without a changelog, ascending."""
         stateful = set(self.stateful)
         return [task for task in range(len(self.tasks)) if task not in stateful]
 
@@ -247,14 +247,16 @@ class TaskProblem:
 
     @cached_property
     def capacity(self) -> list[int]:
-        """Number of stream threads of each client."""
+        """Number of stream threads of each client (application instance)."""
         return [client.capacity for client in self.clients]
 
     # -- iteration orders of Kafka's hash collections -------------------------------------------
 
     @cached_property
     def client_map_order(self) -> list[int]:
-        """Numbers of the clients in the iteration order of a ``HashMap`` by process id."""
+        """Client numbers in the order in which a Java ``HashMap`` keyed by process id iterates over
+        them.
+        """
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:

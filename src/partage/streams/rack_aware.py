@@ -177,7 +177,9 @@ class RackOptimizer:
 
     @classmethod
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
-        """Return the optimizer for Kafka's internal assignors; None if Kafka does not optimise."""
+        """Create the rack-aware optimizer for Kafka's internal task assignors; None if Kafka does
+        not optimise.
+        """
         if not legacy_racks_are_known(problem):
             return None
         return cls(
@@ -191,8 +193,8 @@ class RackOptimizer:
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Return the optimizer for KIP-924's ``TaskAssignmentUtils``; None if Kafka does not
-        optimise.
+        """Create the rack-aware optimizer for KIP-924's ``TaskAssignmentUtils``; None if Kafka does
+        not optimise.
         """
         if not public_racks_are_known(problem, standbys=standbys):
             return None

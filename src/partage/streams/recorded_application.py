@@ -65,7 +65,7 @@ class RecordedSubtopology:
 
     @property
     def tasks(self) -> int:
-        """Number of its tasks: the partitions of its largest source topic."""
+        """Number of tasks of the sub-topology: the partitions of its largest source topic."""
         return max(self.sources.values(), default=0)
 
 
@@ -123,7 +123,7 @@ class RecordedApplication:
 
     @property
     def assignor(self) -> str:
-        """Name of the task assignor that applications with this protocol use by default."""
+        """Name of the default task assignor of applications with this rebalance protocol."""
         return "streams:server-sticky" if self.is_streams_group else "streams:high-availability"
 
 

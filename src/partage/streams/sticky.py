@@ -55,18 +55,20 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add(self, task: int, others: Iterable[int]) -> None:
-        """Record that a task is on the same client as other tasks."""
+        """Record that one client has a task together with other tasks, a pair with each."""
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Return whether a task would make a new pair with any task of a client (``others``)."""
+        """Return whether a task and some task of a client (``others``) have not been together on a
+        client before.
+        """
         if self.full:
             return False
         return any(self._pair(task, other) not in self._pairs for some in others for other in some)
 
     @property
     def full(self) -> bool:
-        """Whether every possible pair of tasks has been on one client."""
+        """Whether every two tasks have been together on one client."""
         return len(self._pairs) == self._most
 
     def _pair(self, one: int, other: int) -> int:

@@ -72,7 +72,7 @@ class Subtopology:
 
     @property
     def external(self) -> tuple[str, ...]:
-        """Source topics that the user creates, that is, all but repartition topics."""
+        """Source topics of the sub-topology that the user creates: all but repartition topics."""
         return tuple(topic for topic in self.sources if topic not in self.repartition)
 
 
@@ -266,12 +266,14 @@ class TopologyLayout:
 
     @cached_property
     def task_arrival(self) -> list[TaskId]:
-        """All tasks in the iteration order of the leader's ``HashMap``, the order for assignors."""
+        """All tasks of the application in the iteration order of the leader's ``HashMap``, as
+        assignors get them.
+        """
         return tasks_in_hash_order(self.partitions_of)
 
     @cached_property
     def task_of(self) -> dict[TopicPartition, TaskId]:
-        """The task that reads each source partition, by (topic, partition)."""
+        """Dict from each source partition, as (topic, partition), to the task that reads it."""
         return {one: task for task in self.task_arrival for one in self.partitions_of[task]}
 
 

@@ -67,12 +67,14 @@ class Size:
 
     @property
     def many(self) -> int:
-        """Number of groups, at least one for each log partition (up to 2,000)."""
+        """Number of groups in the synthetic recording, at least one for each log partition (up to
+        2,000).
+        """
         return self.groups or min(max(self.records // 20_000, self.log_partitions), 2_000)
 
     @property
     def rounds(self) -> int:
-        """Duration of the history in seconds; each partition has one commit per second."""
+        """Duration of the synthetic history in seconds; a partition has one commit per second."""
         return max(2, self.records // (self.many * self.partitions))
 
 
@@ -221,8 +223,8 @@ class _Columns:
         ])  # fmt: skip
 
     def rounds(self, first: int, end: int) -> pa.Table:
-        """Return the records of the seconds from ``first`` to before ``end``, in the order of their
-        offsets.
+        """Return the synthetic records of the seconds from ``first`` to before ``end``, in the
+        order of offsets.
         """
         import pyarrow as pa
 
@@ -268,7 +270,7 @@ class _Columns:
         phase: NDArray[np.int64],
         time_ms: NDArray[np.int64],
     ) -> pa.Array:
-        """Return the record values of offset commits.
+        """Return the record values of synthetic offset commits.
 
         A member consumes 100 records per second of each partition. After a rebalance, it consumes
         50 records again.

@@ -97,7 +97,7 @@ class Background:
         self._thread = Thread(target=self._run, name="partage-background", daemon=True)
 
     def event(self, event: WatchEvent, live: LiveGroups) -> None:
-        """Queue a rebalance's assignment to be measured; it replaces an older one of the same
+        """Queue the assignment of a rebalance to be measured; it replaces an older one of the same
         group.
         """
         if isinstance(event, RebalanceOpened):
@@ -106,7 +106,9 @@ class Background:
                 self._plans[event.group] = _Plan(event.generation, cluster, event.fresh)
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Pass the groups' committed offsets to the thread, as often as it reads the lag."""
+        """Pass the groups' committed offsets to the thread that computes lag, as often as it reads
+        end offsets.
+        """
         del progress
         if 0 <= now_ms - self._asked_ms < LAG_SECONDS * 500:
             return

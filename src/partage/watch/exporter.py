@@ -151,7 +151,9 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore the error of a client that disconnects; the base class would print a traceback."""
+        """Ignore the error of an HTTP client that disconnects; the base class would print a
+        traceback.
+        """
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -181,4 +183,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Do nothing: requests are not logged."""
+        """Do nothing: HTTP requests are not logged."""

@@ -157,7 +157,9 @@ class WatchFigures:
         self._refreshed_ms = 0
 
     def families(self) -> tuple[ExportedFamily, ...]:
-        """Return all metrics as of the last refresh, as an immutable value for any thread."""
+        """Return all Prometheus metrics as of the last refresh, as an immutable value for any
+        thread.
+        """
         return self._families
 
     # --- the watcher's thread -------------------------------------------------------------
@@ -193,7 +195,7 @@ class WatchFigures:
             self._count("partage_group_moved_partitions", event.group, len(event.moved))
 
     def tick(self, now_ms: int, live: LiveGroups, progress: CaptureProgress) -> None:
-        """Refresh the exported metric values, at most once a second."""
+        """Refresh the exported Prometheus metrics, at most once a second."""
         if 0 <= now_ms - self._refreshed_ms < _REFRESH_MS:
             return
         self._refreshed_ms = now_ms

@@ -36,7 +36,7 @@ class EndOffsets:
     _samples: dict[_Pair, tuple[list[float], list[int]]] = field(default_factory=dict)
 
     def add(self, now_s: float, ends: Mapping[_Pair, int]) -> None:
-        """Add one sample of end offsets, and forget partitions that are not in it."""
+        """Add one sample of partitions' end offsets, and forget partitions that are not in it."""
         for gone in self._samples.keys() - ends.keys():
             del self._samples[gone]
         for pair, end in ends.items():

@@ -80,7 +80,7 @@ class EventSink:
         return InvalidConfigError("--events", what, self._target)
 
     def write(self, event: Mapping[str, Any]) -> None:
-        """Write one event as a JSON line and flush it.
+        """Write one rebalance event as a JSON line and flush it.
 
         Raises:
             InvalidConfigError: the file cannot be written.
@@ -97,7 +97,7 @@ class EventSink:
             raise self._failed(e) from None
 
     def close(self) -> None:
-        """Close the output file; standard output stays open."""
+        """Close the file of rebalance events; standard output stays open."""
         if self._target != "-":
             with suppress(OSError):  # `write` has reported it
                 self._file.close()
@@ -290,7 +290,7 @@ class Watcher:
             self._put(_Reset(live))
 
     def progress(self, behind: int = 0, troubles: int = 0) -> None:
-        """Send all queued records to the watcher's thread; wait while the thread's queue is full.
+        """Send all queued records to the watcher's thread; wait while the queue is full.
 
         Args:
             behind: number of offsets that are not read yet.
@@ -381,7 +381,7 @@ class Watcher:
             self._stop.set()
 
     def _next(self, live: LiveGroups) -> _Round | _Reset | Empty | None:
-        """Return the next message of the thread's queue.
+        """Return the next message in the queue of the watcher's thread.
 
         Returns `Empty` if an event is due or no message came for a while, and None at the end.
         """

@@ -45,8 +45,6 @@ class ClusterView:
         return Cluster.from_replicas(topics, self.racks)
 
     def has(self, topic: str, number: int) -> bool:
-        """Return whether a partition exists; True if the metadata lack its topic, so that this is
-        unknown.
-        """
+        """Return whether the metadata has a partition; True if they lack its topic (unknown)."""
         partitions = self.topics.get(topic)
         return partitions is None or number in partitions

@@ -175,8 +175,8 @@ class Consumer:
     def received(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
     ) -> None:
-        """Store the assignment that this consumer received; partition numbers out of range are left
-        out.
+        """Store the partitions that the group leader assigned to this consumer; numbers out of
+        range are left out.
         """
         own, extras = split(user_data)
         counts: dict[str, int] = {}

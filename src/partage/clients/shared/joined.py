@@ -37,8 +37,8 @@ class Joined:
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """Return the member's decoded subscription. Malformed bytes count as a subscription to no
-        topic.
+        """Return the decoded subscription of the group member. Malformed bytes count as a
+        subscription to no topic.
         """
         if not isinstance(self.metadata, bytes):
             return self.metadata

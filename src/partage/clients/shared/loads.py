@@ -40,7 +40,7 @@ class Loads:
     weights: dict[Partition, float] = field(default_factory=dict)
 
     def received(self, held: Mapping[Partition, float]) -> None:
-        """Store the partition weights that came with this member's assignment."""
+        """Store the partition weights that the leader sent with this consumer's assignment."""
         self.held = dict(held)
 
     def weighed(

@@ -77,9 +77,11 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
 
 
 def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
-    """Narrow a list of clients to those that spread records without a key in the observed way.
+    """Narrow a list of client libraries to those that spread records without a key in the observed
+    way.
 
-    Return all clients if none does. ``keyless`` is a `NullKeys.behaviour`, such as "sticky".
+    ``keyless`` is the observed way, such as "sticky" (`NullKeys.behaviour`). Return all clients if
+    none spreads them so.
 
     >>> narrowed(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']

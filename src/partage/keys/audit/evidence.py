@@ -136,7 +136,9 @@ class KeyPart(Enum):
         return self.value[1]
 
     def of(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """Return the hashed part of each key; empty bytes for a key that is too short."""
+        """Return the part of each key that the partitioner hashes; empty bytes for a key that is
+        too short.
+        """
         return keys if not self.tail else [key[: -self.tail] for key in keys]
 
 
@@ -155,8 +157,8 @@ class Family:
 
     @property
     def name(self) -> str:
-        """Name of the family in results: its first partitioner, plus the hashed part of the key if
-        that is not the whole key.
+        """Name of the partitioner family in results: its first partitioner, and the hashed part of
+        the key if that is not the whole key.
         """
         first = self.partitioners[0]
         return first if self.part is KeyPart.WHOLE else f"{first}, {self.part.name.lower()}"

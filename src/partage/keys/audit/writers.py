@@ -92,7 +92,7 @@ class TopicVerdict:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Distinct partitioner families of the writers, in order of time."""
+        """Distinct families of equivalent partitioners that wrote the topic, in order of time."""
         return tuple(dict.fromkeys(w.family for w in self.writers))
 
 
