@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsJson", "ClusterOptions", "Engine", "GroupPatterns", "OpenPage", "OptionGroup",
-    "OutputOptions", "Quiet", "RunId", "SparkMaster", "SparkOptions", "StrategyConfig",
-    "named_options", "output_option", "parse_seconds", "partitions_option",
+    "OutputOptions", "Processes", "Quiet", "RunId", "SparkMaster", "SparkOptions",
+    "StrategyConfig", "named_options", "output_option", "parse_seconds", "partitions_option",
     "read_replica_cluster", "replication_option", "spark_settings", "strategy_option",
     "topic_option", "with_options",
 ]  # fmt: skip
@@ -96,6 +96,12 @@ Engine = Annotated[
     typer.Option("--engine", metavar="auto|local|spark",
                  help="Where jobs run. local: one process without Spark and Java; spark: Spark; "
                  "auto: local for small captures, if no option asks for Spark."),
+]  # fmt: skip
+Processes = Annotated[
+    int | None,
+    typer.Option("--processes", metavar="N", show_default=False,
+                 help="Processes of engine local. Default: one per core, for captures that are "
+                 "worth it."),
 ]  # fmt: skip
 OpenPage = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")]
 GroupPatterns = Annotated[

@@ -28,6 +28,7 @@ from partage.cli.options import (
     GroupPatterns,
     OpenPage,
     OutputOptions,
+    Processes,
     SparkOptions,
     output_option,
     strategy_option,
@@ -88,6 +89,7 @@ def replay(
     ] = False,
     cluster: ClusterOptions,
     engine: Engine = "spark",
+    processes: Processes = None,
     spark: SparkOptions,
     output: OutputOptions,
     report: Annotated[
@@ -112,7 +114,7 @@ def replay(
         partage replay capture/ --out run --append
 
     Spark runs in this process unless `--master` says otherwise; Java 17 must be there. With
-    `--engine local` one process does the work on one core, without Spark and Java. With `--json`,
+    `--engine local` it runs without Spark and Java, in `--processes` processes. With `--json`,
     progress goes to stderr as JSON lines, and stdout has the summary. Earlier runs in the same
     folder stay; a folder that is not Partage's is left alone.
 
@@ -137,7 +139,7 @@ def replay(
     source = cluster.input_or_cluster(capture, "CAPTURE")
     wanted = Wanted(
         policies=policy, strategies=strategy, raw_commits=commits, append=append,
-        engine=engine, master=spark.master,
+        engine=engine, processes=processes, master=spark.master,
         conf=spark.settings(), kafka=cluster.client_properties(),
         selection=Selection(tuple(group or ()), *bounds),
         quiet=output.quiet, as_json=output.as_json, report=report,
@@ -155,6 +157,7 @@ class Wanted:
     raw_commits: bool = False
     append: bool = False
     engine: str = "spark"
+    processes: int | None = None
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -167,7 +170,8 @@ class Wanted:
         replay.
         """
         names = (
-            "policies", "strategies", "raw_commits", "append", "engine", "master", "conf", "kafka",
+            "policies", "strategies", "raw_commits", "append", "engine", "processes", "master",
+            "conf", "kafka",
         )  # fmt: skip
         found = {name: getattr(self, name) for name in names}
         return found if self.selection is None else {**found, "selection": self.selection}
@@ -281,6 +285,7 @@ def demo(
                            help="Output path. Folder for tables and report.")
     ] = Path("partage-demo"),
     engine: Engine = "auto",
+    processes: Processes = None,
     open_it: Annotated[
         bool | None,
         typer.Option("--open/--no-open", show_default=False,
@@ -301,7 +306,7 @@ def demo(
     console = out()
     what = f"the recorded history of a real Kafka cluster, described in {sample() / 'README.md'}"
     console.print(name(what, "dim"), soft_wrap=True)
-    replay_and_report(sample(), to, Wanted(engine=engine), open_it=open_it)
+    replay_and_report(sample(), to, Wanted(engine=engine, processes=processes), open_it=open_it)
 
 
 def sample() -> Path:

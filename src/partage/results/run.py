@@ -53,6 +53,7 @@ def replay(
     out: str | Path | None = None,
     append: bool = False,
     engine: str = "auto",
+    processes: int | None = None,
     spark: SparkSession | None = None,
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -71,6 +72,8 @@ def replay(
             `Run.summary` has under ``append`` what was read, or why the run could not be continued.
         engine: ``local`` (this process, without Spark and Java), ``spark``, or ``auto``: local for
             Parquet files with at most two million records.
+        processes: number of processes of engine ``local``; None for one per core, as far as the
+            input is worth it.
         spark: your session, which stays open; without it engine ``spark`` starts one.
         kafka: properties of the client for ``kafka://``, by Kafka's names.
         progress: called with (stage, done, total).
@@ -96,7 +99,8 @@ def replay(
     try:
         summary = run_replay(
             capture, folder, policies=chosen, selection=Selection(patterns, *bounds),
-            append=append, engine=engine, spark=spark, kafka=kafka, progress=progress,
+            append=append, engine=engine, processes=processes, spark=spark, kafka=kafka,
+            progress=progress,
         )  # fmt: skip
     except BaseException:
         if out is None:

@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from itertools import chain, pairwise
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from partage.errors import InvalidConfigError
+from partage.jobs.processes import WorkerProcesses, available_cores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,11 +41,16 @@ __all__ = [
     "SparkEngine",
     "SparkRows",
     "choose_engine",
+    "local_processes",
 ]
 
 ENGINES = ("auto", "local", "spark")
 #: Records up to which engine ``auto`` replays in this process; their rows fit into memory.
 LOCAL_RECORDS = 2_000_000
+#: Records times policies that make another process worthwhile: it needs a second of CPU to start.
+_WORK_OF_A_PROCESS = 300_000
+#: Processes that are started unless the user wants more: each takes memory.
+_MOST_PROCESSES = 8
 
 #: A job: Arrow batches in, Arrow batches out.
 Job = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
@@ -215,15 +223,21 @@ class LocalRows:
     Args:
         batches: function that returns the rows' batches; called once for each job that reads them.
         on_progress: function that is called with (done, total) while sorted rows are read.
+        workers: processes that share the jobs on sorted rows; None for this one alone.
     """
 
     def __init__(
         self,
         batches: Callable[[], Iterable[pa.RecordBatch]],
         on_progress: Callable[[int, int], None] | None = None,
+        workers: WorkerProcesses | None = None,
     ) -> None:
         self._batches, self._on_progress = batches, on_progress or _silent
+        self._workers = workers
         self._kept: list[pa.RecordBatch] | None = None
+
+    def _rows(self, batches: Callable[[], Iterable[pa.RecordBatch]]) -> LocalRows:
+        return LocalRows(batches, self._on_progress, self._workers)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return iter(self._batches() if self._kept is None else self._kept)
@@ -241,24 +255,28 @@ class LocalRows:
                 if found.num_rows:
                     yield found
 
-        return LocalRows(some, self._on_progress)
+        return self._rows(some)
 
-    def sorted_by(self, key: str, order: Sequence[str]) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Sort the rows by columns ``order``; there is only one task, so it has all keys."""
-        return LocalRows(lambda: self._sorted(order), self._on_progress)
+    def sorted_by(self, key: str, order: Sequence[str]) -> LocalRows:
+        """Sort the rows by columns ``order`` within each task.
+
+        With worker processes there is one task for each process, and one of them has all rows of
+        equal ``key``. Otherwise there is one task.
+        """
+        if self._workers is not None:
+            return _PartedRows(self, key, order, self._workers)
+        return self._rows(lambda: self._sorted(order))
 
     def _sorted(self, order: Sequence[str]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
-        from pyarrow import compute as pc
 
         batches = list(self)
         if not batches:
             return
         table = pa.Table.from_batches(batches)
-        place = pc.sort_indices(table, [(name, "ascending") for name in order])
         done = 0
-        for batch in table.take(place).to_batches(max_chunksize=_BATCH_ROWS):
-            self._on_progress(done, len(place))
+        for batch in _sorted_batches(table, order):
+            self._on_progress(done, table.num_rows)
             yield batch
             done += batch.num_rows
 
@@ -266,11 +284,11 @@ class LocalRows:
         """Return these rows, then those of another table with equal columns."""
         if not isinstance(other, LocalRows):
             raise TypeError("both tables must be of this process")
-        return LocalRows(lambda: chain(self, other), self._on_progress)
+        return self._rows(lambda: chain(self, other))
 
     def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
         """Return the result of a job on the rows; it is computed when it is read."""
-        return LocalRows(lambda: job(iter(self)), self._on_progress)
+        return self._rows(lambda: job(iter(self)))
 
     def collect(self, *columns: str) -> list[tuple[Any, ...]]:
         """Compute the lazy rows and return the named columns as a list of tuples."""
@@ -290,6 +308,67 @@ class LocalRows:
         self._kept = None
 
 
+def _sorted_batches(table: pa.Table, order: Sequence[str]) -> list[pa.RecordBatch]:
+    from pyarrow import compute as pc
+
+    place = pc.sort_indices(table, [(name, "ascending") for name in order])
+    batches: list[pa.RecordBatch] = table.take(place).to_batches(max_chunksize=_BATCH_ROWS)
+    return batches
+
+
+class _PartedRows(LocalRows):
+    """Sorted rows in one part for each process; one part has all rows of equal key.
+
+    Args:
+        rows: the rows.
+        key: column whose equal values stay together.
+        order: columns to sort each part by.
+        workers: processes that share the jobs on the rows.
+    """
+
+    def __init__(
+        self, rows: LocalRows, key: str, order: Sequence[str], workers: WorkerProcesses
+    ) -> None:
+        super().__init__(lambda: chain.from_iterable(self._parts()), workers=workers)
+        self._unsorted, self._key, self._order = rows, key, order
+
+    def run(self, job: Job, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark needs the columns
+        """Return the result of a job on each part, part after part; computed when it is read."""
+        return self._rows(lambda: self._results(job))
+
+    def _results(self, job: Job) -> Iterator[pa.RecordBatch]:
+        parts = self._parts()
+        if self._workers is None or len(parts) < 2:
+            return job(chain.from_iterable(parts))
+        return chain.from_iterable(self._workers.map(partial(_run_part, job), parts))
+
+    def _parts(self) -> list[list[pa.RecordBatch]]:
+        """Return the rows of each process, sorted; each key goes to the part with fewest rows."""
+        import pyarrow as pa
+        from pyarrow import compute as pc
+
+        batches = list(self._unsorted)
+        if not batches or self._workers is None:
+            return []
+        table = pa.Table.from_batches(batches)
+        found = table.group_by(self._key).aggregate([([], "count_all")])
+        counts = zip(found["count_all"].to_pylist(), found[self._key].to_pylist(), strict=True)
+        keys: list[list[Any]] = [[] for _ in range(self._workers.count + 1)]
+        rows = [0] * len(keys)
+        for count, key in sorted(counts, key=lambda one: (-one[0], str(one[1]))):
+            smallest = rows.index(min(rows))
+            keys[smallest].append(key)
+            rows[smallest] += count
+        kind = table.schema.field(self._key).type
+        parts = (table.filter(pc.is_in(table[self._key], pa.array(of, kind))) for of in keys if of)
+        return [_sorted_batches(part, self._order) for part in parts]
+
+
+def _run_part(job: Job, batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Run a job on the rows of one process; return its rows."""
+    return list(job(iter(batches)))
+
+
 @dataclass
 class _LocalValue:
     """A shared value in this process, which needs no broadcast."""
@@ -300,29 +379,75 @@ class _LocalValue:
         self.value = None
 
 
+#: Modules of the jobs that have independent parts.
+_WORKER_MODULES = ("partage.jobs.replay.decode", "partage.jobs.replay.simulations")
+
+
+def _run_task(job: Job, numbers: range) -> list[pa.RecordBatch]:
+    """Run a job on the items of one task; return its rows."""
+    return list(job(map(_number_batch, numbers)))
+
+
+def _number_batch(number: int) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.array([number], pa.int64())], names=["id"])
+
+
 class LocalEngine:
-    """Runs the jobs of a replay in this process, one after the other, each as one task."""
+    """Runs the jobs of a replay in this process, without Spark; several processes share the work
+    of jobs that have independent parts.
+
+    Use it in a ``with`` block, which ends the other processes.
+
+    Args:
+        processes: number of processes that run at the same time, this one included.
+    """
 
     name = "local"
-    cores = 1
 
-    def __init__(self) -> None:
+    def __init__(self, processes: int = 1) -> None:
+        self.cores = processes
+        self._workers = WorkerProcesses(processes - 1, _WORKER_MODULES)
         self._report: Callable[[int, int], None] = _silent
 
+    def __enter__(self) -> LocalEngine:  # noqa: PYI034 - typing.Self is of Python 3.11
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._workers.close()
+
     def share(self, value: Any) -> SharedValue:
-        """Wrap a value for the jobs of this process."""
+        """Wrap a value for the jobs of this process and of its workers."""
         return _LocalValue(value)
 
     def run(self, job: Job, count: int, tasks: int, ddl: str) -> LocalRows:  # noqa: ARG002 - Spark's
-        """Run a job on the items 0 to ``count`` - 1 in this process; return its lazy rows."""
-        return LocalRows(lambda: job(self._numbers(count)), self._on_progress)
+        """Run a job on the items 0 to ``count`` - 1, in ``tasks`` tasks if there are several
+        processes; return its lazy rows.
+        """
+        if self.cores == 1:
+            return LocalRows(lambda: job(self._numbers(count)), self._on_progress)
+        batches = partial(self._in_processes, job, count, tasks)
+        return LocalRows(batches, self._on_progress, self._workers)
+
+    def _in_processes(self, job: Job, count: int, tasks: int) -> Iterator[pa.RecordBatch]:
+        tasks = max(1, min(tasks, count))
+        starts = [count * task // tasks for task in range(tasks + 1)]
+        ranges = [range(*ends) for ends in pairwise(starts)]
+        found = self._workers.map(
+            partial(_run_task, job), ranges, lambda done: self._on_progress(done, tasks)
+        )
+        return chain.from_iterable(found)
 
     def _numbers(self, count: int) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         for number in range(count):
             self._on_progress(number, count)
-            yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64())], names=["id"])
+            yield _number_batch(number)
 
     def _on_progress(self, done: int, total: int) -> None:
         if done:  # a stage begins with (0, 0)
@@ -408,3 +533,23 @@ def choose_engine(
 
 def _spark_only(table: SparkTable | None) -> str:
     return "" if table is None else f"only Spark reads {table.name}"
+
+
+def local_processes(capture: Capture, policies: int, asked: int | None = None) -> int:
+    """Return how many processes the local engine uses for a capture.
+
+    Args:
+        capture: the input.
+        policies: number of simulated policies.
+        asked: the number that the user wants; None for one per core, if the work is worth their
+            start.
+
+    Raises:
+        InvalidConfigError: the user wants fewer than one.
+    """
+    if asked is not None:
+        if asked < 1:
+            raise InvalidConfigError("--processes", "must be at least 1", asked)
+        return asked
+    worth = (capture.records or 0) * (policies + 1) // _WORK_OF_A_PROCESS
+    return max(1, min(available_cores(), _MOST_PROCESSES, worth))

@@ -35,6 +35,7 @@ from partage.jobs.replay.engines import (
     SharedValue,
     SparkEngine,
     choose_engine,
+    local_processes,
 )
 from partage.jobs.replay.failed_groups import GroupFailure, mark_failed
 from partage.jobs.replay.histories import bad_records_job, histories_job
@@ -85,6 +86,7 @@ def replay(
     raw_commits: bool = False,
     append: bool = False,
     engine: str = "spark",
+    processes: int | None = None,
     spark: SparkSession | None = None,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
@@ -108,6 +110,8 @@ def replay(
             one; the notes of the summary have the reason.
         engine: ``spark``, ``local`` (this process, without Spark and Java), or ``auto``; see
             `engines.choose_engine`.
+        processes: number of processes of engine ``local``; None for one per core, as far as the
+            input is worth it. Tables do not depend on it.
         spark: a running session, which stays open; None starts one in this process.
         master: Spark's master for a session that is started here; None for ``local[*]``.
         conf: more settings of Spark.
@@ -136,13 +140,16 @@ def replay(
         chosen = _parse_policies(policies, strategies)
         source = open_capture(capture, kafka=kafka)
         choice = choose_engine(engine, source, spark=spark, master=master, conf=conf)
+        if choice.name == "spark" and processes is not None:
+            raise InvalidConfigError("--processes", "is for engine local", processes)
+        count = local_processes(source, len(chosen), processes)
         where = _make_folder(Path(out).absolute())
         run = ReplayRun(_run_id(), where, started, chosen, selection, raw_commits)
     with ExitStack() as opened:
         _lock_run(run, opened)
         if choice.name == "local":
             opened.enter_context(write_errors(run.out))
-            running: Engine = LocalEngine()
+            running: Engine = opened.enter_context(LocalEngine(count))
         else:
             started_spark = _spark_engine(
                 source, run, stages, given=spark, master=master, conf=conf
@@ -315,8 +322,9 @@ def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
         return writers.finish()[0]
 
 
-#: Tasks of the simulation job for each core: enough for all cores to end at about one time.
-_SIMULATION_TASKS_PER_CORE = 16
+#: Tasks of the simulation job for each core, by engine: enough for all cores to end at about one
+#: time. Each task writes files of its own; the groups of a small capture need fewer tasks.
+_SIMULATION_TASKS_PER_CORE = {"spark": 16, "local": 4}
 
 
 @dataclass(frozen=True)
@@ -497,7 +505,8 @@ def _simulate(
 ) -> Rows:
     with_some = [one for one in kept if one.rebalances]
     work = work_units(with_some, policies=len(run.policies), cores=engine.cores)
-    shared = engine.share(pack_tasks(work, tasks=_SIMULATION_TASKS_PER_CORE * engine.cores))
+    tasks = _SIMULATION_TASKS_PER_CORE[engine.name] * engine.cores
+    shared = engine.share(pack_tasks(work, tasks=tasks))
     return simulations_job(
         engine, shared, states, run.policies,
         selection=run.selection, out=str(run.out), run_id=run.id,

@@ -1,0 +1,124 @@
+"""Worker processes of the local engine: order of results, failures, and equal tables."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.support.captures import capture, records, rows_of
+
+from partage.errors import InvalidConfigError
+from partage.jobs.processes import WorkerProcesses
+from partage.jobs.replay.engines import local_processes
+from partage.jobs.replay.replay import replay
+from partage.tables.schemas import TABLES
+
+_SECONDS_TO_WAIT = 300
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[WorkerProcesses]:
+    """One process next to this one."""
+    with WorkerProcesses(1) as started:
+        yield started
+
+
+def _meet(folder: Path, item: int) -> int:
+    """Return the process of an item, once another process has taken another item."""
+    (folder / f"{os.getpid()}").touch()
+    until = time.monotonic() + _SECONDS_TO_WAIT
+    while len(list(folder.iterdir())) < 2:
+        assert time.monotonic() < until, f"no other process has taken an item beside {item}"
+        time.sleep(0.01)
+    return os.getpid()
+
+
+def _fail_elsewhere(folder: Path, caller: int, item: int) -> int:
+    _meet(folder, item)
+    if os.getpid() != caller:
+        raise InvalidConfigError("--out", "must be a folder", str(item))
+    return item
+
+
+def _die_elsewhere(folder: Path, caller: int, item: int) -> int:
+    _meet(folder, item)
+    if os.getpid() != caller:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def _print(item: int) -> int:
+    print("not a reply")
+    return -item
+
+
+def test_both_processes_take_items_and_results_keep_their_order(
+    workers: WorkerProcesses, tmp_path: Path
+) -> None:
+    """What a job prints does not damage the replies of a worker."""
+    found = workers.map(partial(_meet, tmp_path), range(4))
+    assert len(set(found)) == 2
+    assert os.getpid() in found
+    done: list[int] = []
+    assert workers.map(_print, range(50), done.append) == [-item for item in range(50)]
+    assert done == list(range(1, 51))
+
+
+def test_an_exception_in_a_worker_keeps_type_and_traceback(
+    workers: WorkerProcesses, tmp_path: Path
+) -> None:
+    """The next job runs as usual."""
+    with pytest.raises(InvalidConfigError, match="must be a folder") as caught:
+        workers.map(partial(_fail_elsewhere, tmp_path, os.getpid()), range(4))
+    assert "in _fail_elsewhere" in str(caught.value.__cause__)
+    assert workers.map(_print, [1, 2]) == [-1, -2]
+
+
+def test_a_job_that_no_worker_can_import_runs_here(workers: WorkerProcesses) -> None:
+    """A local function cannot be pickled."""
+    assert workers.map(lambda item: (item, os.getpid()), [1, 2]) == [
+        (1, os.getpid()), (2, os.getpid()),
+    ]  # fmt: skip
+
+
+def test_items_of_a_killed_worker_run_here(tmp_path: Path) -> None:
+    """The results are complete, and later jobs run without the worker."""
+    with WorkerProcesses(1) as workers:
+        job = partial(_die_elsewhere, tmp_path, os.getpid())
+        assert workers.map(job, range(4)) == [0, 1, 2, 3]
+        assert workers.map(_print, [1, 2]) == [-1, -2]
+
+
+def test_several_processes_give_the_tables_of_one(tmp_path: Path) -> None:
+    """All tables are equal, and so is the summary apart from times."""
+    folder = capture(tmp_path / "c", records().slice(0, 3_000), row_group_size=1_000)
+    found = [
+        replay(folder, tmp_path / f"{count}", engine="local", processes=count, policies=["range"])
+        for count in (1, 2)
+    ]
+    for name in TABLES:
+        if name != "runs":
+            assert rows_of(tmp_path / "1", name) == rows_of(tmp_path / "2", name), name
+    for one in found:
+        for key in ("run_id", "started_ms", "seconds"):
+            del one[key]
+    assert found[0] == found[1]
+
+
+def test_another_process_needs_enough_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records and policies count, and no more processes than cores are started by themselves."""
+    monkeypatch.setattr("partage.jobs.replay.engines.available_cores", lambda: 2)
+
+    class Capture:
+        records = 100_000
+
+    assert local_processes(Capture(), policies=1) == 1
+    assert local_processes(Capture(), policies=11) == 2
+    assert local_processes(Capture(), policies=1, asked=3) == 3
+    with pytest.raises(InvalidConfigError, match="--processes"):
+        local_processes(Capture(), policies=1, asked=0)
