@@ -18,14 +18,17 @@ __all__ = ["PlainStrategy", "RebalanceProtocol", "Setting", "Strategy"]
 
 
 class RebalanceProtocol(IntEnum):
-    """Protocol by which members revoke partitions: Kafka's enum RebalanceProtocol, with ids."""
+    """Protocol by which members give up partitions in a rebalance: Kafka's enum RebalanceProtocol.
+
+    The values are Kafka's ids.
+    """
 
     EAGER = 0
     COOPERATIVE = 1
 
 
 class Setting(NamedTuple):
-    """A configuration setting of an assignment strategy, as `partage strategies` lists it.
+    """Configuration setting of an assignment strategy, as `partage strategies` lists it.
 
     Attributes:
         key: as in a configuration; ``.<topic>`` at the end stands for the name of a topic.
@@ -46,18 +49,18 @@ class Setting(NamedTuple):
 
 @runtime_checkable
 class Strategy(Protocol):
-    """Interface of all partition assignors, both built-in ones and plug-ins of other packages.
+    """Interface of all partition assignors: built-in ones and plug-ins of other packages.
 
     Attributes:
         name: the protocol name, as members list it when they join (such as "range").
         version: version of the member's metadata (Kafka's ``ConsumerPartitionAssignor.version``).
-        algorithm: version of the plans; it changes when the plan for some input changes.
+        algorithm: version of the algorithm; it changes when the plan for some input changes.
         exact_to: the class and release whose plans it reproduces, or None if there is none.
         protocols: supported rebalance protocols, preferred one first.
         aliases: other names that `registry.find` accepts (Java class names).
 
-    A strategy with settings may list them as ``options``, a tuple of `Setting`; a key that
-    ends in ``.<topic>`` stands for one a topic. It is not part of what has to be there.
+    A strategy with settings may list them as ``options``, a tuple of `Setting`; a key that ends in
+    ``.<topic>`` stands for one setting for each topic. ``options`` is not required.
     """
 
     @property
@@ -102,14 +105,17 @@ class Strategy(Protocol):
         generation: int,
         memory: object = None,
     ) -> object:
-        """Return what a member remembers of its assignment until it rejoins (its ``memory``)."""
+        """Return what a member remembers of its assignment until it rejoins.
+
+        The result is the ``memory`` that `subscription_user_data` and the next call get.
+        """
         ...
 
 
 class PlainStrategy:
-    """Base class of assignors with the defaults of Kafka's ``ConsumerPartitionAssignor``.
+    """Base class of assignors with the defaults of Kafka's ``ConsumerPartitionAssignor`` interface.
 
-    It has no settings, sends no user data, and its members remember nothing.
+    Its instances have no settings and send no user data, and members remember nothing.
 
     >>> PlainStrategy().configure({"client.id": "c1"}).subscription_user_data(["t"]) is None
     True

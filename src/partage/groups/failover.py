@@ -66,16 +66,17 @@ _USER_DATA = load_message("FailoverUserData")
 
 @dataclass(frozen=True)
 class Priorities:
-    """Failover priority of a member: one for all topics, and exceptions for single topics."""
+    """Failover priorities of a member: one for all topics, and exceptions for single topics."""
 
     general: int = DEFAULT_PRIORITY
     by_topic: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 def write_priorities(priorities: Priorities) -> bytes:
-    r"""Encode a member's failover priorities as user data.
+    r"""Encode a member's failover priorities as user data: 4 bytes as Kafka's document describes
+    them.
 
-    The result has the documented 4 bytes, and the extension if topics have priorities of their own.
+    An extension follows if topics have priorities of their own.
 
     >>> write_priorities(Priorities(10))
     b'\x00\x00\x00\n'
@@ -89,11 +90,11 @@ def write_priorities(priorities: Priorities) -> bytes:
 
 
 def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
-    r"""Decode a member's failover priorities from user data; also return the reason if that fails.
+    r"""Decode a member's failover priorities from user data.
 
-    The reason is None if the data is valid. User data that is null, too short, too long or no valid
-    extension means the lowest priority: a member whose setting cannot be read must not own
-    everything.
+    The second result is the reason if the data is not valid, else None. User data that is null, too
+    short, too long or no valid extension means the lowest priority: a member whose setting cannot
+    be read must not own everything.
 
     >>> read_priorities(b"\0\0\0\x0a")
     (Priorities(general=10, by_topic={}), None)
@@ -181,7 +182,10 @@ class Failover(PlainStrategy):
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:  # type: ignore[override]  # by settings
-        """EAGER; without preemption also COOPERATIVE, since no present member loses a partition."""
+        """Supported rebalance protocols: EAGER; without preemption also COOPERATIVE.
+
+        Without preemption no present member loses a partition.
+        """
         if self.preemption:
             return (RebalanceProtocol.EAGER,)
         return (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
@@ -214,11 +218,14 @@ class Failover(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """Encode the member's priorities as its user data."""
+        """Encode the member's failover priorities as its user data."""
         return write_priorities(Priorities(self.priority, self.topic_priority))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan; its ``warnings`` name members with unreadable or missing priorities."""
+        """Return the plan: each partition to its topic's subscriber with the highest priority.
+
+        Its ``warnings`` name members with unreadable or missing priorities.
+        """
         decoded = [read_priorities(member.user_data) for member in problem.group]
         ranking = _Ranking(problem, [priorities for priorities, _ in decoded])
         rows = rows_in_map_order(problem)
@@ -234,7 +241,7 @@ class Failover(PlainStrategy):
 
 
 class _Ranking:
-    """Members of a group in order of descending failover priority, for all topics or for one.
+    """Members of a group in descending order of failover priority, for all topics or for one.
 
     Ties go to the lower member id.
     """
@@ -267,7 +274,7 @@ class _Ranking:
 def _restore_owned_partitions(
     problem: Problem, rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
-    """Change ``owner`` so that partitions stay with the subscribers that claim to own them.
+    """Change ``owner`` so that partitions stay with the subscribers that say they own them.
 
     A partition without current owner goes to the highest-ranked owner of the topic's other
     partitions, or else to the highest-ranked subscriber.
@@ -292,10 +299,10 @@ def _restore_owned_partitions(
 
 
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
-    """Return the claimant of a partition that counts as its owner: the one with the newest
-    generation, -1 if there is none.
+    """Return which of the members that claim a partition is its owner, -1 for none.
 
-    Of equal generations the highest-ranked member counts; claimants that do not subscribe do not.
+    It is the one with the newest generation; of equal generations the highest-ranked member.
+    Claimants that do not subscribe do not count.
     """
     if not claimants:
         return -1
@@ -320,7 +327,7 @@ def _priority_warnings(
 
 
 def _parse_int32(setting: str, value: object) -> int:
-    """Check that the value of a setting is an int32, or its text, and return the number.
+    """Check that the value of a setting is an int32 (or its text), and return the number.
 
     Raises:
         InvalidConfigError: the value is no int32.
@@ -334,7 +341,7 @@ def _parse_int32(setting: str, value: object) -> int:
 
 
 def _parse_switch(setting: str, value: object) -> bool:
-    """Check that the value of a setting is a boolean or its text, and return it.
+    """Check that the value of a setting is a boolean (or its text), and return it.
 
     As in Kafka, the case of the text does not matter.
 

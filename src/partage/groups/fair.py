@@ -53,7 +53,8 @@ class Fair(PlainStrategy):
 
 
 def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int32Array]:
-    """Assign partitions by KIP-49's rule; return them in order, and the member of each.
+    """Assign partitions by KIP-49's rule; return them in order of assignment, and the member of
+    each.
 
     ``topics`` are the existing topics with subscribers. Topics with as many subscribers and
     partitions are assigned in this order.
@@ -69,7 +70,7 @@ def assign_fairly(problem: Problem, topics: Int32Array) -> tuple[TopicRows, Int3
 
 
 def _constrained_first(problem: Problem, topics: Int32Array) -> tuple[TopicRows, SubscriberSets]:
-    """Sort the topics: fewest subscribers first, then most partitions, then as given."""
+    """Sort the topics: fewest subscribers first, then most partitions, then in the given order."""
     subscribers = SubscriberSets.of(problem, topics)
     counts = TopicRows.of(problem, topics).counts
     order = np.lexsort((-counts, subscribers.sizes[subscribers.set_of_topic]))
@@ -95,11 +96,12 @@ def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[
 
 
 def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
-    """Assign partitions one by one to the least loaded member and return the chosen members in
-    order (int32[count]).
+    """Assign ``count`` partitions one by one to the least loaded member; return the chosen members
+    in order.
 
-    Ties go to the first member. Without a loop: a member is chosen at load, load + 1, ...; the
-    choices of all members, sorted by (load at the choice, position), begin with the result.
+    ``load`` is each member's number of partitions. Ties go to the first member. No loop is needed:
+    a member is chosen at load, load + 1, ...; the choices of all members, sorted by (load at the
+    choice, position), begin with the result.
     """
     level = _water_level(load, count)
     turns = np.maximum(level - load, 0)

@@ -37,10 +37,10 @@ __all__ = [
 
 
 def of_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, from the cache of `of_subscriptions` if all members sent the same
-    subscription.
+    """Return ``make(problem)``, cached if all members sent the same subscription.
 
-    ``make`` may then also depend on the order in which Kafka meets the subscriptions.
+    The cache is that of `of_subscriptions`. ``make`` may then also depend on the order in which
+    Kafka meets the subscriptions.
     """
     if len(problem.group.subscriptions) == 1:
         return of_subscriptions(problem, make)
@@ -56,7 +56,7 @@ def members_in_map_order(problem: Problem) -> list[int]:
 
 
 def member_order(problem: Problem) -> Int32Array:
-    """Return the members in the order of Kafka's ``MemberInfo`` (int32[M]).
+    """Return the members in the sort order of Kafka's ``MemberInfo`` (int32[M]).
 
     Static members by instance id come first, then dynamic ones by member id; both in
     Java's string order. Members that share an instance id (one of them is fenced) stay in
@@ -133,7 +133,7 @@ class TopicRows:
         return np.diff(self.start)
 
     def spread(self, by_topic: Int32Array) -> Int32Array:
-        """Repeat each topic's value once for each of its partitions."""
+        """Repeat the value of each topic once for each of its partitions."""
         return np.repeat(by_topic, self.counts)
 
 
@@ -157,7 +157,7 @@ def _rows_by_name(problem: Problem) -> TopicRows:
 
 @dataclass(frozen=True, eq=False)
 class SubscriberSets:
-    """Members that subscribe to each topic, where topics with equal subscribers share one set.
+    """Members that subscribe to each topic; topics with equal subscribers share one set.
 
     Attributes:
         order: int32[M], members in Kafka's MemberInfo order; a "position" is an index into it.
@@ -203,8 +203,9 @@ class SubscriberSets:
         return np.diff(self.start)
 
     def positions(self, subscriber_set: int) -> Int32Array:
-        """Return the members of one set of subscribers, ascending, as positions in ``order``
-        (int32).
+        """Return the members of one set of subscribers, ascending (int32).
+
+        Members are positions in ``order``.
         """
         return self.position[self.start[subscriber_set] : self.start[subscriber_set + 1]]
 
@@ -241,7 +242,7 @@ def plan_in_order(
     owner: Int32Array,
     **more: Any,
 ) -> Plan:
-    """Build a plan from partitions and their owners.
+    """Build a plan from an array of partitions and the owner of each.
 
     Each member's list keeps the order in which its partitions are given.
     """

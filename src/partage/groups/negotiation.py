@@ -29,16 +29,15 @@ DEFAULT_STRATEGIES = ("range", "cooperative-sticky")
 
 @dataclass(frozen=True)
 class Negotiation:
-    """Join state of a group: its members and the strategies that each supports.
-
-    The group coordinator uses it to select the group's strategy.
+    """Members of a group and the strategies that each supports, from which the coordinator selects
+    one.
 
     Members send protocol names: a class name is replaced by the protocol name of its strategy
     (`registry.protocol_name`). A name that a member lists twice counts once.
 
     Attributes:
         protocol_type: "consumer", "connect", ...; None while the group has no members.
-        members: (member id, supported strategies, preferred one first) in join order.
+        members: pairs of member id and supported strategies (preferred one first), in join order.
         member_map: the coordinator's map of member ids, in whose order votes are counted.
 
     >>> group = Negotiation().join("a", ["range"]).join("b", ["sticky", "range"])
@@ -56,8 +55,7 @@ class Negotiation:
     def join(
         self, member_id: str, supported: Sequence[str], *, protocol_type: str = "consumer"
     ) -> Negotiation:
-        """Return the group after a member has joined, or has joined again with another list of
-        supported strategies.
+        """Return the group after a member has joined, or rejoined with other supported strategies.
 
         A group without members takes any protocol type but the empty one, and any list but
         the empty one. A group with members takes a member that has their protocol type and at
@@ -95,7 +93,7 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.member_map.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
-        """Return the group after a member has left; the same group if it has no such member."""
+        """Return the group after a member has left; an unknown member changes nothing."""
         if member_id not in self.member_map.spread:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)
@@ -108,7 +106,9 @@ class Negotiation:
         return tuple(n for n in lists[0] if all(n in one for one in lists)) if lists else ()
 
     def votes(self) -> dict[str, int]:
-        """Return how many members prefer each candidate, in the order of first votes."""
+        """Return how many members prefer each strategy that all support, in the order of first
+        votes.
+        """
         candidates = set(self.candidates())
         count: dict[str, int] = {}
         supported = dict(self.members)
@@ -119,7 +119,7 @@ class Negotiation:
 
     @property
     def selected(self) -> str | None:
-        """The strategy with the most votes, which the group uses; None for a group without members.
+        """Strategy with the most votes, which the group uses; None for a group without members.
 
         Of equally many votes, the first in the coordinator's ``HashMap`` of votes wins.
         """
@@ -141,12 +141,12 @@ def _expect_something(member_id: str, names: tuple[str, ...], protocol_type: str
 
 @dataclass(frozen=True)
 class Negotiated:
-    """The strategy that the group coordinator selects for a group, with the votes and the reason.
+    """Strategy that the group coordinator selects for a group, with the votes and the reason.
 
     Attributes:
         strategy: the protocol name that the coordinator selected.
-        decided_by: the strategy that the leader runs under that name: another one if the leader
-            listed a dialect (`librdkafka:range`).
+        decided_by: the strategy that the leader runs under that protocol name: another one if the
+            leader listed a dialect (`librdkafka:range`).
         leader: the member that runs the strategy, the first that joined.
         candidates: the protocol names that all members support.
         votes: number of members that prefer each candidate.
@@ -165,7 +165,8 @@ class Negotiated:
 
 
 def negotiate(group: Group) -> Negotiated:
-    """Return the strategy that the group coordinator selects, with the votes and the reason.
+    """Return the strategy that the group coordinator selects for a group, with the votes and the
+    reason.
 
     Members join in the group's order, each with its `strategies`; a member that lists none
     supports Kafka's default, ``range`` and ``cooperative-sticky``.

@@ -1,4 +1,4 @@
-"""Kafka's range assignor: each topic is cut into runs of consecutive partitions."""
+"""Kafka's range assignor: each topic is divided into ranges of consecutive partitions."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ANYWHERE = -1
 def apply_racks(
     problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
 ) -> bool:
-    """Assign partitions by rack (KIP-881) to the owners in ``position`` where racks matter; return
+    """Assign partitions to members on a rack of a replica (KIP-881) where racks matter; return
     whether they do.
 
-    ``position``, which has the owner of each partition without racks, is changed in place. These
-    are the rack-aware steps before runs assign the rest. Of a topic with n members and P partitions
-    every member gets q = P // n, and P % n of them one more. The members that first exceed q take
-    these extra partitions.
+    ``position``, which has the owner of each partition without racks, is changed in place. Of a
+    topic with n members and P partitions every member gets q = P // n, and P % n of them one more.
+    The members that first exceed q take these extra partitions. Ranges without regard to racks
+    follow for the rest.
 
     Topics with the same subscribers and partition count are assigned together as soon as one of
     them needs racks.
@@ -72,7 +72,7 @@ def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iter
 class _PartitionRacks:
     """Racks of each partition's replicas, as pairs of partition and rack without repetitions.
 
-    A partition is a row: its position in `TopicRows`.
+    A partition is a position in `TopicRows`.
     """
 
     def __init__(self, problem: Problem, rows: TopicRows) -> None:
@@ -109,9 +109,7 @@ class _PartitionRacks:
         return meets & differs
 
     def partitions_by_rack(self, topic: int) -> dict[int, list[int]]:
-        """Return a dict from each rack to the numbers of a topic's partitions that have a replica
-        on it.
-        """
+        """Return a dict from rack to the partition numbers of a topic that have a replica on it."""
         first, last = self.rows.start[topic], self.rows.start[topic + 1]
         of_topic = slice(self.start[first], self.start[last])
         out: dict[int, list[int]] = defaultdict(list)
@@ -146,7 +144,7 @@ def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
 
 
 class _Quotas:
-    """Count of the partitions of one topic that each member may still get."""
+    """Number of partitions of one topic that each member may still get."""
 
     def __init__(self, members: int, partitions: int) -> None:
         self.quota, self.extra = divmod(partitions, members)
@@ -172,8 +170,10 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
 ) -> list[int]:
-    """Assign to each member, up to its quota, the first unassigned partitions of a topic with a
-    replica on its rack.
+    """Assign to each member, up to its quota, the first partitions of a topic with a replica on its
+    rack.
+
+    ``by_rack`` has the partition numbers on each rack.
     """
     owner = [-1] * count
     by_rack = {**by_rack, _ANYWHERE: list(range(count))}
@@ -199,10 +199,11 @@ def _assign_topic(
 def _assign_co_partitioned(
     quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
 ) -> list[int]:
-    """Assign equal partition numbers of several topics to the first member below its quota that is
-    on a rack common to all of them.
+    """Assign equal partition numbers of several topics to one member on a rack common to all of
+    them.
 
-    All these topics are always in the same state, so one of them is counted.
+    It is the first such member below its quota. All these topics are always in the same state, so
+    one of them is counted.
     """
     owner = [-1] * count
     waiting: dict[int, list[int]] = defaultdict(list)
@@ -231,15 +232,14 @@ def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iter
 
 
 class Range(PlainStrategy):
-    """Kafka's range assignor: per topic, members in order get runs of consecutive partitions.
+    """Kafka's range assignor: for each topic, members in order get consecutive partitions.
 
     Guarantees, the first before the next:
 
-    1. per topic, loads differ by at most one; the first members get the larger runs;
-    2. topics with equally many partitions and the same subscribers are co-located: equal
-       partition numbers have one owner;
-    3. with racks (KIP-881), a partition goes to a member on a rack of one of its replicas
-       where this costs neither balance nor co-location.
+    1. per topic, loads differ by at most one; the first members get the larger ranges; 2. topics
+    with equally many partitions and the same subscribers are co-located: equal partition numbers
+    have one owner; 3. with racks (KIP-881), a partition goes to a member on a rack of one of its
+    replicas where this costs neither balance nor co-location.
 
     Members are ordered by `partage.groups.layout.member_order`, so the join order has no
     effect (except for members that share an instance id). A member's list has topics in
@@ -279,8 +279,7 @@ class Range(PlainStrategy):
 
 
 def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
-    """Return the owner of each partition without regard to racks: members in order get consecutive
-    ranges of each topic.
+    """Return the owner of each partition without regard to racks: consecutive ranges of each topic.
 
     Owners are positions in member order (int32[n]). Topics with the same subscribers and partition
     count are divided once and copied.

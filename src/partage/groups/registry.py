@@ -127,7 +127,7 @@ def is_dialect(name: str) -> bool:
 
 
 def contestants() -> tuple[str, ...]:
-    """Return the names of the strategies that `compare` lists: one of each kind.
+    """Return the names of the strategies that `compare` lists by default.
 
     Dialects are left out, and the jar's strategies for brokers, because `server:partage-optimal`
     balances as `optimal` does.
@@ -143,7 +143,7 @@ def _is_of_the_jar(name: str) -> bool:
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the strategy with this name; of a list of names, the first one that exists.
+    """Return the strategy with a name; for a list of names, the first strategy that exists.
 
     Names may come from files and logs, so only registered modules are imported.
 
@@ -165,7 +165,7 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
 
 
 def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """Return the strategy with this name, or import the class that ``package.module:Class`` names.
+    """Return the strategy with a name, or import the class that ``package.module:Class`` names.
 
     Only names from a person or a program may be passed, never names from a file or a log.
 
@@ -205,7 +205,7 @@ def _chosen(
 
 
 def split_names(names: str) -> list[str]:
-    """Split a text with commas into names, as Kafka's ConfigDef parses a list.
+    """Split a text at commas into names, as Kafka's ConfigDef parses a list.
 
     Raises:
         InvalidConfigError: there is no name before, between or after the commas.
@@ -331,7 +331,9 @@ def describe() -> tuple[StrategyRow, ...]:
 
 
 def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
-    """Return the entry of `describe` for a strategy, under a given name and source."""
+    """Return the description of a strategy for the list of strategies, under a given name and
+    source.
+    """
     summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
     protocols = tuple(one.name for one in strategy.protocols)
     return StrategyRow(
@@ -431,7 +433,7 @@ _CONTRACT = (
 
 
 def is_strategy(value: object) -> bool:
-    """Return whether a value has all attributes of `Strategy`."""
+    """Return whether a value has all attributes of the interface `Strategy`."""
     return not _missing(value)
 
 

@@ -55,7 +55,8 @@ _MOST_NAMED = 5
 
 
 class Join:
-    """A change for `play`: members join the group, in this order, with the partitions they claim.
+    """Change for `play`: members join the group, in this order, with the partitions that they
+    claim.
 
     >>> Join(Member("c1", ["t"]))
     Join(c1)
@@ -71,7 +72,7 @@ class Join:
 
 
 class Leave:
-    """A change for `play`: members leave the group.
+    """Change for `play`: the given members leave the group.
 
     >>> Leave("c1", "c2")
     Leave(c1, c2)
@@ -86,7 +87,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A change for `play`: a member changes its subscription."""
+    """Change for `play`: a member changes the topics to which it subscribes."""
 
     id: str
     topics: Sequence[str]
@@ -99,7 +100,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A change for `play`: new cluster metadata, in which topics are created, grown or deleted."""
+    """Change for `play`: new cluster metadata, in which topics are created, grown or deleted."""
 
     cluster: Cluster
 
@@ -148,7 +149,7 @@ class Round:
 
     @cached_property
     def moved(self) -> tuple[tuple[str, int], ...]:
-        """The partitions that changed or lost their owner in this rebalance, sorted."""
+        """Partitions that changed or lost their owner in this rebalance, sorted."""
         return tuple(sorted(p for p, was in self.before.items() if self.owner.get(p) != was))
 
     @cached_property
@@ -160,7 +161,7 @@ class Round:
         return tuple(sorted(name for name in names if name not in self.owner))
 
     def figures(self) -> tuple[int, str, int, int, int, int]:
-        """Return this rebalance's values in the table of `Rounds`, in order of its ``COLUMNS``.
+        """Return this rebalance's row of the table of `Rounds`, in the order of its ``COLUMNS``.
 
         ``moved`` counts partitions that have a new owner, not those that only lost theirs.
         """
@@ -179,7 +180,7 @@ class Round:
 
 
 class Rounds(tuple[Round, ...]):
-    """The results of `play`, one `Round` for each rebalance: a tuple that prints as a table."""
+    """Results of `play`: a tuple with one `Round` for each rebalance, which prints as a table."""
 
     __slots__ = ()
     COLUMNS = ("generation", "change", "members", "partitions", "moved", "unowned")
@@ -263,7 +264,7 @@ def _without_generation(memory: Any) -> object:
 
 @dataclass(slots=True)
 class _Consumer:
-    """A simulated consumer between rebalances: its owned partitions, and its strategy's memory."""
+    """Simulated consumer between rebalances: its owned partitions, and its strategy's memory."""
 
     member: Member
     owned: Pairs = ()
@@ -274,9 +275,10 @@ class _Consumer:
 def _newest_claims(
     consumers: Mapping[str, _Consumer],
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
-    """Return the newest claimant of each partition, and a warning if several members claim one.
+    """Return the newest owner that each partition has by its members' claims.
 
-    Of equal generations the member that joined first counts.
+    The second result has a warning if several members claim a partition. Of equal generations the
+    member that joined first counts.
     """
     newest: dict[tuple[str, int], str] = {}
     contested = set()
@@ -358,8 +360,8 @@ class _Life:
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _rebalance(self, change: Change | None) -> None:
-        """Simulate a rebalance and the follow-ups in which cooperative members rejoin, until no
-        member must revoke a partition.
+        """Simulate a rebalance and its follow-ups, until no cooperative member must revoke a
+        partition.
 
         A group that does not settle ends with a warning after one repetition of its state.
         """
@@ -436,10 +438,10 @@ class _Life:
         before: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Add a rebalance in which the strategy raised an error instead of a plan.
+        """Record a rebalance in which the strategy raised an error instead of a plan.
 
-        All claims stay, and the next rebalance decides. It shows one owner of a partition that
-        several members claim, the one with the newest generation.
+        All claims stay, and the next rebalance decides. Of a partition that several members claim,
+        the one with the newest generation is shown as the owner.
         """
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps else ()

@@ -38,12 +38,11 @@ _FORMATS = {
 
 
 class Subscribed(NamedTuple):
-    """A group whose members have the user data of a given strategy, and warnings about data that
-    were made or ignored.
+    """Group whose members have the user data of a strategy, with warnings about these data.
 
     Attributes:
         group: the members, with that strategy's user data.
-        warnings: which user data were constructed or ignored.
+        warnings: messages about user data that were constructed or ignored.
     """
 
     group: Group
@@ -118,8 +117,9 @@ def _config_ignored(strategy: Strategy, member: Member) -> str:
 
 
 def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:
-    """Return what a strategy's member would remember as the owner of its owned partitions; None if
-    the strategy remembers nothing.
+    """Return what a member would remember of its assignment if it were its owned partitions.
+
+    None if the strategy remembers nothing.
     """
     # A plain strategy remembers nothing; to build its claims takes longer than some plans.
     if not len(member.owned) or _remembers_nothing(strategy):
@@ -137,12 +137,13 @@ def _remembers_nothing(strategy: Strategy) -> bool:
 
 
 def led_by(strategy: Strategy, group: Group) -> Strategy:
-    """Return the strategy with the settings of the group's leader, its first member."""
+    """Return the strategy with the settings of the group's leader, which is its first member."""
     return configured(strategy, group[0]) if len(group) else strategy
 
 
 def ineffective_config(strategy: Strategy, group: Group) -> tuple[str, ...]:
-    """Return a warning for each member's ``assignment.`` setting that the strategy does not know.
+    """Return a warning for each member's ``assignment.`` setting that has no effect on the
+    strategy.
 
     Other settings are those of a client's configuration. A plug-in need not list its settings.
 
@@ -231,8 +232,9 @@ def _settings(strategy: Strategy, key: str) -> list[Setting]:
 
 
 def configured(strategy: Strategy, member: Member) -> Strategy:
-    """Return the strategy with the settings in a member's own configuration; the strategy itself if
-    the member has none.
+    """Return the strategy with the settings in a member's own configuration.
+
+    A member without settings gets the strategy itself.
     """
     own = {key: value for key, value in member.config.items() if _settings(strategy, key)}
     silent = member.config and not registry.settings_of(strategy)
@@ -281,8 +283,8 @@ def _contradict_as_generations(members: Iterable[Member]) -> bool:
 
 
 def _is_sticky(data: bytes) -> bool:
-    """Return whether the bytes are complete user data of Kafka's sticky assignor, version 0
-    or 1.
+    """Return whether the bytes are complete user data of Kafka's sticky assignor (version 0
+    or 1).
     """
     if len(data) < 4:
         return False

@@ -140,8 +140,9 @@ class SaramaRoundRobin(PlainStrategy):
 
 
 def _franz_go_ranks(group: Group) -> list[int]:
-    """Return each member's position in franz-go's order: static members by instance id, then
-    dynamic members by member id.
+    """Return each member's position in the member order of franz-go (a Go client).
+
+    Static members by instance id come first, then dynamic members by member id.
     """
     members = sorted(
         range(len(group)),

@@ -221,7 +221,7 @@ def _is_not_after(group: Group, member: int, other: int) -> bool:
 
 
 class _TopicRange:
-    """One topic during librdkafka's range assignment, with its subscribers and its unassigned
+    """One topic during librdkafka's range assignment: its subscribers and its unassigned
     partitions.
 
     Each subscriber gets the quota, and the first ones get one more partition.
@@ -229,8 +229,8 @@ class _TopicRange:
     Attributes:
         topic: the topic.
         members: its subscribers in order.
-        slots: its slots (numbered partitions).
-        quota: the number of slots that each member gets at least.
+        slots: its partitions, as numbers in this problem.
+        quota: the number of partitions that each member gets at least.
     """
 
     def __init__(
@@ -267,7 +267,10 @@ class _TopicRange:
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
     def assign(self, fits: Callable[[int, int], bool]) -> None:
-        """Assign to each member, up to its capacity, the first unassigned partitions that fit."""
+        """Assign partitions to the topic's members, in order, up to each member's quota.
+
+        A member gets the first unassigned partitions for which ``fits(member, partition)`` is true.
+        """
         for member in self.members:
             capacity = self.capacity(member)
             if capacity <= 0:
@@ -283,7 +286,7 @@ class _TopicRange:
 
 
 def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
-    """Assign partitions with equal numbers of several topics to one member.
+    """Assign partitions with equal numbers of several topics to the same member.
 
     It is the first with free capacity that has the rack of a replica of each of them.
     """
@@ -324,8 +327,10 @@ def _is_same_member(group: Group, member: int, other: int) -> bool:
 
 
 def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
-    """Return the last member to claim each existing partition, and the last claim on each partition
-    that does not exist.
+    """Return the last member that claims each existing partition.
+
+    The second result yields the last claim on each partition that does not exist. A claim is a
+    partition that a member says it owns.
     """
     start, claimed = problem.claims
     claimant: dict[int, int] = {}
@@ -342,11 +347,11 @@ def _last_claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolv
 
 
 def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run librdkafka's sticky algorithm.
+    """Assign partitions by librdkafka's sticky algorithm.
 
-    Return each member's partitions, and the endless loop if the library would never return. If it
-    does not, the partitions are the most even valid assignment after any of its moves. Partitions
-    are slots (numbers in this problem), and one may be in the lists of two members.
+    Return each member's partitions, and the endless loop if the library would never return. In that
+    case the partitions are the most even valid assignment after any of its moves. Partitions are
+    numbers in this problem, and one may be in the lists of two members.
 
     Raises:
         PeerAssignorError: the library would crash, or its behaviour is undefined.
@@ -362,27 +367,27 @@ def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop
 
 @dataclass(frozen=True)
 class LibrdkafkaClaims(SettledClaims):
-    """Owners of partitions after conflicting claims are resolved, with the last member to claim
-    each partition.
+    """Owner of each partition after librdkafka has resolved conflicting claims of members.
 
     A claim is a partition that a member says it owns. The library takes the last claimant for the
     owner when it moves a partition.
 
     Attributes:
-        last_claimant: slot -> the last member that claims it, even with an older generation; absent
-            if two claims have one generation.
+        last_claimant: the last member that claims each partition, even with an older generation;
+            absent if two claims have one generation.
     """
 
     last_claimant: dict[int, int]
 
 
 def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
-    """Resolve conflicting claims on a partition: the member with the newest generation becomes its
+    """Resolve conflicting claims as librdkafka does: the member with the newest generation is the
     owner.
 
-    The second newest claimant is the previous owner. Two claims of any one generation leave the
-    partition without owner. Members' lists are in the reverse of the order in which partitions were
-    first claimed, because the library walks its maps from the latest entry.
+    A claim is a partition that a member says it owns. The second newest claimant is the previous
+    owner. Two claims of any one generation leave the partition without owner. Members' lists are in
+    the reverse of the order in which partitions were first claimed, because the library walks its
+    maps from the latest entry.
     """
     claims: dict[int, list[tuple[int, int]]] = {}
     last_claimant = {}
@@ -408,7 +413,7 @@ def order_slots(peer: LibrdkafkaProblem, claims: SettledClaims) -> list[int]:
 
     Those with the fewest subscribers come first. Where subscriptions are identical, the owned
     partitions come first (`owned_slots_in_turns`, each list from its start), then the others in the
-    reverse of the metadata's order. Partitions are slots (numbers in this problem).
+    reverse of the metadata's order. Partitions are numbers in this problem.
     """
     slots = range(len(peer.topic_of_slot))
     if not _subscriptions_identical(peer):
@@ -431,11 +436,11 @@ def _subscriptions_identical(peer: LibrdkafkaProblem) -> bool:
 
 
 class LibrdkafkaAssignment(GeneralAssignment):
-    """The general sticky algorithm as librdkafka implements it; an instance is used for one run.
+    """One run of the general sticky algorithm as librdkafka implements it.
 
     Args:
         peer: the problem.
-        claims: the settled claims.
+        claims: the owners after conflicting claims are resolved.
         watch: whether to compare the plan after each move with the best one so far.
     """
 
@@ -488,8 +493,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or another one that librdkafka moves in its place by
-        mistake.
+        """Move a partition to a member, or the other partition that librdkafka moves by mistake.
 
         `LibrdkafkaMovements` selects it. If its recorded owner does not have it, that owner loses
         nothing.
@@ -535,7 +539,9 @@ def _uses_racks(peer: LibrdkafkaProblem) -> bool:
 
 
 class _ListedOwners(dict[int, int]):
-    """Dict from partition to owner; a missing key raises, as the library's look-up crashes."""
+    """Dict from partition to owner in which a missing key raises an error, because the library
+    would crash.
+    """
 
     def __missing__(self, slot: int) -> int:
         raise _crash("looks for the owner of a partition that has none")
@@ -557,7 +563,7 @@ class _Way:
 
 @dataclass(eq=False, slots=True)
 class _MovedSlots:
-    """Partitions of a topic that moved in one direction.
+    """List of a topic's partitions that moved from one member to another.
 
     The key is the direction whose allocation the library shares with this list.
     """
@@ -567,19 +573,19 @@ class _MovedSlots:
 
 
 class LibrdkafkaMovements:
-    """Record of partitions moved so far, with three defects of librdkafka that change plans.
-    librdkafka reads it to move a partition back instead of moving another one of its topic forward.
+    """Record of the partitions moved so far, with three defects of librdkafka that change plans.
 
     It records each partition's source and target, and the partitions by topic and direction.
 
     Three defects of the library decide plans, as far as they are defined:
 
-    * It looks for an opposite move under (target, present owner) where Kafka looks under
-      (target, first source). A slot that returns therefore finds the list that it is in itself.
-    * It keeps a pointer to that list's first element and then removes the element. From then on
-      the pointer means the next element, and *that* slot is given to the target. Without a next
+    * It looks for an opposite move under (target, present owner) where Kafka looks under (target,
+      first source). A partition that returns therefore finds the list that it is in itself.
+    * It keeps a pointer to that list's first element and then removes the element. From then on the
+      pointer means the next element, and *that* partition is given to the target. Without a next
       element it points into freed memory: undefined, an error here.
-    * It does not forget a slot's move when the slot is back; a later move fails an assertion.
+    * It does not forget a partition's move when the partition is back; a later move fails an
+      assertion.
     """
 
     def __init__(self) -> None:
@@ -594,9 +600,9 @@ class LibrdkafkaMovements:
         Return the partition that librdkafka moves instead, mostly the same one, and its source.
 
         Args:
-            slot: the slot that should move.
+            slot: the partition that should move, as a number in this problem.
             topic: its topic.
-            owner: the present owner of each slot.
+            owner: the present owner of each partition.
             target: the member to which it should move.
 
         Raises:
@@ -660,10 +666,10 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def state(self) -> object:
-        """Return all recorded moves as a comparable value.
+        """Return all moves recorded so far as a comparable value, to detect endless loops.
 
         Equal values in two passes show that librdkafka loops forever. A list depends on the
-        allocation of its key, so the state has the slot to which that allocation belongs, and
+        allocation of its key, so the state has the partition to which that allocation belongs, and
         whether it is freed.
         """
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}

@@ -44,11 +44,11 @@ class PeerProblem:
     """Members, topics and numbered partitions of a rebalance, as assignors of non-Java clients see
     them.
 
-    A partition's number in this problem is called its slot. Slots are by topic name, then partition
-    number. Names sort by code points (Java's order differs beyond U+FFFF). The clients request
-    metadata only of the topics to which the group subscribes, so a topic without subscriber has no
-    slots. A topic without partitions has no effect and is left out. "Topic" means a position in
-    ``topics`` in all attributes, and a member is its position in the group.
+    A partition's number in this problem is called its slot (an array index). Slots are by topic
+    name, then partition number. Names sort by code points (Java's order differs beyond U+FFFF). The
+    clients request metadata only of the topics to which the group subscribes, so a topic without
+    subscriber has no slots. A topic without partitions has no effect and is left out. "Topic" means
+    a position in ``topics`` in all attributes, and a member is its position in the group.
 
     Attributes:
         problem: the group and the cluster.
@@ -73,7 +73,7 @@ class PeerProblem:
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to position in ``topics``."""
+        """Dict from topic name to the topic's position in ``topics``."""
         return {self.problem.index.topics[t]: k for k, t in enumerate(self.topics)}
 
     @cached_property
@@ -104,7 +104,7 @@ class PeerProblem:
 
     @cached_property
     def id_rank(self) -> list[int]:
-        """Position of each member's id among all ids sorted by code points."""
+        """Position of each member's id among all member ids sorted by code points."""
         ids = self.problem.group.ids
         rank = [0] * len(ids)
         for r, m in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
@@ -126,7 +126,7 @@ class PeerProblem:
         return range(self.first_slot[topic], self.first_slot[topic + 1])
 
     def claimed_slots(self, claims: Iterable[tuple[str | None, int]]) -> list[int]:
-        """Convert (topic name, partition number) pairs to slots (numbers in this problem).
+        """Convert (topic name, partition number) pairs to partition numbers of this problem.
 
         Pairs of unknown topics or partitions are left out.
         """
@@ -145,7 +145,7 @@ class PeerProblem:
         return f"{topic}-{number}"
 
     def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
-        """Convert each member's list of partitions (slots) to a plan."""
+        """Build a plan from each member's list of partitions, given as numbers in this problem."""
         group = self.problem.group
         partitions = [self.partition_of_slot[np.array(slots, np.int32)] for slots in lists]
         plan: Plan = Plan.from_lists(self.problem.index, group.ids, partitions, **attributes)
@@ -153,8 +153,7 @@ class PeerProblem:
 
 
 class LibrdkafkaProblem(PeerProblem):
-    """Members, topics, racks and numbered partitions of a rebalance, as librdkafka's assignors see
-    them.
+    """Members, topics, racks and partitions of a rebalance, as librdkafka's assignors see them.
 
     Other than in `PeerProblem`, a topic that a member names twice counts once.
 
@@ -177,8 +176,8 @@ class LibrdkafkaProblem(PeerProblem):
 
     @cached_property
     def metadata_order(self) -> list[int]:
-        """Topics in the order in which the leader requests their metadata: as members first name
-        them.
+        """Topics in the order in which the group leader requests their metadata: as members first
+        name them.
 
         The library keeps the order of the response, which brokers may choose.
         """
@@ -192,7 +191,7 @@ class LibrdkafkaProblem(PeerProblem):
         ]
 
     def uses_racks(self, topics: Sequence[int], members: Sequence[int]) -> bool:
-        """Return whether librdkafka assigns by rack, for these topics and members.
+        """Return whether librdkafka considers racks when it assigns these topics to these members.
 
         It does if a replica is on a member's rack, and not all racks have replicas of all
         partitions.

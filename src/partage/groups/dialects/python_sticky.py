@@ -24,16 +24,17 @@ __all__ = ["assign_sticky"]
 def assign_sticky(
     peer: PeerProblem, claims: Sequence[Claims], *, undoes_exchanges: bool
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Run the sticky algorithm of kafka-python or aiokafka.
+    """Assign partitions by the sticky algorithm of kafka-python or aiokafka.
 
-    Return each member's partitions, and the endless loop if the client would never return. If it
-    loops forever, the partitions are the most even valid assignment after any of its moves.
-    Partitions are slots (numbers in this problem).
+    Return each member's partitions, and the endless loop if the client would never return. In that
+    case the partitions are the most even valid assignment after any of its moves. Partitions are
+    numbers in this problem.
 
     Args:
         peer: the problem.
-        claims: the claims of each member.
-        undoes_exchanges: kafka-python's remedy for endless exchanges, see `PythonAssignment`.
+        claims: the partitions that each member says it owns.
+        undoes_exchanges: whether to apply kafka-python's remedy for endless exchanges, see
+            `PythonAssignment`.
 
     Raises:
         PeerAssignorError: the class raises on this problem.
@@ -53,12 +54,12 @@ def assign_sticky(
 
 
 def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
-    """Resolve conflicting claims on a partition: the member with the newest generation becomes its
-    owner.
+    """Resolve conflicting claims as the Python clients do: the member with the newest generation is
+    the owner.
 
-    The second newest claimant is the previous owner. Of two claims of one generation the first
-    counts. Of two claims of generation 0 the last counts, because the clients take 0 for "no
-    generation".
+    A claim is a partition that a member says it owns. The second newest claimant is the previous
+    owner. Of two claims of one generation the first counts. Of two claims of generation 0 the last
+    counts, because the clients take 0 for "no generation".
     """
     claimants_by_slot: dict[int, dict[int, int]] = {}
     for member, (partitions, generation) in enumerate(claims):
@@ -80,12 +81,12 @@ def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -
     """Return all partitions in the order in which the Python clients assign and move them.
 
     Those with the fewest subscribers come first. Where members claim anything and subscriptions are
-    identical, the owned partitions come first (`owned_slots_in_turns`). Partitions are slots
-    (numbers in this problem).
+    identical, the owned partitions come first (`owned_slots_in_turns`). Partitions are numbers in
+    this problem.
 
     Args:
         peer: the problem.
-        claims: the settled claims.
+        claims: the owners after conflicting claims are resolved.
         has_claims: whether a member claims anything, even partitions that do not exist.
     """
     subscribers = [len(members) for members in peer.subscribers]
@@ -108,12 +109,12 @@ def _subscriptions_identical(peer: PeerProblem) -> bool:
 
 
 class PythonAssignment(GeneralAssignment):
-    """The general sticky algorithm as kafka-python and aiokafka implement it; for one run.
+    """One run of the general sticky algorithm as kafka-python and aiokafka implement it.
 
     Args:
         peer: the problem.
-        claims: the settled claims.
-        order: all slots in the order of `order_slots`.
+        claims: the owners after conflicting claims are resolved.
+        order: all partitions in the order of `order_slots`, as numbers in this problem.
         undoes_exchanges: whether a slot that has to move in place of another (`Movements`), but
             has a new owner by now, first undoes the move of that other slot, as in kafka-python
             3.0. In aiokafka the owner then never loses a slot: the class may exchange two slots
@@ -137,7 +138,8 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return -1: the partition goes to the least loaded subscriber, not its previous owner.
+        """Return -1, by which a partition goes to the least loaded subscriber, not to its previous
+        owner.
 
         This is called if the previous owner can take no partition. The class takes its load for 0,
         so it fails where the owner has more than one partition.
@@ -194,11 +196,11 @@ class PythonAssignment(GeneralAssignment):
 
 
 class Movements:
-    """Record of the partitions moved so far in one run: first source and present target (Kafka's
-    ``PartitionMovements``).
+    """Record of the partitions moved so far: first source and present target of each.
 
-    The clients keep the partitions that moved from one member to another in a hash set and take any
-    of them, in an order that changes with the process's hash seed. Here they are sorted.
+    It is Kafka's ``PartitionMovements``. The clients keep the partitions that moved from one member
+    to another in a hash set and take any of them, in an order that changes with the process's hash
+    seed. Here they are sorted.
     """
 
     def __init__(self) -> None:
@@ -206,7 +208,8 @@ class Movements:
         self._slots: dict[tuple[int, int, int], list[int]] = {}
 
     def opposite(self, slot: int, topic: int, source: int, target: int) -> int:
-        """Return the partition to move back instead of ``slot``, or ``slot`` if there is none.
+        """Return the partition to move back instead of moving ``slot``, or ``slot`` if there is
+        none.
 
         It is a partition of the topic that moved in the opposite direction earlier. Moving it back
         has the same effect on loads and keeps one more partition in place.
@@ -233,7 +236,7 @@ class Movements:
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
     def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
-        """Return all recorded moves as a comparable value.
+        """Return all moves recorded so far as a comparable value, to detect endless loops.
 
         Equal values in two passes show an endless loop.
         """

@@ -36,7 +36,7 @@ def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int
 def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, range]]:
     """Divide a topic's partitions into consecutive ranges, one for each member.
 
-    The first members get one partition more if the division leaves a remainder. ``slots`` are the
+    If the division leaves a remainder, the first members get one more partition. ``slots`` are the
     topic's partitions as numbers in this problem.
     """
     quota, extra = divmod(len(slots), len(members))
@@ -51,7 +51,7 @@ def divide_into_ranges(members: Sequence[int], slots: range) -> list[tuple[int, 
 
 def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
     """Return the round-robin plan: each partition goes to the next member in turn that subscribes
-    to its topic.
+    to it.
 
     Args:
         peer: the problem.

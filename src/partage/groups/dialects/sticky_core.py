@@ -25,12 +25,12 @@ __all__ = ["GeneralAssignment", "SettledClaims", "SortedMembers", "owned_slots_i
 class SettledClaims:
     """Partitions that each member owns after conflicts between members' claims are resolved.
 
-    A claim is a partition that a member says it owns. Partitions are slots (numbers in this
-    problem).
+    A claim is a partition that a member says it owns. A slot is a partition's number in this
+    problem.
 
     Attributes:
-        owned: the slots (numbered partitions) of each member.
-        previous: slot -> the owner before the present one, for slots with conflicting claims.
+        owned: the slots of each member.
+        previous: the owner before the present one, for each slot with conflicting claims.
     """
 
     owned: list[list[int]]
@@ -40,7 +40,7 @@ class SettledClaims:
 class GeneralAssignment(ABC):
     """Base class of other clients' ports of Kafka's general sticky algorithm (2.3 and 2.4).
 
-    An instance is used for one run of `run`. A slot is a partition's number in this problem.
+    An instance is used for one call of `run`. A slot is a partition's number in this problem.
 
     Args:
         peer: the problem.
@@ -90,7 +90,10 @@ class GeneralAssignment(ABC):
         self.loop: EndlessLoop | None = None
 
     def run(self) -> None:
-        """Assign unassigned partitions, exclude those that cannot move, and balance the others."""
+        """Assign unassigned partitions, then balance the members' loads.
+
+        Partitions that cannot move are excluded from balancing.
+        """
         self._assign(self._unassigned)
         self._exclude_fixed()
         self._balance()
@@ -149,9 +152,9 @@ class GeneralAssignment(ABC):
     def _pass_over(self, slots: Sequence[int]) -> bool:
         """Move each partition to a less loaded member if that helps; return whether any moved.
 
-        This is one pass of ``performReassignments``. The partition moves to its previous owner if
-        that has at least two partitions fewer than the owner, else to the least loaded subscriber
-        if this has.
+        This is one pass of Kafka's ``performReassignments``. The partition moves to its previous
+        owner if that has at least two partitions fewer than the owner, else to the least loaded
+        subscriber that does.
         """
         queue, topic_of_slot, moved = self._queue, self._peer.topic_of_slot, False
         for slot in slots:
@@ -185,9 +188,8 @@ class GeneralAssignment(ABC):
     # --- balance ---
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded member.
-
-        This is Kafka's ``isBalanced``.
+        """Return whether no member could take a partition from a more loaded member (Kafka's
+        ``isBalanced``).
         """
         queue, peer = self._queue, self._peer
         if queue.is_even:
@@ -221,9 +223,8 @@ class GeneralAssignment(ABC):
             self._best, self._best_score = self._copied_lists(), score
 
     def _endless_loop(self, slots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
-        """Return the length of the client's endless loop, and the partitions that move in it.
-
-        This runs the passes of one more period.
+        """Run one more period of the client's endless loop; return its length and the partitions
+        that move in it.
         """
         self._moving = set()
         for _ in range(repeated.length):
@@ -251,8 +252,10 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _replace_fixed(self, owner: int, target: int) -> int:
-        """Return the member that gets a partition if its owner or its previous owner can neither
-        lose nor get partitions. -1 means the least loaded subscriber.
+        """Return the member that gets a partition whose owner or previous owner cannot lose or get
+        partitions.
+
+        The result -1 means the least loaded subscriber.
 
         Raises:
             PeerAssignorError: the client fails there.
@@ -260,7 +263,7 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _move(self, slot: int, topic: int, target: int) -> None:
-        """Move a partition to a member, or the partition that the client moves instead.
+        """Move a partition to a member, or move another one back instead.
 
         If another partition of the topic moved in the opposite direction earlier, that one moves
         back (Kafka's ``getTheActualPartitionToBeMoved``).
@@ -272,23 +275,24 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes to the topic and no partition has two owners."""
+        """Return whether each owner subscribes to the topic, and no partition has two owners."""
 
     @abstractmethod
     def _state(self) -> object:
-        """Return owners and moves as a comparable value.
+        """Return owners and moves as a comparable value, to detect endless loops.
 
         Equal values in two passes show an endless loop.
         """
 
 
 class SortedMembers:
-    """Queue of members, least loaded first: sorted by (load, rank of id), as in Java's ``TreeSet``.
+    """Queue of the members that can lose or get partitions, least loaded first.
 
-    It has the members that can lose or get partitions. A load is a number of partitions.
+    They are sorted by (load, rank of id), as in Java's ``TreeSet``. A load is a number of
+    partitions.
 
-    Example: loads ``[2, 0, 2]`` and ranks ``[1, 2, 0]`` of members 0, 1, 2 give the keys
-    ``[(0, 2), (2, 0), (2, 1)]``, so the order of members is 1, 2, 0.
+    Example: loads ``[2, 0, 2]`` and ranks ``[1, 2, 0]`` of members 0, 1, 2 give the keys ``[(0, 2),
+    (2, 0), (2, 1)]``, so the order of members is 1, 2, 0.
 
     >>> queue = SortedMembers([2, 0], rank=[0, 1])
     >>> queue.change_load(1, 3)
@@ -307,7 +311,7 @@ class SortedMembers:
 
     @property
     def highest(self) -> int:
-        """Largest number of partitions that a member in the queue has."""
+        """Largest load (number of partitions) of a member in the queue."""
         return self._keys[-1][0]
 
     @property
@@ -316,7 +320,10 @@ class SortedMembers:
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
     def remove(self, member: int) -> None:
-        """Remove a member from the queue; its entry in ``load`` stays."""
+        """Remove a member from the queue, because it can no longer lose or get partitions.
+
+        Its entry in ``load`` stays.
+        """
         del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
 
     def change_load(self, member: int, by: int) -> None:
@@ -331,12 +338,12 @@ class SortedMembers:
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
-    """Return all owned partitions in turns: the member with the most partitions left adds one of
-    its own each time.
+    """Return all owned partitions in turns: each time the member with the most partitions left adds
+    one.
 
     If several have the most left, the last one by id adds one. A member first adds the partitions
     that had another owner before, by topic and number (the clients take any of these), then the
-    others from the end of its list. Partitions are slots (numbers in this problem).
+    others from the end of its list. Partitions are numbers in this problem.
     """
     disputed = claims.previous
     others = [[s for s in slots if s not in disputed] for slots in claims.owned]

@@ -32,7 +32,7 @@ Claims = tuple[Sequence[tuple["str | None", int]], int]
 
 @dataclass(frozen=True, slots=True)
 class LastAssignment:
-    """Memory of a sticky assignor: a member's last assigned partitions, and their generation.
+    """Memory of a sticky assignor's member: its last assigned partitions, and their generation.
 
     >>> LastAssignment((("t", 0),), 3).generation
     3
@@ -43,8 +43,7 @@ class LastAssignment:
 
     @classmethod
     def of(cls, memory: object) -> LastAssignment | None:
-        """Check that a member's remembered assignment has this type and return it; return None for
-        None.
+        """Check that ``memory`` is a member's last assignment, and return it; return None for None.
 
         Raises:
             InvalidConfigError: the memory is another strategy's.
@@ -65,7 +64,9 @@ class RemembersAssignment(PlainStrategy):
     merges_topics: bool = True
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Encode the last assignment and its generation; b"" before the first assignment."""
+        """Encode the member's last assignment and its generation; return b"" before the first
+        assignment.
+        """
         last = LastAssignment.of(memory)
         if last is None:
             return b""
@@ -83,7 +84,7 @@ class RemembersAssignment(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> LastAssignment:
-        """Return the memory that records the assigned partitions and the generation."""
+        """Return the member's memory: the assigned partitions and the generation."""
         pairs = tuple(pair for owned in assignment.to_pairs().values() for pair in owned)
         return LastAssignment(pairs, generation)
 
@@ -95,7 +96,7 @@ def encode_claims(
     version_first: bool,
     merge_topics: bool = True,
 ) -> bytes:
-    r"""Encode a member's claims (owned partitions and generation) as sticky user data.
+    r"""Encode the partitions that a member owns, and their generation, as sticky user data.
 
     Args:
         partitions: (topic, partition number) pairs.
@@ -126,7 +127,8 @@ def encode_claims(
 
 
 def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
-    r"""Decode a member's claims (owned partitions and their generation) from sticky user data.
+    r"""Decode the partitions that a member says it owns, and their generation, from sticky user
+    data.
 
     Malformed bytes give no partitions and generation -1.
 

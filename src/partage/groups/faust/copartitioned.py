@@ -102,9 +102,9 @@ _INFINITE = 2**62
 
 
 class _Penalties(NamedTuple):
-    """Costs of the minimum-cost flow that assigns partitions: one for each aim, the last aim first.
+    """Costs of the minimum-cost flow that assigns partitions: one cost for each aim.
 
-    A move costs 1, the unit.
+    A cost outweighs all costs of less important aims; a move costs 1.
 
     Attributes:
         cold_start: a partition on a member without a copy.
@@ -132,7 +132,7 @@ class _Penalties(NamedTuple):
 
 
 def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
-    """Choose the active member of each partition with a minimum-cost flow over six ranked aims.
+    """Choose the active member of each partition by a minimum-cost flow with six ranked aims.
 
     A *new* member had no active partition. A partition is *lost* if its active member left and a
     standby of it is still in the group. The aims, each only as far as the previous ones allow:
@@ -196,8 +196,9 @@ def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
 
 
 def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalties) -> Costs:
-    """Return the cost of each partition on each member, apart from the member's load
-    (int64[partitions, members]).
+    """Return the cost of each partition on each member (int64[partitions, members]).
+
+    The cost of the member's load is not included.
     """
     pairs = list(zip(previous.owner, previous.standbys, strict=True))
     costs = np.full((len(previous.owner), members), penalties.cold_start + 1, np.int64)
@@ -218,13 +219,13 @@ def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalt
 
 
 class _MinimumCostFlow:
-    """Minimum-cost flow that reassigns partitions to members in place, by successive shortest
+    """Minimum-cost flow that moves partitions between members in place, by successive shortest
     paths.
 
     Attributes:
-        _owner: by partition its active member.
+        _owner: the active member of each partition.
         _costs: int64[P, M], see `_assignment_costs`.
-        _owned: by member its partitions.
+        _owned: the partitions of each member.
         _move_cost: int64[M, M], the cost of the cheapest move of one partition from a member (row)
             to another one (column).
         _move_partition: int64[M, M], the partition of that move.
@@ -264,8 +265,9 @@ class _MinimumCostFlow:
         self._move_cost[member, member] = _INFINITE
 
     def _shortest_path(self) -> list[int] | None:
-        """Return the path of members along which moving one partition each lowers the cost most;
-        None if no path lowers it.
+        """Return the path of members along which partitions should move to lower the cost most.
+
+        Each member on it passes one partition to the next. None if no path lowers the cost.
 
         Bellman-Ford algorithm: there is no negative cycle, so as many rounds as there are members
         suffice. The path's ends add the changes of their load costs.
@@ -340,7 +342,7 @@ class SplitMix64:
         return numbers
 
     def permute(self, items: Sequence[_Item]) -> list[_Item]:
-        """Return the items in a random order, determined by the seed."""
+        """Return the items in a random order that the seed determines."""
         order = np.argsort(self.next_numbers(len(items)), kind="stable")
         return [items[i] for i in order.tolist()]
 
@@ -352,11 +354,10 @@ def place_standbys(
     replicas: int,
     generator: SplitMix64,
 ) -> list[set[int]]:
-    """Choose the members that get a standby of each partition, so that any member's failure spreads
+    """Choose the members with a standby of each partition, so that any member's failure spreads
     evenly.
 
-    Standbys stay where they are as far as the placement stays even. Two figures are even at the
-    end:
+    Standbys stay where they are as far as the placement stays even. Two values are even at the end:
 
     * for each member, how many standbys of its partitions each other member has (the counts
       differ by at most one);
@@ -365,7 +366,7 @@ def place_standbys(
 
     Args:
         previous: previous owners and standbys, whose copies exist already.
-        owner: by partition its active member.
+        owner: the active member of each partition.
         members: number of members.
         replicas: standbys of each partition; at most one on each other member.
         generator: decides among equal placements.
@@ -392,13 +393,13 @@ class _Placement:
     so one sort chooses all standbys of a partition.
 
     Attributes:
-        standbys: by partition the members with a standby.
+        standbys: the members with a standby of each partition.
         _count: int64[M, M], the number of standbys of one member's (row) partitions on another
             member (column).
         _total: int64[M], the active and standby partitions of each member.
         _order: partitions in random order.
         _random: uint64[M, M], a random number for each owner (row) and member (column).
-        _existing: by partition the members whose copy was kept.
+        _existing: the members whose copy of each partition was kept.
     """
 
     def __init__(self, owner: Sequence[int], members: int, generator: SplitMix64) -> None:
@@ -415,7 +416,7 @@ class _Placement:
         self._existing: list[set[int]] = [set() for _ in owner]
 
     def keep_existing(self, previous: PreviousCopies, wanted: int) -> None:
-        """Keep members' existing copies of a partition as its standbys, at most ``wanted`` for each
+        """Keep existing copies of each partition as its standbys, at most ``wanted`` for a
         partition.
 
         If there are more, those that spread standbys most evenly stay.
@@ -445,8 +446,9 @@ class _Placement:
                 self._move(owner, int(others[score.argmax()]), int(others[score.argmin()]))
 
     def balance_totals(self) -> None:
-        """Move standbys from members with more copies to members with fewer, as long as each
-        owner's standbys stay spread evenly.
+        """Move standbys from members with more copies to members with fewer.
+
+        It stops where the standbys of an owner's partitions would no longer be spread evenly.
         """
         while (exchange := self._find_exchange()) is not None:
             self._move(*exchange)

@@ -59,12 +59,10 @@ class CopartitionedTopics(NamedTuple):
 def find_copartitioned_topics(
     problem: Problem,
 ) -> tuple[list[CopartitionedTopics], tuple[str, ...]]:
-    """Return the groups of copartitioned topics (equal partition counts and subscribers), and the
-    subscribed topics without partitions.
+    """Group the subscribed topics with equal partition counts and equal subscribers.
 
-    Groups with fewer partitions come first.
-
-    Source: ``PartitionAssignor._get_copartitioned_groups`` and ``_group_co_subscribed``.
+    Groups with fewer partitions come first. The second result has the subscribed topics without
+    partitions.
 
     >>> from partage.model import Cluster, Group, Member
     >>> members = Group([Member("a", ["s", "t", "u"]), Member("b", ["s", "gone"])])
@@ -96,8 +94,8 @@ def find_copartitioned_topics(
 
 
 def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...]]:
-    """Decode each member's Faust metadata, and return it with a warning for each member whose
-    metadata is malformed.
+    """Decode each member's Faust metadata, with a warning for each member whose metadata is
+    malformed.
 
     A member with unreadable metadata counts as a new one: it gets its share and the others keep
     theirs. Faust's own leader fails on it. Without user data, the owned partitions count.
@@ -119,7 +117,7 @@ def _read_member(member: Member) -> FaustMetadata:
 
 
 def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Return the partition numbers of each topic, in the order of the pairs.
+    """Return a dict from topic to its partition numbers, in the order of the pairs.
 
     >>> partitions_by_topic([("t", 1), ("s", 0), ("t", 0)])
     {'t': [1, 0], 's': [0]}
@@ -131,7 +129,7 @@ def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]
 
 
 class PreviousCopies(NamedTuple):
-    """The previous active member and standbys of each partition number of copartitioned topics.
+    """Previous active member and standbys of each partition number of copartitioned topics.
 
     Members are positions in `CopartitionedTopics.members`. Members that left are not among them.
 
@@ -147,12 +145,11 @@ class PreviousCopies(NamedTuple):
 def find_previous_owners(
     topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
 ) -> PreviousCopies:
-    """Return the previous active member and standbys of each partition of copartitioned topics, as
-    members report them.
+    """Return the previous active member and standbys of each partition, as members report them.
 
-    If members dispute a partition, the one that reports it for more of the topics was the owner
-    (one of the topics may be new), then the one that joined first. Numbers that the topics do not
-    have are ignored.
+    ``topics`` are copartitioned. If members dispute a partition, the one that reports it for more
+    of the topics was the owner (one of the topics may be new), then the one that joined first.
+    Numbers that the topics do not have are ignored.
 
     >>> topics = CopartitionedTopics(0, 2, ("s", "t"), (0, 1))
     >>> reported = [FaustMetadata({"s": [0, 9]}), FaustMetadata({"t": [1]}, {"t": [0]})]

@@ -21,7 +21,7 @@ ByTopic = dict[str, list[int]]
 
 @dataclass(slots=True)
 class CopartitionedAssignment:
-    """A member's active and standby partition numbers, which apply to all copartitioned topics.
+    """Active and standby partition numbers of one member, which apply to all copartitioned topics.
 
     Source: Faust's class of the same name.
 
@@ -34,26 +34,28 @@ class CopartitionedAssignment:
 
     @classmethod
     def of(cls, actives: Iterable[int], standbys: Iterable[int]) -> CopartitionedAssignment:
-        """Build an assignment from lists as sent; partitions in both lists count as active only."""
+        """Build an assignment from the lists that a member sent; partitions in both lists count as
+        active only.
+        """
         assignment = cls(set(actives), set(standbys))
         if not assignment.actives.isdisjoint(assignment.standbys):
             assignment.standbys.difference_update(assignment.actives)
         return assignment
 
     def has(self, partition: int) -> bool:
-        """Return whether the member has a copy of a partition, active or standby."""
+        """Return whether the member has an active or a standby copy of a partition."""
         return partition in self.standbys or partition in self.actives
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FaustPlan(Plan):
-    """A plan together with the Faust metadata that each worker receives with its assignment.
+    """Plan of a Faust group, with the Faust metadata that each worker receives with its assignment.
 
     The owner of a partition is its one active member by the assignment rule. All members are
     active for a global table's changelog: only ``metadata`` and `wire` contain that.
 
     Attributes:
-        metadata: by member the contents of its user data.
+        metadata: the contents of each member's user data.
         changelogs: topics whose standbys are consumed, too.
 
     >>> from partage.groups.registry import find
@@ -68,11 +70,11 @@ class FaustPlan(Plan):
     changelogs: frozenset[str] = frozenset()
 
     def wire(self) -> dict[str, list[tuple[str, list[int]]]]:
-        """Return a dict from each member to the (topic, partition numbers) pairs that its client
-        consumes, sorted by topic.
+        """Return the (topic, partition numbers) pairs that each member's client consumes, as a dict
+        by member.
 
-        These are the active partitions, followed by the standbys of changelogs. A partition that
-        is both occurs twice.
+        The pairs are sorted by topic. The numbers are the active partitions, followed by the
+        standbys of changelogs. A partition that is both occurs twice.
         """
         consumed = {}
         for member, metadata in self.metadata.items():
@@ -103,8 +105,9 @@ class FaustPlan(Plan):
         }
 
     def with_standbys(self) -> Assignment:
-        """Return the active and then the standby partitions of all members as one assignment, in
-        which each partition has its role.
+        """Return the active and the standby partitions of all members as one assignment with roles.
+
+        The active ones come first.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -139,12 +142,11 @@ def build_plan(
     settings: FaustSettings,
     warnings: tuple[str, ...],
 ) -> FaustPlan:
-    """Build the plan of a Faust group from the active and standby partitions chosen for each group
-    of copartitioned topics.
+    """Build the plan of a Faust group from the active and standby partitions of its members.
 
     Args:
         problem: the consumer group and the cluster.
-        placed: each group of topics, with the assignments of its subscribers.
+        placed: each group of copartitioned topics, with the assignments of its subscribers.
         metadata: what each member sent; its URL goes to all members.
         settings: the leader's settings.
         warnings: warnings for the operator, which the plan carries.

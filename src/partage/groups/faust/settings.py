@@ -43,7 +43,7 @@ _FIELDS_OF_TOPICS = {CHANGELOGS: "changelogs", GLOBALS: "global_changelogs", COP
 
 @dataclass(frozen=True)
 class FaustSettings:
-    """The settings of both Faust strategies (keys that begin with ``assignment.faust.``).
+    """Settings of both Faust strategies (keys that begin with ``assignment.faust.``).
 
     Attributes:
         replicas: number of standbys of each partition.
@@ -67,7 +67,7 @@ copied=(), url='')
     replicas_are_configured: bool = field(default=False, repr=False, compare=False)
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Check the Faust settings of a configuration and return a copy that has them.
+        """Check the Faust settings of a configuration, and return a copy that has them.
 
         Other keys are ignored.
 
@@ -95,8 +95,7 @@ copied=(), url='')
 
 @dataclass(frozen=True)
 class SeededSettings(FaustSettings):
-    """Settings of the assignor ``faust:copartitioned``: those of both Faust assignors, and a random
-    seed.
+    """Settings of ``faust:copartitioned``: those of both Faust strategies, and a random seed.
 
     The seed decides among equal placements of standbys.
 
@@ -107,8 +106,8 @@ class SeededSettings(FaustSettings):
     seed: int = 0
 
     def with_config(self, config: Mapping[str, object]) -> Self:
-        """Check the Faust settings of a configuration, the seed included, and return a copy that
-        has them.
+        """Check the Faust settings of a configuration, with the seed, and return a copy that has
+        them.
         """
         settings = super().with_config(config)
         if SEED in config:

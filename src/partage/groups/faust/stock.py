@@ -131,11 +131,11 @@ def assign_partitions(
 def _assign_actives(
     assignments: Sequence[CopartitionedAssignment], partitions: int, max_capacity: int
 ) -> None:
-    """Assign each partition without an active member to the first member with a standby of it, else
-    to the next member in turn.
+    """Assign each partition without an active member to the first member with a standby of it.
 
-    Members with ``max_capacity`` active partitions get no more. The index ``positions_of`` replaces
-    Faust's search through the circle (``_find_promotable_standby``); it finds the same member.
+    If there is none, it goes to the next member in turn. Members with ``max_capacity`` active
+    partitions get no more. The index ``positions_of`` replaces Faust's search through the circle
+    (``_find_promotable_standby``); it finds the same member.
     """
     actives = [assignment.actives for assignment in assignments]
     unassigned = _unassign_overassigned(actives, partitions, 1)
@@ -230,9 +230,9 @@ def _find_full_member(
 def _free_up_partition(
     assignments: Sequence[CopartitionedAssignment], full: CopartitionedAssignment, limit: int
 ) -> int:
-    """Remove one standby from a full member and return its partition.
+    """Remove one standby from a member that is full, and return its partition.
 
-    It is the lowest that another member has room for, else the lowest.
+    It is the lowest partition for which another member has room, else the lowest of all.
     """
     standbys = full.standbys
     if not standbys:
@@ -248,8 +248,7 @@ def _free_up_partition(
 
 
 def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, wanted: int) -> list[int]:
-    """Remove surplus copies of partitions from members, and return the partitions that lack copies,
-    once for each missing copy.
+    """Remove surplus copies of partitions from members; return the partitions that lack copies.
 
     The first members that have a copy lose it. The result is ascending; a partition occurs as often
     as it lacks copies. Source: ``_unassign_overassigned`` and ``_get_unassigned``.
@@ -273,10 +272,11 @@ def _count_assigned(assigned: Sequence[set[int]], partitions: int) -> list[int]:
 
 
 class _LivelockDetector:
-    """Detector of standbys that evict each other endlessly (Brent's cycle detection, 1980).
+    """Detector of an endless loop in which standbys evict each other (Brent's cycle detection,
+    1980).
 
-    Each state of the eviction loop follows from the previous one. If a state recurs, the loop
-    does not terminate. The reference state is renewed whenever the number of steps doubles.
+    Each state of the eviction loop follows from the previous one. If a state recurs, the loop does
+    not terminate. The reference state is renewed whenever the number of steps doubles.
     """
 
     def __init__(self) -> None:
@@ -285,10 +285,10 @@ class _LivelockDetector:
         self._reference: object = None
 
     def check(self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]) -> None:
-        """Count an eviction.
+        """Count an eviction of a standby, and detect that evictions repeat forever.
 
-        Raise `PeerAssignorError` if the state after it occurred before, since Faust then loops
-        forever.
+        Raise `PeerAssignorError` if the state after it occurred before, since Faust then never
+        returns.
         """
         self._evictions += 1
         if self._evictions < _EVICTIONS_BEFORE_CHECK:

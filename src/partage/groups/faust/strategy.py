@@ -41,7 +41,7 @@ class FaustStrategy(PlainStrategy, ABC):
     version = 4
 
     def configure(self, config: Mapping[str, object]) -> Self:
-        """Check the settings of a configuration and return the strategy with them.
+        """Check the settings of a configuration, and return the strategy with them.
 
         Raises:
             InvalidConfigError: a setting has the wrong type.
@@ -49,7 +49,7 @@ class FaustStrategy(PlainStrategy, ABC):
         return replace(self, settings=self.settings.with_config(config))
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
-        """Encode the metadata of the member's last assignment and its URL.
+        """Encode the metadata of the member's last assignment, and its URL.
 
         The metadata is empty before the first assignment.
         """
@@ -93,8 +93,9 @@ class FaustStrategy(PlainStrategy, ABC):
     def assign_copartitioned(
         self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
     ) -> list[CopartitionedAssignment]:
-        """Choose the active and standby partitions of each subscriber of copartitioned topics, in
-        the order of the subscribers.
+        """Choose the active and standby partitions of each subscriber of copartitioned topics.
+
+        The result is in the order of the subscribers.
 
         Args:
             topics: one group of copartitioned topics, with its subscribers.

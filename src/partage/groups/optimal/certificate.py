@@ -52,8 +52,7 @@ _WHY = {
 def certify_counts(
     canonical: CanonicalProblem, found: CountPlan, costs: RackCosts | None, table: RackTable | None
 ) -> Certificate:
-    """Return the certificate that a plan by partition counts is optimal in loads, rack cost and
-    moves.
+    """Return the certificate that a plan is optimal in partition counts, rack cost and moves.
 
     Levels of topics prove the loads; dual prices of members prove rack cost and moves.
     """
@@ -85,10 +84,10 @@ def certify_limited(
     table: RackTable | None,
     max_moves: int,
 ) -> Certificate:
-    """Return the certificate that no plan with at most ``max_moves`` moves has more even partition
-    counts than this one.
+    """Return the certificate that no plan with at most ``max_moves`` moves has more even loads.
 
-    Dual prices for each level of load prove the loads; dual prices of members prove the rest.
+    Dual prices for each level of load prove the loads (partition counts); dual prices of members
+    prove the rest.
     """
     load = np.bincount(found.owner, minlength=canonical.members)
     mine = load[canonical.takes_part]
@@ -126,8 +125,9 @@ def _with_topics(
     figures: Mapping[str, float],
     bounds: Mapping[str, float],
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Add the topic excess (how unevenly each topic is spread over members) to a plan's figures,
-    with 0 as its lower bound.
+    """Add the topic excess to a plan's measured values, with 0 as its lower bound.
+
+    The topic excess is how much less evenly topics are spread over members than possible.
     """
     excess = topic_excess(canonical, owner)
     if excess is None:
@@ -145,7 +145,7 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, table: RackTable | None, found: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return the lower bound on weighted rack cost plus moves that the dual prices prove."""
+    """Return the lower bound of rack cost (weighted) plus moves that the dual prices prove."""
     claims, price = canonical.claims, found.price
     columns = np.zeros(canonical.members, np.int64)
     cost, profile = np.zeros((1, 1), np.int64), np.zeros(canonical.size, np.int64)
@@ -186,18 +186,18 @@ def certify_weights(
     together: Int64Array | None,
     max_moves: int | None,
 ) -> Certificate:
-    """Return the certificate of a plan by weights: its overload and largest load, with lower bounds
-    of both.
+    """Return the certificate of a plan by weights: its overload and largest load, with lower
+    bounds.
 
     Args:
         canonical: the problem.
         found: the plan.
-        weight: float64[P], of each partition, as given.
+        weight: float64[P], the weight of each partition, as given.
         scale: the factor by which weights were multiplied to find the plan.
         shares: the share and capacity of each member, in units of ``weight``.
         costs: the costs of consuming across racks; None if they do not matter.
         table: these costs by partition and member.
-        together: int64[T], the family of each topic; topics of a family must stay together.
+        together: int64[T], the family of each topic; topics of a family must have the same owners.
         max_moves: the limit of moves, None for none.
     """
     mine = weight[canonical.rows.partition]
@@ -262,8 +262,8 @@ def _open_to(canonical: CanonicalProblem, members: NDArray[np.bool_]) -> NDArray
 
 
 def forced_moves(canonical: CanonicalProblem) -> int:
-    """Return the number of owned partitions that must move because no previous owner still
-    subscribes to them.
+    """Return how many owned partitions must move because no previous owner still subscribes to
+    them.
     """
     claims = canonical.claims
     return int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
@@ -294,7 +294,7 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Return the owner of each partition of the cluster as a position in the group, -1 for none
+    """Convert the owners of a plan from canonical order to positions in the group, -1 for none
     (int32[P]).
 
     ``owner`` has partitions and members in canonical order.
@@ -305,7 +305,7 @@ def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
 
 
 def count_moves(canonical: CanonicalProblem, owner: Int32Array) -> int:
-    """Return the number of owned partitions whose new owner is not a previous owner."""
+    """Return how many owned partitions have a new owner that is none of the previous owners."""
     claims = canonical.claims
     stays = int(np.count_nonzero((claims.keeper == owner) & (owner >= 0)))
     if len(claims.contested):

@@ -52,12 +52,12 @@ _MOST_INTERLEAVED = 1 << 17
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPlan:
-    """The best plan by partition counts, with the data that prove it optimal.
+    """Best plan by partition counts, with the data that prove it optimal.
 
     A row is a partition in canonical order.
 
     Attributes:
-        owner: int32[n], place (position of the member) of each row's owner.
+        owner: int32[n], the owner of each row, as the member's position in canonical order.
         topic_level: int64[T], levels of topics that prove the loads; price: int64[M], dual prices
             of members that prove rack cost and moves.
         rack_weight: the number of moves that one unit of rack cost outweighs.
@@ -72,15 +72,15 @@ class CountPlan:
 def balance_counts(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None
 ) -> CountPlan:
-    """Find the plan with the most even partition counts.
+    """Return the plan with the most even partition counts.
 
-    Among these it has the least rack cost, then the fewest moves.
+    Among such plans it has the least rack cost, then the fewest moves.
 
     Args:
         canonical: the problem.
         racks: rack costs by partition and member of the problem, None if racks do not matter.
-        together: int64[T], the family of each topic: partitions of one number of a family's topics
-            go to one member where that costs nothing.
+        together: int64[T], the family of each topic: in all topics of a family, equal partition
+            numbers go to one member where that costs nothing.
 
     Raises:
         ProblemTooLargeError: the exact answer would take too long.
@@ -121,11 +121,10 @@ def balance_counts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransportArcs:
-    """Arcs of the transportation problem that assigns classes of interchangeable partitions to
-    members.
+    """Arcs of the transportation problem that assigns partitions to members.
 
-    Contested ones (that several members may keep) form further classes. A row is a partition in
-    canonical order.
+    Interchangeable partitions form a class. Contested ones (that several members may keep) form
+    further classes. A row is a partition in canonical order.
 
     Attributes:
         of_row: int64[n], class of each row, contested ones included.
@@ -185,8 +184,8 @@ class TransportArcs:
 def _with_contested(
     classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Add a class for each set of partitions that the same several members may keep (contested
-    partitions).
+    """Add a class for each set of contested partitions: those that the same several members may
+    keep.
 
     Return each partition's class, each class's class without regard to claims, and the members
     (keepers) of the added classes.
@@ -211,8 +210,8 @@ def _with_contested(
 def _eligible_pairs(
     classes: PartitionClasses, subscription_classes: SubscriptionClasses, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the pairs of partition class and member group in which the members subscribe to the
-    partitions' topics, sorted by class.
+    """Return the pairs of partition class and member group in which the members subscribe, sorted
+    by class.
     """
     open_groups: list[list[int]] = [[] for _ in range(len(subscription_classes.size))]
     for g, b in enumerate(classes.member_class.tolist()):
@@ -236,10 +235,9 @@ def _eligible_pairs(
 
 
 def keep_partitions(owner: Int32Array, arcs: TransportArcs, kept: Int64Array) -> None:
-    """Leave partitions with their previous owners, as many for each owner as the minimum-cost flow
-    decides; change ``owner`` in place.
+    """Leave partitions with their previous owners, as many for each owner as the flow decides.
 
-    The first partitions of an owner stay.
+    ``owner`` is changed in place. The first partitions of an owner stay.
     """
     cells = len(kept) if not len(arcs.cell) else int(arcs.cell.max()) + 1
     whole = np.zeros(len(kept) + 1, bool)
@@ -273,7 +271,7 @@ def _keep_first(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentOrder:
-    """The order in which partitions without an owner are assigned, and whether members take turns.
+    """Order in which partitions without an owner are assigned, and whether members take turns.
 
     A row is a partition in canonical order.
 
@@ -288,7 +286,7 @@ class AssignmentOrder:
 
     @classmethod
     def of(cls, canonical: CanonicalProblem, together: Int64Array | None) -> AssignmentOrder:
-        """Return the default order by partition number.
+        """Return the default order: partitions by number.
 
         With topic families (topics whose equal partition numbers belong together), equal numbers of
         a family are adjacent.
@@ -312,9 +310,7 @@ def assign_rest(
     group: Int64Array,
     found: CheapestPlan,
 ) -> None:
-    """Assign the partitions without an owner to members, as many to each member group as the
-    minimum-cost flow decides.
-    """
+    """Assign the partitions without an owner, as many to each member group as the flow decides."""
     pool = assignment_order.without_owner(owner)
     pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
     target = _interleave_groups(arcs, found.free)
@@ -328,7 +324,7 @@ def assign_rest(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Return the member group of each unassigned partition.
+    """Return the member group of each partition that has no owner.
 
     The groups take turns, since otherwise one group would get all of one topic.
     """
@@ -377,11 +373,11 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Find the plan with the most even counts without a flow, for partitions and members that are
-    all interchangeable.
+    """Return the plan with the most even counts if all partitions and members are interchangeable.
 
-    Each member owns ``base`` partitions or one more, and the members that owned the most keep the
-    most. Dual prices of 1 for members that must release partitions prove that no plan moves fewer.
+    No flow is needed. Each member owns ``base`` partitions or one more, and the members that owned
+    the most keep the most. Dual prices of 1 for members that must release partitions prove that no
+    plan moves fewer.
     """
     place = np.flatnonzero(subscription_classes.member >= 0)
     level = np.zeros(len(canonical.rows.topics), np.int64)

@@ -43,11 +43,11 @@ _MOST_ROUNDS = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedPlan:
-    """The best plan that moves at most a given number of partitions, with the data that prove it
+    """Best plan that moves at most a given number of partitions, with the data that prove it
     optimal.
 
     Attributes:
-        owner: int32[n], place (position of the member in canonical order) of each row's owner.
+        owner: int32[n], the owner of each partition, as the member's position in canonical order.
         proofs: (level, int64[M] prices): see `partage.solve.assignment.limited_moves.LimitedLoads`.
         price: int64[M], dual prices that bound ``rack_weight`` * rack cost + ``move_weight`` *
             moves.
@@ -64,8 +64,8 @@ class LimitedPlan:
 def balance_within_limit(
     canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None, limit: int
 ) -> LimitedPlan:
-    """Find the plan with the most even partition counts among those that move at most ``limit``
-    owned partitions.
+    """Return the plan with the most even partition counts that moves at most ``limit`` owned
+    partitions.
 
     Args:
         canonical: the problem; its best plan without limit needs more moves.
@@ -121,10 +121,10 @@ def _minimise_rack_cost(
     loads: Int64Array,
     limit: int,
 ) -> tuple[TransportArcs, CheapestPlan, int, int]:
-    """Find the flow with the least rack cost that moves at most ``limit`` owned partitions.
+    """Return the flow with the least rack cost that moves at most ``limit`` owned partitions.
 
-    A bisection finds the Lagrange multiplier of moves that satisfies the limit. Return the arcs and
-    the flow of that plan, and the weights of rack cost and moves.
+    A bisection finds the Lagrange multiplier of moves that satisfies the limit. The results are the
+    arcs and the flow of that plan, and the weights of rack cost and moves.
     """
     claims = canonical.claims
     owned = int(np.count_nonzero(claims.owned))
@@ -160,10 +160,10 @@ def _balance_equivalent(
     limit: int,
     rack_weight: int,
 ) -> LimitedPlan:
-    """Find the best plan within the limit without a flow, for partitions and members that are all
+    """Return the best plan within the limit of moves if all partitions and members are
     interchangeable.
 
-    Each move takes a partition from one of the most loaded members.
+    No flow is needed: each move takes a partition from one of the most loaded members.
     """
     claims = canonical.claims
     place = np.flatnonzero(subscription_classes.member >= 0)

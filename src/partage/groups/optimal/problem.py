@@ -27,10 +27,10 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewestClaims:
-    """The members that may keep each partition: subscribers whose claim has the newest generation.
+    """Members that may keep each partition: subscribers whose claim has the newest generation.
 
     A claim is a partition that a member says it owns. A row is the position of a partition in
-    canonical order, a place that of a member.
+    canonical order, a place is the position of a member.
 
     Attributes:
         owned: bool[n], whether any member claims the row, even one that may no longer own it.
@@ -48,8 +48,8 @@ class NewestClaims:
 
 
 class CanonicalProblem:
-    """Input of the optimal assignor with members and partitions in a canonical order, which does
-    not depend on the join order.
+    """Input of the optimal assignor: members and partitions in an order that ignores the join
+    order.
 
     A place is the position of a member in this order. A row is the position of a partition whose
     topic has subscribers.
@@ -58,7 +58,8 @@ class CanonicalProblem:
         problem: the group and the cluster.
         order: int32[M], the member at each place.
         rows: topics by name, and their partitions by number.
-        subscription: int64[M], of each place; distinct ones numbered by first occurrence.
+        subscription: int64[M], the subscription of each place; distinct ones are numbered by first
+            occurrence.
         topics_of: for each subscription the positions of its topics, ascending.
     """
 
@@ -97,15 +98,15 @@ class CanonicalProblem:
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Members that subscribe to a topic that has partitions, as a mask (bool[M])."""
+        """Mask of the members that subscribe to a topic with partitions (bool[M])."""
         counts = self.rows.counts
         part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
         return part[self.subscription] if self.members else np.zeros(0, bool)
 
     @cached_property
     def eligibility(self) -> Eligibility:
-        """Subscriptions of members and partition counts of topics, as the solver (`partage.solve`)
-        takes them.
+        """Subscriptions of members and partition counts of topics, in the form that the solver
+        takes.
         """
         start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
@@ -130,10 +131,10 @@ class CanonicalProblem:
         return int(even[sizes > 0].sum())
 
     def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
-        """Return for each pair of member and partition whether the member subscribes to the
-        partition's topic (bool[n]).
+        """Return for each pair of member and partition whether the member subscribes to its topic
+        (bool[n]).
 
-        Members are places, partitions are rows of this problem; the result is bool[n].
+        Members and partitions are positions in canonical order.
         """
         if len(self.topics_of) * len(self.rows.topics) > 1 << 26:
             start, topic = self.eligibility.start, self.eligibility.topic
@@ -150,7 +151,7 @@ class CanonicalProblem:
 
     @cached_property
     def claims(self) -> NewestClaims:
-        """The members that may keep each partition: subscribers whose claim on it has the newest
+        """Members that may keep each partition: subscribers whose claim on it has the newest
         generation.
         """
         place, row = self.claimed
@@ -188,10 +189,10 @@ class CanonicalProblem:
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of partition and member whose claim on it is overridden by a newer generation.
+        """Pairs of a partition and a member whose claim on it is overridden by a newer generation.
 
-        They are rows (partitions) and places (members) of this problem, the newest claims first.
-        Members that no longer subscribe are left out.
+        They are positions in canonical order, the newest claims first. Members that no longer
+        subscribe are left out.
         """
         place, row = self.claimed
         if np.count_nonzero(self.claims.owned) == len(row):
@@ -206,9 +207,9 @@ class CanonicalProblem:
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of member and existing partition that the member says it owns, as two arrays.
+        """Pairs of a member and an existing partition that the member says it owns, as two arrays.
 
-        They are places and rows of this problem.
+        They are positions in canonical order.
         """
         group = self.problem.group
         names = [self.problem.index.topics[t] for t in self.rows.topics.tolist()]
@@ -301,8 +302,9 @@ class PartitionClasses:
         subscription_classes: SubscriptionClasses,
         racks: RackTable | None,
     ) -> PartitionClasses:
-        """Group interchangeable partitions into classes and interchangeable members into groups, by
-        subscriptions and rack costs.
+        """Group interchangeable partitions into classes, and interchangeable members into groups.
+
+        Interchangeable means equal subscriptions and rack costs.
         """
         if racks is None:
             of_row, topic_class = (
@@ -335,7 +337,8 @@ class PartitionClasses:
 def _used_costs(
     profile: Int64Array, row: Int64Array, cost: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Merge partitions with equal rack costs to profiles, and members with equal ones to columns.
+    """Merge partitions with equal rack costs into profiles, and members with equal ones into
+    columns.
 
     Return each partition's profile, each member's column, and the costs by both.
     """
@@ -358,7 +361,7 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
 
 
 def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Renumber values from 0 in ascending order.
+    """Renumber values from 0, in ascending order of the distinct values.
 
     Return the new numbers, and the distinct values.
     """

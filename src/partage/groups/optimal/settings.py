@@ -49,7 +49,7 @@ class OptimalSettings:
     Attributes:
         weights: load of partitions by topic; None balances the number of partitions.
         racks: whether rack mismatches (or costs) matter.
-        prices: money per GB by (rack of the member, rack of the replica); None counts rack
+        prices: price per GB by (rack of the member, rack of the replica); None counts rack
             mismatches.
         traffic: GB by topic; None for 1 each.
         max_moves: most owned partitions that may move; None for no limit.
@@ -224,8 +224,9 @@ _MOST_UNITS = 1 << 36
 
 
 def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
-    """Return the value of each partition in a setting by topic; partitions without one get the mean
-    of the others (float[P]).
+    """Return the value of each partition in a setting that has values by topic (float[P]).
+
+    Partitions without one get the mean of the others.
     """
     index = problem.index
     out = np.full(index.partitions, np.nan)
@@ -243,8 +244,8 @@ def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
 
 
 def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ...]:
-    """Return a warning for each topic named in the settings that the cluster lacks or that has
-    other partitions.
+    """Return a warning for each topic in the settings that the cluster lacks or that has other
+    partitions.
     """
     out: list[str] = []
     for key, values in (("weights", settings.weights), ("traffic", settings.traffic)):
@@ -347,7 +348,7 @@ def configured_by_loads(
     Partitions without a load weigh the mean of all.
 
     Args:
-        strategy: with its other settings.
+        strategy: the assignor, with its other settings.
         loads: load by (topic, partition); if there are none, the strategy is returned unchanged.
         partitions: the number of partitions of each topic.
         tolerance: the value of the setting ``tolerance``; None leaves the strategy's own.

@@ -218,7 +218,8 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Members that a cooperative rebalance has promised partitions that others must revoke first.
+    """Partitions that a cooperative rebalance has promised to members, but that others must revoke
+    first.
 
     The follow-up rebalance keeps the promises. ``destined`` maps (topic, partition) to a member id.
     """
@@ -273,8 +274,7 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
     """Return a dict from each unclaimed partition to the member that the previous plan promised it.
 
-    Partitions are rows and members are places of the canonical problem. Members that have left are
-    not in it.
+    Partitions and members are positions in canonical order. Members that have left are not in it.
     """
     if not isinstance(memory, Promises):
         return {}

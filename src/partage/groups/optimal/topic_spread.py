@@ -47,10 +47,11 @@ def spread_topics(
 
     Args:
         canonical: the problem.
-        owner: int32[n], place (member) of each row's (partition's) owner.
-        weight: float64[n], loads of rows; None for counts.
-        alike: int64[n], class of rows with the same subscribers and rack costs.
-        classes: classes of rows and members; None for the 2-exchange local search alone.
+        owner: int32[n], the owner of each partition; both are positions in canonical order.
+        weight: float64[n], weights of partitions; None for counts.
+        alike: int64[n], the class of each partition; those of a class have the same subscribers and
+            rack costs.
+        classes: classes of partitions and members; None for the 2-exchange local search alone.
     """
     if len(canonical.former[0]):
         return _exchange_owners(
@@ -73,10 +74,10 @@ def _exchange_owners(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> Int32Array:
-    """Exchange partitions between members as long as that spreads topics more evenly (2-exchange
-    local search); return the owners.
+    """Exchange partitions between members as long as that spreads topics more evenly; return the
+    owners.
 
-    The result is ``owner`` if the problem is too large.
+    This is a 2-exchange local search. The result is ``owner`` if the problem is too large.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     claims = canonical.claims
@@ -139,10 +140,9 @@ def _trade_topics(
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> bool:
-    """Swap owned partitions for moved ones of other topics where that spreads topics better; return
-    whether any was swapped.
+    """Swap owned partitions for moved ones of other topics where that spreads topics better.
 
-    The numbers of moves and partitions per member stay the same.
+    Return whether any was swapped. The numbers of moves and partitions per member stay the same.
     """
     keeper, topic = canonical.claims.keeper, canonical.topic
     changed = False
@@ -172,10 +172,9 @@ def _trade_topics(
 def _reassign_class(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Permute the owners of interchangeable partitions, so that topics are spread more evenly;
-    change ``owner`` and ``counts`` in place.
+    """Permute the owners of interchangeable partitions, so that topics are spread more evenly.
 
-    ``rows`` are the partitions.
+    ``rows`` are the partitions. ``owner`` and ``counts`` are changed in place.
     """
     topic, mine = canonical.topic[rows], owner[rows]
     who, quota = np.unique(mine, return_counts=True)
@@ -206,8 +205,10 @@ def _reassign_class(
 def _swap_owners(
     canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
 ) -> None:
-    """Swap owners of two partitions of different topics as long as the sum of squared counts by
-    topic and member falls.
+    """Swap the owners of two partitions of different topics as long as topics get more evenly
+    spread.
+
+    The measure is the sum of squared counts by topic and member, which must fall.
     """
     topic = canonical.topic[rows]
     compared = 0
@@ -241,10 +242,10 @@ def _swap_owners(
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
-    """Return by how much topics are spread less evenly over their subscribers than possible; None
-    if the problem is too large.
+    """Return how much less evenly topics are spread over their subscribers than possible.
 
-    It is half of the sum of squared counts by topic and member, minus that of even counts.
+    It is half of the sum of squared counts by topic and member, minus that of even counts. None if
+    the problem is too large.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     if topics * members > _MOST_PAIRS:
@@ -293,10 +294,11 @@ def spread_exactly(
 
     Args:
         canonical: the problem, without former claims.
-        owner: int32[n], place of each row's owner; a plan of least rack cost, then fewest moves.
+        owner: int32[n], the owner of each partition in a plan of least rack cost, then fewest
+            moves.
         classes: classes of partitions and members, which have the rack costs.
         excess: the topic excess of ``owner``: half of what the squares can fall by, at most.
-        weight: float64[n], loads of rows; None for counts.
+        weight: float64[n], weights of partitions; None for counts.
     """
     out: Int32Array = owner.copy()
     if weight is None:
@@ -343,11 +345,10 @@ def _cancel_cycles(
     rows: Int64Array | None,
     work: int,
 ) -> int:
-    """Cancel cycles of negative cost until none is left; change ``owner`` in place, and return how
-    many arcs may still be visited.
+    """Cancel cycles of negative cost until none is left; return how many arcs may still be visited.
 
-    ``rows`` are the partitions that may change their owner, None for all. A network beyond the
-    limits of size is left out.
+    ``owner`` is changed in place. ``rows`` are the partitions that may change their owner, None for
+    all. A network beyond the limits of size is left out.
     """
     items = _Items.of(canonical, classes, rows)
     if 2 * (items.count + len(items.topics)) * canonical.members > _MOST_ARCS:
@@ -429,7 +430,7 @@ class _Items:
         )
 
     def keeps(self, members: int) -> NDArray[np.bool_]:
-        """Return for each item and member whether the member may keep the item's partitions
+        """Return for each set of partitions and each member whether the member may keep them
         (bool[I, M]).
         """
         out = np.zeros((self.count, members), bool)
@@ -441,12 +442,11 @@ class _Items:
 
 
 class _Residual:
-    """Residual network of the minimum-cost flow that spreads topics; canceling a negative cycle in
-    it improves the plan in place.
+    """Residual network of the minimum-cost flow that spreads topics evenly over members.
 
-    An item is a set of interchangeable partitions (`_Items`).
-
-    Nodes are items, then pairs (topic times members plus member), then members.
+    Canceling a negative cycle in it improves the plan in place. An item is a set of interchangeable
+    partitions (`_Items`). Nodes are items, then pairs (topic times members plus member), then
+    members.
 
     Attributes:
         owner: int32[n], the plan.
@@ -495,8 +495,9 @@ class _Residual:
         self.nodes = items.count + topics * members + members
 
     def negative_cycles(self) -> tuple[list[Int64Array], int]:
-        """Find disjoint cycles of negative cost with the Bellman-Ford algorithm; return each as its
-        nodes in order, and the number of arcs visited.
+        """Find disjoint cycles of negative cost with the Bellman-Ford algorithm.
+
+        Return each cycle as its nodes in order, and the number of arcs visited.
         """
         tail, head, cost = self._arcs()
         distance = np.zeros(self.nodes, np.int64)
@@ -529,8 +530,9 @@ class _Residual:
         return np.concatenate(tail), np.concatenate(head), np.concatenate(each)
 
     def cancel(self, cycle: Int64Array) -> None:
-        """Exchange partitions between members along a cycle of negative cost: one partition of each
-        set on it goes to the next member.
+        """Exchange partitions between members along a cycle of negative cost.
+
+        One partition of each set on the cycle goes to the next member.
         """
         members = self.placed.shape[1]
         for before, node, after in zip(

@@ -31,7 +31,7 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """The part of the total load that each member should get, and its capacity.
+    """Part of the total load that each member should get, and each member's capacity.
 
     Members are in canonical order.
 
@@ -48,11 +48,10 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightPlan:
-    """The best plan found for weighted loads, and the data from which its lower bounds are
-    computed.
+    """Best plan found for weighted loads, and the data from which its lower bounds are computed.
 
     Attributes:
-        owner: int32[n], place (member) of each row's (partition's) owner.
+        owner: int32[n], the owner of each partition; both are positions in canonical order.
         weighted: weights, shares and capacities by class.
         complete: whether the search ended before its limit of work.
     """
@@ -63,7 +62,7 @@ class WeightPlan:
 
 
 def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Scale weights to integers by a power of two, and return them with the factor.
+    """Multiply weights by a power of two so that they are integers; return them with the factor.
 
     The factor is 1.0 if they need no scaling.
 
@@ -98,17 +97,17 @@ def balance_weights(
     most_moves: float,
     tolerance: float,
 ) -> WeightPlan:
-    """Find a plan with even weighted loads, within a limit of moves; return it with the data for
-    its lower bounds.
+    """Return a plan with even weighted loads within a limit of moves, and the data for its lower
+    bounds.
 
     Args:
         canonical: the problem.
         racks: costs of consuming across racks; None if they do not matter.
-        weight: float64[n], the integer weight of each row (partition).
+        weight: float64[n], the integer weight of each partition.
         shares: members' shares and capacities.
-        together: int64[T], the family of each topic, -1 for none: partitions of one number of a
-            family's topics must have one owner.
-        hints: row -> place, for partitions that the previous phase promised to a member.
+        together: int64[T], the family of each topic, -1 for none: in all topics of a family, equal
+            partition numbers must have one owner.
+        hints: the member to which the previous phase promised a partition, by partition.
         most_moves: limit of owned partitions that may move.
         tolerance: see `Optimal`.
     """
@@ -173,8 +172,8 @@ def balance_weights(
 def _compare_small_plans(
     canonical: CanonicalProblem, owner: Int32Array, plan: WeightedPlan
 ) -> Int32Array:
-    """Return the owners in a plan that is as good by load, rack cost and moves, and spreads topics
-    most evenly.
+    """Return the owners in the plan that spreads topics most evenly, as good by load, rack cost and
+    moves.
 
     It is ``owner`` beyond 16 partitions, if no partition moves, or if former claimants get
     partitions back, which comes before topics.
@@ -208,9 +207,9 @@ def _fractional(
 
 
 def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Return for each partition the number of the set that must have one owner (its item).
+    """Return the number of the set to which each partition belongs; a set must have one owner.
 
-    It has the equal partition numbers of a topic family, or the partition alone.
+    A set has the equal partition numbers of a topic family, or a partition alone.
     """
     if together is None or not (together >= 0).any():
         return np.arange(canonical.size)
@@ -229,7 +228,10 @@ def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Arr
 def _costs(
     canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return each member's column, the rack costs by profile and column, and the profile of each
+    """Return the rack costs of members and of sets of partitions, with equal rows and columns
+    merged.
+
+    The results are each member's column, the costs by profile and column, and the profile of each
     item (set of partitions with one owner).
     """
     if racks is None:
@@ -250,8 +252,8 @@ def _homes(
     """Return how many partitions of each item were owned, and how many of them each member may
     keep.
 
-    An item is a set of partitions that must have one owner. The second result is a dict from item
-    to a dict from member to count.
+    An item is a set of partitions that must have one owner. The second result is a dict by item of
+    dicts by member.
     """
     claims = canonical.claims
     owned = np.bincount(item[claims.owned], minlength=count).astype(np.int64)

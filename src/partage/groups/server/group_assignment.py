@@ -22,7 +22,7 @@ _SLICE_FROM = 100
 
 @dataclass(frozen=True, eq=False)
 class GroupAssignment:
-    """The partitions that a server-side assignor gives to each member (Kafka's GroupAssignment).
+    """Partitions that a server-side assignor gives to each member (Kafka's GroupAssignment).
 
     In Java these are sets, so a member's partitions have no order.
 
@@ -42,12 +42,12 @@ class GroupAssignment:
 
     @classmethod
     def empty(cls, spec: GroupSpec) -> GroupAssignment:
-        """Return the assignment for Kafka's empty map, in which members have no entries."""
+        """Return the result for Kafka's empty map, in which no member has an entry."""
         start = np.zeros(spec.members + 1, np.int32)
         return cls(start, np.zeros(0, np.int32), present=False)
 
     def plan(self, spec: GroupSpec) -> Plan:
-        """Convert the result to a `Plan`, in which each partition has one owner.
+        """Convert the result to a `Plan`, in which each partition has at most one owner.
 
         Every member has an entry, even if Kafka's map has none.
 
@@ -74,8 +74,8 @@ def concatenate_runs(
     """Merge several arrays of partitions, each grouped by member, into one list for each member.
 
     The result is in compressed rows (CSR): offsets by member, and partitions. Each part is an
-    array, and int64[M] begin and end of each member's run in it. Runs do not overlap and cover the
-    array. Nothing is sorted: long runs are copied one by one, short ones all at once.
+    array, and int64[M] begin and end of each member's range in it. Ranges do not overlap and cover
+    the array. Nothing is sorted: long ranges are copied one by one, short ones all at once.
     """
     sizes = sum((end - begin for _, begin, end in parts), np.zeros(members, np.int64))
     start = np.zeros(members + 1, np.int32)
@@ -98,8 +98,7 @@ def concatenate_runs(
 
 
 def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
-    """Convert a server-side assignor's result to a JSON object with the keys ``type`` and
-    ``assignment``.
+    """Convert a server-side assignor's result to JSON: the keys are ``type`` and ``assignment``.
 
     Topic ids are in Java's order, partitions ascending.
     """

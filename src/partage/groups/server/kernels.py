@@ -58,9 +58,9 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 
 @kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
 def larger_quotas(had, quota, extra, kept, missing):
-    """Fill ``kept`` and ``missing``: how many previous partitions each member keeps, and how many
-    new ones it gets.
+    """Compute how many previous partitions each member keeps, and how many new ones it gets.
 
+    The results go to ``kept`` and ``missing``. ``had`` is the number of previous partitions.
     ``extra`` members may have one partition more than ``quota``. Members are in the order of the
     coordinator's map.
     """
@@ -79,8 +79,8 @@ def larger_quotas(had, quota, extra, kept, missing):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
 def line_up(members, sizes, line, other, count, bits):
-    """Sort members by their number of partitions (``sizes``) into the array ``line``, with a stable
-    radix sort.
+    """Sort members by their number of partitions (``sizes``) into ``line``, with a stable radix
+    sort.
 
     ``other`` is a buffer as long as ``line``; ``count`` has 2 ** bits counters.
     """
@@ -135,11 +135,10 @@ def fill(line, sizes, free, owner):
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
 def next_uneven(begin, end, set_of_topic, start, members, sizes):
-    """Return the next topic to balance, in which two subscribers differ by two or more partitions;
-    ``end`` if there is none.
+    """Return the next topic that must be balanced: two of its subscribers differ by two or more
+    partitions.
 
     The search covers topics from ``begin`` to ``end``; the result is ``end`` if all are even.
-
     Consecutive topics often have the same subscribers; these are compared once.
     """
     even_set = -1
@@ -163,12 +162,11 @@ def next_uneven(begin, end, set_of_topic, start, members, sizes):
     " int32[::1], int32[::1], int32[::1])"
 )
 def rebalance(members, line, sizes, partitions, owner, block, left, begin):
-    """Move a topic's partitions from its most to its least loaded subscribers until they are even;
-    return the number of moves.
+    """Move a topic's partitions from its most to its least loaded subscribers until they are even.
 
-    ``block`` (as long as ``partitions``) receives the topic's partitions by (owner, number);
-    ``begin`` and ``left`` (by member) hold each member's first place in it and how many of
-    its partitions are not yet moved.
+    Return the number of moves. ``block`` (as long as ``partitions``) receives the topic's
+    partitions by (owner, number); ``begin`` and ``left`` (by member) hold each member's first index
+    in it and how many of its partitions are not yet moved.
     """
     for i in range(len(members)):
         left[members[i]] = 0

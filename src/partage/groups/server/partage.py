@@ -36,12 +36,17 @@ _PACKAGE = "io.partage.assignors.broker"
 
 
 class _JarAssignor(PlainStrategy):
-    """Assignor of the jar; it sees the same input in the coordinator and here (`GroupSpec`)."""
+    """Base class of assignors that the jar ``partage-assignors`` runs in the broker.
+
+    They see the same input in the coordinator and here (`GroupSpec`).
+    """
 
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan; the previous targets are the members' owned partitions."""
+        """Return the assignor's plan for a group; the members' owned partitions are the previous
+        assignment.
+        """
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
@@ -126,8 +131,8 @@ class PartageFair(_JarAssignor):
 class PartageFailover(_JarAssignor):
     """Priority failover assignor in the broker: each topic to the subscriber with top priority.
 
-    A coordinator knows no user data, so priorities stand in the broker's configuration, by instance
-    id. Members that have none there rank below all others. Equal priorities: the lowest member id
+    A coordinator gets no user data, so the priorities are in the broker's configuration, by
+    instance id. Members without one rank below all others. Equal priorities: the lowest member id
     (Java's string order) is ranked higher.
 
     Setting: ``assignment.failover.priorities``, such as ``payments-1:10,payments-2:5``.
@@ -180,7 +185,7 @@ class PartageFailover(_JarAssignor):
 
 
 class _CoordinatorProblem(CanonicalProblem):
-    """A coordinator's problem in canonical order: topics by id, claims from previous targets."""
+    """Input of the optimal assignor in the broker: topics by id, previous targets as claims."""
 
     def __init__(self, spec: GroupSpec) -> None:
         super().__init__(spec.problem, _topics_by_id(spec))
@@ -188,9 +193,9 @@ class _CoordinatorProblem(CanonicalProblem):
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """Pairs of member and existing partition of the member's previous target.
+        """Pairs of a member and an existing partition of its previous target assignment.
 
-        They are places and rows of this problem.
+        They are positions in canonical order.
         """
         previous = self._previous
         place = np.empty(self.members, np.int64)
@@ -204,9 +209,9 @@ class _CoordinatorProblem(CanonicalProblem):
 
 
 def _of_rows(table: RackTable, canonical: CanonicalProblem) -> RackTable:
-    """Return the rack costs without those of topics to which nobody subscribes.
+    """Return the rack costs without those of topics that have no subscriber.
 
-    A coordinator's assignor learns nothing of such topics.
+    A coordinator's assignor gets no information on such topics.
     """
     rows = canonical.rows.partition
     used, number = np.unique(table.profile[rows], return_inverse=True)

@@ -1,4 +1,4 @@
-"""The group coordinator's range assignor: each topic is cut into runs of consecutive partitions."""
+"""The group coordinator's range assignor: each topic is divided into ranges of partitions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class ServerRange(PlainStrategy):
 
     Guarantees, the first before the next:
 
-    1. per topic, loads differ by at most one; the first members get the larger runs;
-    2. topics with equally many partitions and the same subscribers are co-located.
+    1. per topic, loads differ by at most one; the first members get the larger ranges; 2. topics
+    with equally many partitions and the same subscribers are co-located.
 
     Racks, previous targets and the join order have no effect; members are ordered as by the
     client's range (`partage.groups.layout.member_order`). A member's partitions come by
@@ -84,7 +84,7 @@ class _Block:
     Attributes:
         rows: int32[topics, count], the partitions of each topic.
         members: int32[n], the subscribers in order.
-        cut: int64[n + 1], begin of each member's run within a topic.
+        cut: int64[n + 1], begin of each member's range within a topic.
     """
 
     rows: Int32Array

@@ -67,7 +67,7 @@ class ServerSimple(PlainStrategy):
         return self.decide(spec).assignment(spec)
 
     def decide(self, spec: GroupSpec) -> GroupAssignment:
-        """Return the share group's assignment for a `GroupSpec`, the input that a group coordinator
+        """Return a share group's assignment for a `GroupSpec`, the input that a group coordinator
         has.
 
         Raises:
@@ -81,8 +81,9 @@ class ServerSimple(PlainStrategy):
 
 
 def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign partitions to share group members with equal subscriptions (Kafka's
-    ``SimpleHomogeneousAssignmentBuilder``).
+    """Assign partitions to share group members with equal subscriptions.
+
+    It is Kafka's ``SimpleHomogeneousAssignmentBuilder``.
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
@@ -120,10 +121,10 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
-    """Assign partitions topic by topic to share group members with different subscriptions (Kafka's
-    ``SimpleHeterogeneousAssignmentBuilder``).
+    """Assign partitions topic by topic to share group members with different subscriptions.
 
-    They keep previous partitions of topics without subscribers (Q24).
+    It is Kafka's ``SimpleHeterogeneousAssignmentBuilder``. Members keep previous partitions of
+    topics without subscribers (Q24).
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
@@ -155,10 +156,9 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
 
 
 def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers: list[int]) -> None:
-    """Assign one topic's partitions to its subscribers, several members for each partition, and
-    change ``result``.
+    """Assign one topic's partitions to its subscribers, several members for each partition.
 
-    Previous members of a partition stay within the quotas.
+    ``result`` is changed. Previous members of a partition stay within the quotas.
     """
     first, count, dense = spec.numbered
     target = dense[first[topic] : first[topic] + count[topic]]
@@ -201,9 +201,7 @@ def _table_for(size: int) -> int:
 
 
 def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
-    """Return the previous partitions of each member, in the iteration order of Java's maps and
-    sets.
-    """
+    """Return each member's previous partitions, in the iteration order of Java's maps and sets."""
     before = spec.previous
     position = np.empty(spec.members, np.int64)
     position[spec.visit] = np.arange(spec.members)
@@ -222,12 +220,12 @@ def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
 
 
 class _MemberSets:
-    """A share group's assignment under construction: a set of partitions for each member and topic.
+    """Share group assignment under construction: a set of partitions for each member and topic.
 
     Sets may be empty. Members are positions in the coordinator's map, partitions are dense numbers.
 
     Attributes:
-        previous: the previous assignment by member, in the iteration order of Java's maps.
+        previous: the previous assignment of each member, in the iteration order of Java's maps.
     """
 
     def __init__(self, spec: GroupSpec, only_topics: frozenset[int] | None = None) -> None:
@@ -266,8 +264,8 @@ class _MemberSets:
 
 
 class _Shares:
-    """Members of each partition of a share group, and partitions of each member, in the order of
-    Java's maps.
+    """Members of each partition of a share group, and partitions of each member, in Java's
+    iteration order.
 
     Every change is also made in ``result``. ``hash_of`` gives a partition's hash as a key of Java's
     map from partition to members, and ``table`` the initial table length of that map.
@@ -335,7 +333,7 @@ class _Shares:
                 self.under_quota.add(member)
 
     def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
-        """Add members to the partitions that too few share.
+        """Add members to the partitions that have fewer than ``members_per_partition``.
 
         Members under their quota take turns.
 
@@ -371,7 +369,9 @@ class _CyclicCursor:
         return not self._items
 
     def next_outside(self, excluded: frozenset[int]) -> int:
-        """Return the next member outside ``excluded``; -1 after a whole cycle without one."""
+        """Return the next member outside ``excluded`` in cyclic order; -1 after a whole cycle
+        without one.
+        """
         while True:
             if self._next >= len(self._items):
                 if not self._returned_in_cycle:

@@ -87,7 +87,7 @@ class TopicIds:
 
 
 def derived_id(name: str) -> bytes:
-    """Return a made-up id for a topic whose id is unknown: 16 bytes of its name's BLAKE2b hash.
+    """Return a made-up id for a topic whose id is unknown: the 16-byte BLAKE2b hash of its name.
 
     >>> derived_id("orders") == derived_id("orders") != derived_id("clicks")
     True
@@ -119,8 +119,8 @@ def _decoded(topic_id: str | None) -> bytes | None:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Previous target assignment of a group (KIP-848): the partitions of each member, as one set
-    for each topic.
+    """Previous target assignment of a group (KIP-848): for each member one set of partitions per
+    topic.
 
     Members and sets keep the order of insertion, which decides Java's iteration order. Both levels
     are in compressed rows (CSR). M counts members, S sets, P partitions.
@@ -148,7 +148,7 @@ class Targets:
         return cls(start, none, np.zeros(0, np.uint32), start[:1], none)
 
     def marked(self, partitions: int) -> NDArray[np.bool_]:
-        """Return a mask of the partitions that have a previous owner (bool[P])."""
+        """Return which partitions have a previous owner (bool[P])."""
         if self.given is not None:
             return self.given
         marks = np.zeros(partitions, bool)
@@ -157,7 +157,7 @@ class Targets:
 
     @cached_property
     def member(self) -> Int32Array:
-        """The member of each set of partitions (int32[S])."""
+        """Member to which each set of partitions belongs (int32[S])."""
         sets = np.diff(self.set_start)
         return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
 
@@ -168,11 +168,11 @@ class Targets:
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """Return for each entry of ``partition`` the index of its set (int32[n])."""
+        """Return the index of the set to which each entry of ``partition`` belongs (int32[n])."""
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return (member, topic) of the selected sets that have no partitions."""
+        """Return the (member, topic) pairs of the selected sets that have no partitions."""
         if not len(self.topic):
             return ()
         at = np.flatnonzero(selected & (self.size == 0))
@@ -188,7 +188,8 @@ def previous_targets(
     *,
     several_owners: bool = False,
 ) -> Targets:
-    """Build the coordinator's previous targets from the partitions that members claim to own.
+    """Build the coordinator's previous target assignment from the partitions that members say they
+    own.
 
     A coordinator's own targets contain every partition once, and only existing ones. Members
     may claim anything: partitions that do not exist are dropped, and a partition with several
@@ -235,9 +236,9 @@ def _has_holes(problem: Problem, dense: Int32Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Sent:
-    """Partitions that members claim to own, as flat arrays in the order sent.
+    """Partitions that members say they own, as flat arrays in the order sent.
 
-    Each member sends topic names, and for each claim a name and a partition number.
+    Each member sends topic names, and for each claimed partition a name and a partition number.
 
     Attributes:
         name_start: int64[M + 1], first name of each member (CSR); topic: int32[N], topic of each
@@ -293,7 +294,7 @@ class _Sent:
 
 @dataclass(frozen=True, eq=False)
 class _Claimed:
-    """Partitions that members claim to own, grouped by member and topic name.
+    """Partitions that members say they own, grouped by member and topic name.
 
     Attributes:
         sent: all names, and all claims as sent.
@@ -338,7 +339,7 @@ def _undisputed(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return a mask of the claims that are valid (bool[n]): of several claims on a partition the
+    """Return which claims are valid (bool[n]): of several members that claim a partition, the
     newest.
 
     Of equal generations the last member in join order has it. With ``several_owners`` each member's
@@ -419,14 +420,15 @@ class GroupSpec:
 
     @cached_property
     def visit(self) -> list[int]:
-        """All members, in the iteration order of the map in which the coordinator passes them to an
-        assignor.
+        """All members in the order in which the coordinator passes them to an assignor.
+
+        It is the iteration order of a Java map.
         """
         return members_in_map_order(self.problem)
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """The members of ``visit`` as an array (int64[M])."""
+        """Members in the order in which the coordinator passes them to an assignor (int64[M])."""
         return np.array(self.visit, np.intp)
 
     @cached_property
@@ -439,7 +441,7 @@ class GroupSpec:
 
     @cached_property
     def previous(self) -> Targets:
-        """The previous target assignment; if none was given, the members' owned partitions."""
+        """Previous target assignment; if none was given, the members' owned partitions."""
         if self._previous is not None:
             return self._previous
         return previous_targets(
@@ -465,17 +467,18 @@ class GroupSpec:
 
     @cached_property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
-        """All partitions sorted by (topic, partition number), with the position of each topic's
-        first partition and its count.
+        """All partitions sorted by (topic, partition number), with the offset and count of each
+        topic.
 
         The result is each topic's first index in the list, its number of partitions, and the list.
         """
         return of_subscriptions(self.problem, _number_partitions)
 
     def partitions_of(self, topics: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions of some topics, topic after topic, sorted by partition number.
+        """Return the partitions of some topics in compressed rows (CSR), sorted by partition
+        number.
 
-        The result is in compressed rows (CSR): offsets by topic, and dense partitions.
+        The rows are the topics in the given order.
         """
         self.require_partition_counts(topics)
         first, count, dense = self.numbered
@@ -511,17 +514,18 @@ class GroupSpec:
         return free[order[: int(np.count_nonzero(turn < len(topics)))]]
 
     def require_partition_counts(self, topics: Int32Array) -> None:
-        """Raise CoordinatorAssignorError if a topic's partition count is unknown."""
+        """Check that the partition counts of topics are known, and raise CoordinatorAssignorError
+        if not.
+        """
         for topic in self.uncounted.intersection(topics.tolist()) if self.uncounted else ():
             name = self.problem.index.topics[topic]
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def named(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return the existing topics of a subscription in the iteration order of Java's
-        ``HashSet``, and the number of its names.
+        """Return a subscription's existing topics in the iteration order of Java's ``HashSet``.
 
-        Kafka copies the names to a ``HashSet``. Iteration skips names without a topic; the size
-        counts them.
+        The second result is the number of the subscription's names. Kafka copies the names to a
+        ``HashSet``. Iteration skips names without a topic; the size counts them.
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))
@@ -531,7 +535,8 @@ class GroupSpec:
 
     @cached_property
     def subscribed_pairs(self) -> NDArray[np.int64]:
-        """All pairs of subscription and topic, as sorted int64 keys (subscription * T + topic).
+        """All pairs of a subscription and one of its topics, as sorted int64 keys (subscription * T
+        + topic).
 
         T is the number of topics.
         """
@@ -542,10 +547,9 @@ class GroupSpec:
 
     @cached_property
     def _subscribes(self) -> NDArray[np.bool_] | None:
-        """Mask of the topics in each subscription (bool[subscriptions, T + 1]); None if the matrix
-        would be too large.
+        """Mask of the topics in each subscription (bool[subscriptions, T + 1]).
 
-        The last column stands for no topic and is False.
+        None if the matrix would be too large. The last column stands for no topic and is False.
         """
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:
@@ -559,7 +563,7 @@ class GroupSpec:
         """Return for each pair of member and topic whether the member subscribes to the topic
         (bool[n]).
 
-        Topic -1 means no topic: False.
+        Topic -1 means no topic: the result is False.
         """
         if self._subscribes is not None:
             return self._subscribes[self.problem.group.subscription_of[member], topic]

@@ -99,7 +99,7 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
     """Assign the partitions of a group whose members all subscribe to the same topics.
 
     This is Kafka's ``UniformHomogeneousAssignmentBuilder``. Members keep previous partitions up to
-    their quota; the other partitions are assigned in consecutive runs.
+    their quota; the other partitions are assigned in consecutive ranges.
 
     The number of a member's previous partitions decides its quota. The iteration order of
     Java's maps and sets decides which partitions beyond the quota it loses.
@@ -133,10 +133,9 @@ def assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
 
 def _rows_in_order(problem: Problem) -> TopicRows:
-    """List the partitions of the common subscription's topics, in the iteration order of Kafka's
-    copied ``HashSet`` of topics.
+    """List the partitions of the topics to which all members subscribe, in Kafka's iteration order.
 
-    It is the subscription of the first member.
+    It is the order of the copied ``HashSet`` of topics in the first member's subscription.
     """
     spec = GroupSpec(problem)
     named, size = spec.named(int(problem.group.subscription_of[spec.visit[0]]))
@@ -146,13 +145,13 @@ def _rows_in_order(problem: Problem) -> TopicRows:
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """Previous partitions that members could keep, because their subscription still has the topics.
+    """Previous partitions that members may keep, because they still subscribe to the topics.
 
-    They are sets of partitions, one per member and topic (see `Targets`).
+    They are sets of partitions, one for each member and topic (see `Targets`).
 
     Attributes:
         subscribed: bool[S], whether a set's topic is still subscribed to.
-        total: int64[M], number of partitions in such sets, by member.
+        total: int64[M], number of partitions in the sets of each member.
     """
 
     subscribed: NDArray[np.bool_]
@@ -174,7 +173,7 @@ class _PreviousSets:
 def _quotas(
     order: NDArray[np.intp], partitions: int, total: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return how many of its previous partitions each member keeps, and how many new ones it gets.
+    """Return how many previous partitions each member keeps, and how many new ones it gets.
 
     A member that cannot fill the larger quota with previous partitions returns it, as long
     as more members follow than larger quotas are left.
@@ -190,8 +189,8 @@ def _quotas(
 def _revoke_over_quota(
     spec: GroupSpec, previous: _PreviousSets, kept: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_] | None, Int32Array]:
-    """Return which previous partitions stay with their owner, and which are revoked because the
-    owner has more than its quota.
+    """Return which previous partitions stay with their owner, and which exceed its quota and are
+    revoked.
 
     The first result is bool[n], None if all stay. A member's sets are iterated in the order of its
     map, and each set in its own order, until the quota is reached; later partitions are revoked.
@@ -230,11 +229,12 @@ def _revoke_over_quota(
 
 
 def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> Int32Array | None:
-    """Return the partitions of each set after its first ``kept`` ones, which are revoked; None if
-    Java's iteration order is not ascending.
+    """Return the partitions that members over their quota lose: those after the first ``kept`` of
+    each set.
 
-    This needs sets that Java iterates in order: partition numbers ascend and are smaller than the
-    set's table length (and than 65,536, where hash mixing begins), so each is alone in its bucket.
+    None if Java's iteration order is not ascending. This needs sets that Java iterates in order:
+    partition numbers ascend and are smaller than the set's table length (and than 65,536, where
+    hash mixing begins), so each is alone in its bucket.
     """
     before, index = spec.previous, spec.problem.index
     entries, rank = _rows_of(before.start, sets)
@@ -251,7 +251,7 @@ def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> In
 
 
 def _rows_of(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
-    """Return the indices of all entries that belong to some rows of compressed rows (CSR).
+    """Return the indices of all entries in the given rows of a compressed-row (CSR) array.
 
     The second result is, for each entry, the position of its row in ``which``.
     """
@@ -363,10 +363,10 @@ class _SubscribedTopics:
 
 
 def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
-    """Return the subscribed topics, the set of subscribers of each, and the subscriptions of each
-    set.
+    """Return the subscribed topics, and their sets of subscribers without repetition.
 
-    Topics with equal subscribers share a set. Sets are numbered in order of occurrence.
+    The results are the topics, the number of each topic's set, and the subscriptions of each set.
+    Sets are numbered in order of occurrence.
     """
     width = max(len(spec.problem.index.topics), 1)
     subscription, topic = np.divmod(spec.subscribed_pairs, width)
@@ -381,10 +381,10 @@ def _distinct_sets(spec: GroupSpec) -> tuple[Int32Array, Int32Array, list[NDArra
 
 
 class _Builder:
-    """Builder of the uniform assignment for members with different subscriptions: the owner of each
-    partition, and each member's number of partitions.
+    """Builder of the uniform assignment for members with different subscriptions.
 
-    Members are positions in the coordinator's map.
+    It has the owner of each partition and each member's number of partitions. Members are positions
+    in the coordinator's map.
     """
 
     def __init__(self, spec: GroupSpec, subscribed: _SubscribedTopics) -> None:
@@ -434,7 +434,7 @@ class _Builder:
     def balance(self) -> None:
         """Move partitions between each topic's subscribers, topic by topic, until loads are even.
 
-        This ends when a round returns to the topic that moved a partition last, or after 16 rounds.
+        It ends when a round returns to the topic that moved a partition last, or after 16 rounds.
         """
         subscribers = self.subscribed.set_sizes[self.subscribed.subscriber_set]
         shared = np.flatnonzero(subscribers > 1)
@@ -502,7 +502,7 @@ class _Builder:
 class _DuplicateOwners:
     """Partitions with several previous owners, which a coordinator's own targets never have.
 
-    Kafka's class then knows the last of them in its map as the owner, but leaves the partition in
+    Kafka's class then takes the last of them in its map for the owner, but leaves the partition in
     the sets and sizes of the others.
     """
 
@@ -513,8 +513,8 @@ class _DuplicateOwners:
         return bool(self.pairs)
 
     def add(self, owner: Int32Array, partition: Int32Array, member: Int32Array) -> None:
-        """Record all previous owners, and set each partition's ``owner`` to the last of them in map
-        order.
+        """Record all previous owners of partitions, and set ``owner`` of each to the last one in
+        map order.
         """
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]

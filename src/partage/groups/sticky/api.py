@@ -97,7 +97,7 @@ class Sticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the memory that records the partitions of ``assignment`` and the generation."""
+        """Return the member's memory: the partitions of ``assignment`` and the generation."""
         pairs = tuple(chain.from_iterable(assignment.to_pairs().values()))
         return StickyMemory(StickyMemory.of(memory).max_generation, pairs, generation)
 
@@ -113,7 +113,7 @@ class Sticky(PlainStrategy):
         return decision.to_plan(sticky, memory=before.with_generation(highest))
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Run Kafka's sticky algorithm.
+        """Assign all partitions by Kafka's sticky algorithm.
 
         Return the decided assignment, and the highest generation of any claim so far.
 
@@ -167,7 +167,7 @@ class CooperativeSticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Return the memory that records the generation.
+        """Return the member's memory: the generation.
 
         The consumer itself knows its partitions.
         """
@@ -197,7 +197,7 @@ class CooperativeSticky(PlainStrategy):
         )
 
     def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
-        """Run Kafka's cooperative sticky algorithm.
+        """Assign all partitions by Kafka's cooperative sticky algorithm.
 
         Return the decided assignment, and the highest generation of any claim so far.
 
@@ -245,8 +245,7 @@ def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
 def _find_transfers_of_duplicates(
     sticky: StickyProblem, decision: Decision, member: Int32Array, slot: Int32Array
 ) -> Transfers:
-    """Return the partitions that must move between members, where a partition may have two new
-    owners.
+    """Return the partitions that must move between members, if some have two new owners.
 
     The last one in the iteration order of Kafka's map counts. ``member`` and ``slot`` are pairs of
     current owner and partition.
@@ -273,7 +272,7 @@ def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """Memory of a sticky assignor between rebalances: what the Java object keeps in its fields.
+    """Memory of a sticky assignor between rebalances: the fields of the Java object.
 
     Attributes:
         max_generation: the highest generation of any claim in any call of ``assign``. It never
@@ -291,7 +290,7 @@ class StickyMemory:
 
     @classmethod
     def of(cls, memory: object) -> StickyMemory:
-        """Check that a memory is of a sticky assignor and return it; return an empty one for None.
+        """Check that a memory is of a sticky assignor, and return it; return an empty one for None.
 
         Raises:
             InvalidConfigError: the memory is of another strategy.

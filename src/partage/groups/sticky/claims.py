@@ -67,8 +67,9 @@ class ClaimedSlots:
 
 
 def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the partitions that members claim in their user data, which is all that
-    ``StickyAssignor`` reads.
+    """Return the partitions that members claim in their user data.
+
+    ``StickyAssignor`` reads nothing else.
     """
     group = sticky.problem.group
     sent: Sequence[tuple[Claims, int | None]] | None = sticky.problem.sent_claims
@@ -108,16 +109,17 @@ def decode_user_data(user_data: Sequence[bytes | None]) -> list[tuple[Claims, in
 
 
 def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
-    """Return the partitions that members claim as owned in their subscription, as
-    ``CooperativeStickyAssignor`` reads them.
+    """Return the partitions that members list as owned in their subscriptions.
+
+    ``CooperativeStickyAssignor`` reads these.
     """
     generation = [_cooperative_generation(member) for member in sticky.problem.group]
     return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
 
 def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32Array]:
-    """Return the partitions that members claim as owned in their subscription, as arrays of members
-    and partition slots.
+    """Return the (member, partition) pairs that members list as owned in their subscriptions, as
+    two arrays.
 
     A slot is a partition's index in this problem. Owned partitions that are not among ``slots`` are
     left out.
@@ -135,8 +137,9 @@ def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32A
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """Return the generation of a member's claims: that of its subscription, or else the first 4
-    bytes of its user data.
+    """Return the generation of the partitions that a member says it owns.
+
+    It is that of its subscription, or else the first 4 bytes of its user data.
     """
     if member.generation >= 0:
         return member.generation
@@ -251,12 +254,12 @@ def has_equal_subscriptions(sticky: StickyProblem) -> bool:
 
 
 def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClaims:
-    """Resolve conflicting claims on a partition: the newest generation becomes its owner, and of
-    equal generations none.
+    """Resolve conflicting claims: the member with the newest generation owns the partition.
 
-    For the earlier claimant Kafka compares the generation field of its subscription, for the later
-    one the generation of its claim. For ``StickyAssignor`` these differ if the field is not set
-    (Q5).
+    A claim is a partition that a member says it owned. Of two members with equal generations none
+    gets it. For the earlier claimant Kafka compares the generation field of its subscription, for
+    the later one the generation of its claim. For ``StickyAssignor`` these differ if the field is
+    not set (Q5).
     """
     owner = np.full(claimed.slots.count, NO_OWNER, np.int32)
     if not len(claimed.slot):
@@ -288,14 +291,14 @@ def read_group_user_data(
     tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
     | None
 ):
-    """Decode the claims in all members' user data with one compiled kernel; None if the kernel
-    cannot decode them exactly.
+    """Decode the claims in all members' user data with one compiled kernel.
 
-    The result equals `partage.wire.sticky_userdata.decode_sticky_user_data` member by member. Its
-    first part is (member, topic, partition number) of each claim, in the order of the leader's map.
-    Its second part is, by member, the generation and whether the data has one. The result is None
-    if the name of a known topic contains Java's replacement character, because malformed bytes
-    could then decode to that name, and the kernel compares bytes.
+    Return None if the kernel cannot decode them exactly. Otherwise the result equals
+    `partage.wire.sticky_userdata.decode_sticky_user_data` member by member. Its first part is
+    (member, topic, partition number) of each claim, in the order of the leader's map. Its second
+    part is, by member, the generation and whether the data has one. The result is None if the name
+    of a known topic contains Java's replacement character, because malformed bytes could then
+    decode to that name, and the kernel compares bytes.
     """
     group = sticky.problem.group
     names = of_subscriptions(sticky.problem, _encoded_names)

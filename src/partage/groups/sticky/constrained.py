@@ -39,8 +39,10 @@ _NO_TRANSFERS = Transfers(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 @dataclass(slots=True)
 class Quota:
-    """Number of partitions that each member may have, and the members that have fewer (quotas of
-    Kafka's sticky assignor).
+    """How many partitions each member may have, and the members that have fewer.
+
+    These are the quotas of Kafka's sticky assignor for equal subscriptions. A slot is a partition's
+    index in this problem.
 
     Attributes:
         low, high: floor and ceiling of partitions / members.
@@ -98,10 +100,10 @@ def assign_constrained(
 
 
 def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
-    """Remove the owner of each partition that it loses because of racks or a disputed claim.
+    """Remove the owner of each partition that the owner loses because of racks or a disputed claim.
 
-    Return the owner of each partition slot (-1 for none), and the previous owner of the partitions
-    lost because of racks. Both are int32[S].
+    Return the owner of each partition (-1 for none), and the previous owner of the partitions lost
+    because of racks. Both are int32[S].
     """
     owner = owned.owner
     if not owned.any_claim:
@@ -147,8 +149,8 @@ def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
 
 
 def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
-    """Return the partitions without an owner, sorted by topic and partition number (step 2 of
-    Kafka's algorithm).
+    """Return the partitions without an owner, by topic and partition number (step 2 of Kafka's
+    algorithm).
 
     Kafka iterates all partitions, counted from 0, in parallel with the sorted kept ones. A kept
     partition outside the partition count stops the comparison: all later partitions count as
@@ -173,7 +175,7 @@ def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Arra
     algorithm).
 
     Members below the low quota take turns until each has reached it. Then members that may have one
-    partition more get it, in the order in which they reached the low quota.
+    more partition get it, in the order in which they reached the low quota.
     """
     under = np.array(quota.under, np.int32)
     rounds, by_lack = _rounds(under, quota.low - size[under])
@@ -221,11 +223,11 @@ def _find_transfers(
 def assign_by_rack(
     free: Int32Array, racks: Racks, quota: Quota, size: NDArray[np.int64], sticky: StickyProblem
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Assign unassigned partitions to members that are on a rack of a replica, as far as quotas
-    allow (step 5 of Kafka's algorithm; KIP-881).
+    """Assign unassigned partitions to members on a rack of a replica, as far as quotas allow
+    (KIP-881).
 
-    ``quota`` and ``size`` are updated. The result is the assigned partitions, their members, and
-    the partitions that remain unassigned.
+    This is step 5 of Kafka's algorithm. ``quota`` and ``size`` are updated. The result is the
+    assigned partitions, their members, and the partitions that remain unassigned.
     """
     under = np.array(quota.under, np.int32)
     waiting = np.array(quota.exact, np.int32)
@@ -276,9 +278,9 @@ def assign_by_rack(
 
 
 def _by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
-    """Group the positions in ``rack`` by rack (compressed rows, CSR).
+    """Group members by rack, in compressed rows (CSR).
 
-    Positions of members without a rack (-1) are left out.
+    ``rack`` is each member's rack. Members without a rack (-1) are left out.
     """
     order = np.argsort(rack, kind="stable")
     start = np.searchsorted(rack[order], np.arange(width + 1)).astype(np.int32)
@@ -331,7 +333,8 @@ class MemberLists:
     def finish(self, keep: Int32Array, given: Transfers) -> tuple[Int32Array, Int32Array]:
         """Return each member's list: its kept partitions, then its new ones in order of ``given``.
 
-        The result is in compressed rows (CSR): offsets by member, and partition slots.
+        The result is in compressed rows (CSR): offsets by member, and partitions as indices in this
+        problem.
         """
         slot, member = given.slot, given.member
         sizes = keep + np.bincount(member, minlength=self._members).astype(np.int32)

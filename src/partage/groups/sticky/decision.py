@@ -41,8 +41,7 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Result of a sticky assignor: the list of partitions that each member gets, in the order of
-    Kafka's class.
+    """Result of a sticky assignor: each member's list of partitions, in the order of Kafka's class.
 
     Partitions are slots: indices in this problem, which may include claimed partitions that do not
     exist. `to_plan` converts the decision to a plan.
@@ -65,7 +64,7 @@ class Decision:
 
     @property
     def member(self) -> Int32Array:
-        """The member that gets each partition of ``slot`` (int32[n])."""
+        """Member that gets each partition of ``slot`` (int32[n])."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
     def without(self, removed: NDArray[np.bool_]) -> Decision:
@@ -88,9 +87,8 @@ class Decision:
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
 
     def to_plan(self, sticky: StickyProblem, **more: Any) -> Plan:
-        """Convert the decision to a plan.
-
-        The plan has a warning if Kafka's class never returns on this input.
+        """Convert the decision to a plan, with a warning if Kafka's class never returns on this
+        input.
 
         Raises:
             StickyAssignorError: Kafka's class assigns a partition twice; see its `assignment`.
@@ -140,8 +138,9 @@ class Decision:
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """Group array entries by their member: return the offset of each member's group, and the
-    indices that sort the entries (stable).
+    """Group array entries by their member.
+
+    Return the offset of each member's group, and the indices that sort the entries (stable).
     """
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
@@ -156,8 +155,8 @@ def sort_by_member(members: int, owner: Int32Array) -> NDArray[np.intp]:
 
 
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:
-    """Return a mask of the partitions that another member must revoke before their new owner gets
-    them (bool[P]).
+    """Return which partitions another member must revoke before their new owner gets them
+    (bool[P]).
 
     The new owner does not own such a partition, and another member does. ``owned_by`` (-1 for a
     member that left) and ``owned`` are pairs of previous owner and partition; a partition may have

@@ -69,7 +69,7 @@ def assign_general(
 
 
 def _balance(inputs: GeneralProblem) -> Decision:
-    """Run the general sticky algorithm with compiled kernels and return its decision.
+    """Assign and balance all partitions with compiled kernels; return the decision.
 
     If Kafka's class never returns on this input, the decision is the most even valid assignment
     that it reaches. This takes a second run that scores the assignment after each move, which is
@@ -91,11 +91,10 @@ def _balance(inputs: GeneralProblem) -> Decision:
 
 
 class ArrayBalancer:
-    """Kafka's general sticky algorithm on arrays, for one run: call `assign_unassigned`, then
-    `balance`.
+    """One run of Kafka's general sticky algorithm on arrays: `assign_unassigned`, then `balance`.
 
     Attributes:
-        owner: int32[S], the owner of each slot (numbered partition), -1 for none.
+        owner: int32[S], the owner of each slot (a partition's number in this problem), -1 for none.
         seq: int32[S], order numbers: a member's list is its slots in this order.
         size: int64[M], number of slots of each member.
         loop: the endless loop of Kafka's class, None if it returns.
@@ -250,10 +249,10 @@ class ArrayBalancer:
         return bool(self._inputs.subscriptions.is_subscribed(self.owner[assigned], topic).all())
 
     def _raise_null_pointer(self, slot: int) -> None:
-        """Raise the error for Kafka's NullPointerException (Q2) if the partition's previous owner
-        can neither lose nor get partitions.
+        """Raise the error for Kafka's NullPointerException (Q2) where its class would throw it.
 
-        A member leaves the queue of members by load if it can neither lose nor get a partition.
+        The class does if the partition's previous owner can neither lose nor get partitions,
+        because such a member is no longer in its queue of members by load.
         """
         previous = self._inputs.previous[slot]
         if previous >= 0 and self._fixed[previous]:
@@ -264,14 +263,14 @@ class ArrayBalancer:
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
     def _is_balanced(self) -> bool:
-        """Return whether no member could take a partition from a more loaded one.
+        """Return whether no member could take a partition from a more loaded one (Kafka's
+        ``isBalanced``).
 
-        This is Kafka's ``isBalanced``; it is only called where its result can matter.
-
-        A partition that is about to move to a subscriber proves that this member can get more, so
-        the test is superfluous. The exception is a member at the maximum that Kafka computes for
-        it, but without all its partitions. Such a member has a partition of a topic to which it
-        does not subscribe, which only a move to a previous owner causes.
+        It is only called where its result can matter. A partition that is about to move to a
+        subscriber proves that this member can get more, so the test is superfluous. The exception
+        is a member at the maximum that Kafka computes for it, but without all its partitions. Such
+        a member has a partition of a topic to which it does not subscribe, which only a move to a
+        previous owner causes.
         """
         inputs, in_queue = self._inputs, ~self._fixed
         if self._is_level(self.size[in_queue]):
@@ -303,7 +302,7 @@ class ArrayBalancer:
 
 
 class _Best:
-    """The most even valid assignment of a run so far, stored as the moves made since then.
+    """Most even valid assignment of a run so far, stored as the moves made since then.
 
     Undoing these moves restores it.
 
@@ -333,8 +332,7 @@ class _Best:
 
 
 class MemberQueue:
-    r"""Priority queue of members by number of partitions, which finds the least loaded subscriber
-    of a topic (Kafka's ``TreeSet``).
+    r"""Priority queue that finds the least loaded subscriber of a topic (Kafka's ``TreeSet``).
 
     The size of a member is its number of partitions.
 
@@ -409,8 +407,9 @@ def _trees(
 def _cells_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
-    """Return the cells (sets of members with one subscription and rack) that subscribe to each
-    topic, in compressed rows (CSR).
+    """Return the sets of members that subscribe to each topic, in compressed rows (CSR).
+
+    Such a set (a cell) has the members with one subscription and one rack.
     """
     subscriptions = inputs.subscriptions
     sizes = np.diff(subscriptions.start)[subscription]

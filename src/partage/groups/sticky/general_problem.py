@@ -22,8 +22,7 @@ __all__ = ["GeneralProblem", "fixed_members", "null_pointer", "prepare"]
 
 @dataclass(frozen=True, eq=False)
 class GeneralProblem:
-    """Input of Kafka's general sticky algorithm as arrays: the valid claims, and the partitions
-    without one.
+    """Input of Kafka's general sticky algorithm: the valid claims, and the partitions without one.
 
     A claim is a partition that a member says it owned. A slot is a partition's index in this
     problem (dimension S); existing partitions come before claimed ones that do not exist.
@@ -48,7 +47,7 @@ class GeneralProblem:
     previous: Int32Array
 
     def names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
-        """Return the names of some partitions, each as "topic-number"."""
+        """Return the names of partitions, each as "topic-number"."""
         numbering, topics = self.claimed.slots, self.sticky.problem.index.topics
         return tuple(
             f"{topics[self.sticky.topics[numbering.topic[slot]]]}-{numbering.number[slot]}"
@@ -63,11 +62,11 @@ def prepare(
     racks: Racks,
     max_generation: int,
 ) -> GeneralProblem:
-    """Drop invalid claims, find the unassigned partitions, and return them as the general
-    algorithm's input.
+    """Drop invalid claims and find the unassigned partitions, as input of the general algorithm.
 
-    A claim is invalid if another member has the partition, if its member does not subscribe to the
-    topic, or if its member is on none of the partition's racks.
+    A claim (a partition that a member says it owned) is invalid if another member has the
+    partition, if its member does not subscribe to the topic, or if its member is on none of the
+    partition's racks.
     """
     subscriptions, slots = Subscriptions(sticky), claimed.slots
     member, slot = claimed.member, claimed.slot
@@ -136,8 +135,7 @@ def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
 def fixed_members(
     inputs: GeneralProblem, size: NDArray[np.int64], owner: Int32Array, slot: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return a mask of the members that balancing can neither take partitions from nor give any
-    (bool[M]).
+    """Return which members can neither lose nor get partitions in balancing (bool[M]).
 
     ``owner`` and ``slot`` are pairs of member and assigned partition.
     """

@@ -61,6 +61,8 @@ class SlotArrays(NamedTuple):
 class DraftArrays(NamedTuple):
     """Assignment that the general sticky algorithm is building; each move changes it in place.
 
+    A slot is a partition's index in the problem.
+
     Attributes:
         owner: int32[S], owner of each slot, -1 for none.
         seq: int32[S], order numbers: a member's list is its slots in this order.
@@ -79,7 +81,9 @@ class DraftArrays(NamedTuple):
 
 
 class QueueArrays(NamedTuple):
-    """Arrays of a `partage.groups.sticky.general.MemberQueue`, which defines cells and keys.
+    """Arrays of the queue of members by load, for compiled kernels.
+
+    `partage.groups.sticky.general.MemberQueue` explains cells and keys.
 
     Attributes:
         cell_start: int32[K + 1], index of each topic's first cell in ``cell`` (CSR).
@@ -107,7 +111,8 @@ class QueueArrays(NamedTuple):
 
 
 class MovementArrays(NamedTuple):
-    """Moves made so far (Kafka's ``PartitionMovements``), in sets by topic and pair of members.
+    """Moves of partitions made so far (Kafka's ``PartitionMovements``), by topic and pair of
+    members.
 
     Attributes:
         net: int32[5, S], rows `FROM` to `PREV`: the record of each slot.
@@ -206,9 +211,9 @@ def _remove(movements, state, k, slot):
 
 @piece
 def _add(movements, state, k, slot, source, target):
-    """Add a partition to those of topic k that moved from source to target.
+    """Record that a partition of topic k has moved from one member to another.
 
-    The set's table length grows as in Java's ``HashMap``.
+    The table length of the set of such partitions grows as in Java's ``HashMap``.
     """
     net, sets = movements.net, movements.sets
     s = _find(sets, k, source, target)
@@ -243,10 +248,10 @@ def _add(movements, state, k, slot, source, target):
 
 @piece
 def _actual(movements, k, slot, holder, target):
-    """Return the partition that Kafka moves instead of ``slot``.
+    """Return the partition that Kafka moves instead of ``slot``
+    (``getTheActualPartitionToBeMoved``).
 
     It is the topic's first in Java's order that moved in the opposite direction, or ``slot``.
-    Source: ``getTheActualPartitionToBeMoved``.
     """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else holder
@@ -361,15 +366,15 @@ def _not_before(under_place, begin, end, place):
 
 
 class UnderQuota(NamedTuple):
-    """Members below the low quota, to which `assign_on_racks` assigns partitions in turn.
+    """Members with fewer partitions than the low quota, to which `assign_on_racks` assigns in turn.
 
     Attributes:
         member: int32[U], these members in order.
         full: bool[U], whether a member has reached the quota; changes.
         rack_start: int32[R + 1], index of each rack's first position (CSR).
         position: int32, by rack the indexes of its members in ``member``, ascending.
-        after: int32, row -> next row below the quota, by row of ``position`` and one more per
-            rack; the row of a position is its index plus the number of its rack.
+        after: int32, the next row below the quota, by row of ``position`` and one more per rack;
+            the row of a position is its index plus the number of its rack.
     """
 
     member: Int32s
@@ -380,7 +385,8 @@ class UnderQuota(NamedTuple):
 
 
 class WaitingMembers(NamedTuple):
-    """Members at the low quota that may get one more partition: a first-in queue for each rack.
+    """Members at the low quota that may get one more partition: a first-in-first-out queue for each
+    rack.
 
     Attributes:
         queue: int32, members by rack; the rows from ``head`` to ``tail`` of a rack wait.
@@ -399,7 +405,8 @@ class WaitingMembers(NamedTuple):
 def _next_under(slot, place, slots, under):
     """Return the next member below the low quota on a rack of the partition.
 
-    The search goes cyclically from ``place``. Return indexes of ``after`` and ``member``, or -1.
+    The search goes cyclically from ``place``. The results are indices of ``after`` and ``member``,
+    or -1.
     """
     ahead, behind = -1, -1
     best, first = -1, -1
@@ -480,10 +487,10 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def keep_up_to_quota(order, owner, at, end, out, previous_owner):
-    """Copy partitions to their owners' parts of ``out`` in the given order, and revoke those for
-    which a part has no room.
+    """Copy partitions to their owners' parts of ``out``, and revoke those for which there is no
+    room.
 
-    The part of member m is from ``at[m]`` to ``end[m]``.
+    ``order`` gives the order of partitions. The part of member m is from ``at[m]`` to ``end[m]``.
     """
     for i in range(len(order)):
         slot = order[i]
@@ -500,7 +507,10 @@ def keep_up_to_quota(order, owner, at, end, out, previous_owner):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def append_to_lists(slot, member, at, out):
-    """Append partitions to their new owners' lists; ``at[m]`` is member m's next free index."""
+    """Append partitions to their new owners' lists in ``out``.
+
+    ``at[m]`` is member m's next free index.
+    """
     for i in range(len(slot)):
         m = member[i]
         out[at[m]] = slot[i]
@@ -512,9 +522,11 @@ def append_to_lists(slot, member, at, out):
     " boolean[::1], boolean[::1])"
 )
 def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
-    """Resolve conflicting claims on partitions: the newest generation becomes the owner.
+    """Resolve conflicting claims on partitions: the member with the newest generation becomes the
+    owner.
 
-    Equal ones both lose. ``owner`` gets each partition's owner, ``entry`` its claim, -1 for none.
+    Of two members with equal generations none does. ``owner`` gets each partition's owner,
+    ``entry`` its claim, -1 for none.
     """
     for i in range(len(member)):
         m, s = member[i], slot[i]
@@ -570,7 +582,7 @@ def _same(data, at, names, begin, size):
 
 
 class EncodedNames(NamedTuple):
-    """Names of the known topics as UTF-8 bytes, with a hash table to look them up.
+    """Names of the known topics as UTF-8 bytes, with a hash table to find them.
 
     Attributes:
         data: uint8, the names as UTF-8, one after the other.
@@ -627,7 +639,10 @@ def _topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Insert the topic names into their hash table, which is empty and longer than their number."""
+    """Insert the topic names into their hash table.
+
+    The table is empty, and longer than the number of names.
+    """
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):

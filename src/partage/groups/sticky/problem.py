@@ -57,7 +57,7 @@ class Slots:
 
     @property
     def regular(self) -> bool:
-        """True if all numbered partitions exist."""
+        """True if all numbered partitions exist in the cluster."""
         return self.count == self.real
 
     @cached_property
@@ -76,15 +76,15 @@ class Slots:
 
     @cached_property
     def keys(self) -> NDArray[np.int64]:
-        """Sort key of each partition: ascending by (topic, partition number) (int64[S])."""
+        """Sort key of each partition, which orders them by (topic, partition number) (int64[S])."""
         return keys_of(self.topic, self.number)
 
     @cached_property
     def walk(self) -> Int32Array:
-        """Partitions that Kafka visits when it counts each topic's partitions from 0 to find
-        unassigned ones (int32[T]).
+        """Partitions that Kafka visits to find unassigned ones (int32[T]).
 
-        These slots are ``arange(real)`` unless the partition numbers of a topic have holes.
+        It counts each topic's partitions from 0. These are ``arange(real)`` unless the partition
+        numbers of a topic have holes.
         """
         if self._sticky.counted:
             return np.arange(self.real, dtype=np.int32)
@@ -94,17 +94,16 @@ class Slots:
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """All partitions as slots, sorted by (partition number, topic) (int32[S])."""
+        """All partitions as indices, sorted by (partition number, topic) (int32[S])."""
         if not self.regular:
             return np.lexsort((self.topic, self.number)).astype(np.int32)
         return self._sticky.layout.by_number
 
 
 class SlotLayout:
-    """Numbering of a group's existing partitions by (topic, partition number), shared by groups
-    with equal subscriptions.
+    """Numbering of a group's existing partitions, which groups with equal subscriptions share.
 
-    Attributes: those of `StickyProblem`.
+    Partitions are numbered by (topic, partition number). Attributes: those of `StickyProblem`.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -116,30 +115,33 @@ class SlotLayout:
 
     @cached_property
     def number(self) -> Int32Array:
-        """Partition number within its topic of each existing partition (int32[T])."""
+        """Kafka's partition number of each existing partition, within its topic (int32[T])."""
         return self.nth if self.counted else self.index.number_of[self.dense]
 
     @cached_property
     def nth(self) -> Int32Array:
-        """Position of each existing partition within its topic, from 0 (int32[T])."""
+        """Rank of each existing partition within its topic, from 0 (int32[T]).
+
+        It differs from the partition number if the numbers of a topic have holes.
+        """
         nth = np.arange(len(self.dense), dtype=np.int32)
         nth -= np.repeat(self.start[:-1], self.counts)
         return nth
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each existing partition, as an index of ``topics`` (int32[T])."""
+        """Topic of each existing partition, as a position in ``topics`` (int32[T])."""
         return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to index in ``topics``."""
+        """Dict from topic name to the topic's position in ``topics``."""
         names = self.index.topics
         return {names[t]: k for k, t in enumerate(self.topics.tolist())}
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """The existing partitions, sorted by (partition number, topic) (int32[T])."""
+        """Existing partitions as indices, sorted by (partition number, topic) (int32[T])."""
         # Existing slots are in topic order already, and NumPy sorts 16-bit keys by radix.
         if self.counted and (self.counts == self.counts[:1]).all():
             topics = len(self.counts)
@@ -180,32 +182,37 @@ class StickyProblem:
 
     @property
     def number(self) -> Int32Array:
-        """Partition number within its topic of each existing partition (int32[T])."""
+        """Kafka's partition number of each existing partition, within its topic (int32[T])."""
         return self.layout.number
 
     @property
     def nth(self) -> Int32Array:
-        """Position of each existing partition within its topic, from 0 (int32[T])."""
+        """Rank of each existing partition within its topic, from 0 (int32[T]).
+
+        It differs from the partition number if the numbers of a topic have holes.
+        """
         return self.layout.nth
 
     @property
     def topic(self) -> Int32Array:
-        """Topic of each existing partition, as an index of ``topics`` (int32[T])."""
+        """Topic of each existing partition, as a position in ``topics`` (int32[T])."""
         return self.layout.topic
 
     @property
     def topic_by_name(self) -> dict[str, int]:
-        """Dict from topic name to index in ``topics``."""
+        """Dict from topic name to the topic's position in ``topics``."""
         return self.layout.topic_by_name
 
     @property
     def visit(self) -> list[int]:
-        """All members, in the iteration order of the leader's map of subscriptions."""
+        """All members, in the iteration order of the Java map in which the leader gets
+        subscriptions.
+        """
         return self.problem.group.members_in_map_order
 
     @cached_property
     def hashes(self) -> list[int]:
-        """``String.hashCode`` of each member's id."""
+        """Java's ``String.hashCode`` of each member id."""
         return string_hashes(self.problem.group.ids)
 
     @cached_property
@@ -219,10 +226,10 @@ class StickyProblem:
         return self.problem.group.members_in_refilled_map_order
 
     def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
-        """Convert (topic, partition number) pairs to slots (indices in this problem); also return
-        the numbering, which includes claimed partitions that do not exist.
+        """Convert (topic, partition number) pairs to slots (indices in this problem).
 
-        Partitions that do not exist get foreign slots.
+        The second result is the numbering, in which partitions that do not exist get slots of their
+        own.
         """
         if self.counted:
             if not len(topic):
@@ -280,15 +287,16 @@ def _lay_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
 
 
 def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
-    """Combine each pair of topic and partition number into one integer that sorts in their order
+    """Return one integer for each pair of topic and partition number; they sort in this order
     (int64[n]).
     """
     return (topic.astype(np.int64) << 32) | (number.astype(np.int64) + _HALF)
 
 
 class Subscriptions:
-    """Members' subscriptions as Kafka's general sticky algorithm counts them: a topic that a member
-    lists twice counts twice.
+    """Members' subscriptions as Kafka's general sticky algorithm counts them.
+
+    A topic that a member lists twice counts twice.
 
     Attributes:
         listed: known topics of each distinct subscription in the order sent, with repetitions.
@@ -325,7 +333,7 @@ class Subscriptions:
 
     @property
     def shared(self) -> NDArray[np.bool_]:
-        """Topics that have at least two subscribers, as a mask (bool[K]).
+        """Mask of the topics that have at least two subscribers (bool[K]).
 
         Only partitions of such topics can move between members. A member that lists a topic twice
         counts twice.
@@ -398,7 +406,10 @@ class Racks:
 
     @property
     def of_member(self) -> Int32Array:
-        """Rack of each member as `Problem.member_rack`, -1 for none (int32[M])."""
+        """Rack of each member, -1 for none (int32[M]).
+
+        Racks are numbered as in `Problem.member_rack`.
+        """
         return self._sticky.problem.member_rack
 
     @cached_property
@@ -419,7 +430,7 @@ class Racks:
 
     @property
     def rack(self) -> Int32Array:
-        """Racks of all partitions' replicas, each rack once per partition (int32)."""
+        """Racks of the replicas of all partitions, each rack once per partition (int32)."""
         return self._csr[1]
 
     @property
@@ -427,8 +438,9 @@ class Racks:
         return max(len(self._sticky.problem.cluster.rack_names), 1)
 
     def _differ(self) -> bool:
-        """Return whether racks matter to Kafka's sticky assignors: a member shares a rack with a
-        replica, and partitions have different racks.
+        """Return whether racks matter to Kafka's sticky assignors.
+
+        They do if a member shares a rack with a replica, and partitions have different racks.
         """
         has_replica = np.zeros(self._width, bool)
         has_replica[self.rack] = True
@@ -440,8 +452,9 @@ class Racks:
 
     @cached_property
     def weight(self) -> NDArray[np.int64]:
-        """Number of members on the racks of each partition's replicas, added up over these racks
-        (int64[S]).
+        """Number of members on the racks of each partition's replicas (int64[S]).
+
+        A partition's racks are added up.
         """
         on_rack = self.of_member[self.of_member >= 0]
         members = np.bincount(on_rack, minlength=self._width)
@@ -450,8 +463,8 @@ class Racks:
         return total[self.start[1:]] - total[self.start[:-1]]
 
     def mismatch(self, member: Int32Array, slot: Int32Array) -> NDArray[np.bool_]:
-        """Return for each pair of member and partition whether the member is on no rack of the
-        partition's replicas (bool[n]).
+        """Return for each pair of member and partition whether no replica is on the member's rack
+        (bool[n]).
 
         It is False for members without a rack, and for all pairs if racks do not matter.
         """

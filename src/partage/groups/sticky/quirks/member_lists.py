@@ -25,10 +25,10 @@ __all__ = ["ListBalancer", "OwnerMap", "PartitionMovements"]
 
 
 class ListBalancer:
-    """Kafka's general sticky algorithm on Python lists, for groups that claim partitions which do
-    not exist.
+    """One run of Kafka's general sticky algorithm on Python lists, step by step as in Kafka's
+    class.
 
-    An instance is used for one run: `decide` returns its result.
+    It is for groups that claim partitions which do not exist. `decide` returns its result.
 
     Args:
         inputs: the input of the algorithm.
@@ -112,10 +112,9 @@ class ListBalancer:
             self._assign(s, by_rack=False)
 
     def _assign(self, slot: int, *, by_rack: bool) -> bool:
-        """Assign a partition to the least loaded subscriber, with ``by_rack`` only to one without a
-        rack or on a rack of a replica.
+        """Assign a partition to the least loaded subscriber; return False if there is none.
 
-        Return False if there is none.
+        With ``by_rack`` only subscribers without a rack or on a rack of a replica count.
         """
         for m in self._in_queue(self._topic[slot]):
             rack = self._rack[m]
@@ -200,8 +199,10 @@ class ListBalancer:
         return None
 
     def _move(self, slot: int, target: int) -> int:
-        """Move a partition, or another one that Kafka moves instead (`PartitionMovements.actual`);
-        return the one moved.
+        """Move a partition, or another one that Kafka moves instead; return the partition that
+        moved.
+
+        See `PartitionMovements.actual`.
         """
         slot = self._movements.actual(slot, self._holder[slot], target)
         holder = self._holder[slot]
@@ -268,7 +269,7 @@ class ListBalancer:
 
 
 class _JavaSet:
-    """A Java ``HashSet`` of partitions, modelled by insertion order and hash table length."""
+    """Java ``HashSet`` of partitions, modelled by insertion order and hash table length."""
 
     def __init__(self) -> None:
         self.hashes: dict[int, int] = {}
@@ -295,13 +296,15 @@ class _JavaSet:
 
 
 class PartitionMovements:
-    """The moves of partitions between members in one run (Kafka's ``PartitionMovements``).
+    """Record of the moves of partitions between members in one run (Kafka's
+    ``PartitionMovements``).
 
     It finds moves that can be reversed, so that one partition fewer changes its owner.
 
     Args:
         names: topic names.
-        topic, number: topic and partition number of each slot.
+        topic, number: topic and partition number of each slot (a partition's index in this
+            problem).
     """
 
     def __init__(self, names: Sequence[str], topic: Sequence[int], number: Sequence[int]) -> None:
@@ -330,8 +333,10 @@ class PartitionMovements:
         self._sets.setdefault((k, old, new), _JavaSet()).add(slot, hashed)
 
     def actual(self, slot: int, old: int, new: int) -> int:
-        """Return the partition to move instead of ``slot``: one of its topic that moved in the
-        opposite direction earlier, else ``slot`` (``getTheActualPartitionToBeMoved``).
+        """Return the partition to move instead of ``slot`` (Kafka's
+        ``getTheActualPartitionToBeMoved``).
+
+        It is a partition of the topic that moved in the opposite direction earlier, else ``slot``.
         """
         if slot in self._net:
             old = self._net[slot][0]
@@ -339,7 +344,7 @@ class PartitionMovements:
         return slot if opposite is None else opposite.first()
 
     def state(self) -> object:
-        """Return the recorded moves as a comparable value.
+        """Return all moves recorded so far as a comparable value, to detect endless loops.
 
         Equal values in two passes show an endless loop.
         """
@@ -348,13 +353,14 @@ class PartitionMovements:
 
 
 class OwnerMap:
-    """Members in the iteration order of Kafka's map ``currentAssignment``, which changes when
-    members are removed and added.
+    """Members in the iteration order of Kafka's map ``currentAssignment``.
 
-    ``GeneralAssignmentBuilder.balance`` removes members that can neither lose nor get a slot from
-    the map and adds them again at the end. Its order only matters where a partition has two owners
-    (Q26): the last one counts. Removals do not change the order of the other members, except in
-    buckets that are or were trees: a tree's root moves to the front with each removal or
+    The order changes when members are removed and added.
+
+    ``GeneralAssignmentBuilder.balance`` removes members that can neither lose nor get a partition
+    from the map and adds them again at the end. Its order only matters where a partition has two
+    owners (Q26): the last one counts. Removals do not change the order of the other members, except
+    in buckets that are or were trees: a tree's root moves to the front with each removal or
     insertion, and a small tree becomes a chain again.
 
     Attributes:
@@ -369,8 +375,8 @@ class OwnerMap:
         self.order = self._table.order()
 
     def remove_fixed(self, fixed: Collection[int]) -> None:
-        """Remove the members that can neither lose nor get a partition, in the order in which Kafka
-        removes them.
+        """Remove the members that can neither lose nor get a partition, in Kafka's order of
+        removal.
 
         This is the iteration order of a map created for all members.
         """
@@ -393,7 +399,7 @@ class OwnerMap:
             self._table.put(m)
 
     def add_fixed(self) -> None:
-        """Add the members that `remove_fixed` removed back to the map."""
+        """Add the members that `remove_fixed` removed to the map again."""
         for m in self._aside:
             self._table.put(m)
         self.order = self._table.order()
