@@ -41,14 +41,15 @@ _MOST_ROUNDS = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """A proven lower bound of the largest relative load (load divided by share) of any assignment,
-    with its argument.
+    """Proven lower bound of the largest relative load that any assignment must have.
+
+    The relative load of a member is its load divided by its share.
 
     Attributes:
         value: the lower bound.
-        kind: "cut" (weight over what subscribers can share), "heaviest" (one item), "crowd"
-            (one of the members gets ``most`` of their heaviest items), "moves" (too few
-            moves to lower the loads further) or "none".
+        kind: the argument that proves it: "cut" (total weight of some topics divided by the share
+            of their subscribers), "heaviest" (one heavy item), "crowd" (one member gets at least
+            ``most`` heavy items), "moves" (too few moves to lower the loads further) or "none".
         topics: bool[B], topic classes that the argument concerns.
         most: for a crowd, the items that one member gets at least.
     """
@@ -67,7 +68,7 @@ class WeightedProblem:
 
     Attributes:
         classes: classes of topics and members.
-        weight: float64[n], of each item; kind: int64[n], its topic class.
+        weight: float64[n], the weight of each item; kind: int64[n], the topic class of each item.
         speed: float64[M], the share of each member, relative to the others; zero for members that
             should get nothing.
         capacity: float64[M], in units of weight.
@@ -82,27 +83,30 @@ class WeightedProblem:
     spilled: float
 
     def supply(self) -> NDArray[np.float64]:
-        """Return the total weight of each class of topics with equal subscribers (float64[B])."""
+        """Return the total weight of the topics of each class (float64[B]).
+
+        A class holds the topics with equal subscribers.
+        """
         return np.bincount(self.kind, self.weight, len(self.classes.supply)).astype(float)
 
     def by_member_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Add up one value per member over each class of members with equal subscriptions
-        (float64[G]).
+        """Add up a value of each member over all members with equal subscriptions.
+
+        The result is float64[G]: one sum for each class of such members.
         """
         mine = self.classes.member >= 0
         of = self.classes.member[mine]
         return np.bincount(of, values[mine], len(self.classes.size)).astype(float)
 
     def members(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the members that subscribe to at least one of the given topic classes
-        (bool[M]).
-        """
+        """Return which members subscribe to at least one of the given topic classes (bool[M])."""
         subscribe: NDArray[np.bool_] = np.append(self.subscribers(topics), False)
         return subscribe[self.classes.member]
 
     def subscribed(self, besides: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the topic classes that have a subscriber outside ``besides``
-        (bool[B]).
+        """Return which topic classes have a subscriber that is not excluded (bool[B]).
+
+        ``besides`` marks the excluded members.
         """
         mine = self.classes.member[(self.classes.member >= 0) & ~besides]
         there = np.zeros(len(self.classes.size), bool)
@@ -112,10 +116,10 @@ class WeightedProblem:
         return out
 
     def subscribers(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the member classes that subscribe to at least one of the given topic
-        classes (bool[G]).
+        """Return which member classes subscribe to at least one of the given topic classes
+        (bool[G]).
 
-        A class is the members with equal subscriptions.
+        Members of a class have equal subscriptions.
         """
         out = np.zeros(len(self.classes.size), bool)
         out[self.classes.arc_member[topics[self.classes.arc_topic]]] = True
@@ -123,10 +127,10 @@ class WeightedProblem:
 
 
 def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return the topics whose weight exceeds their subscribers' shares by the most, found by a
-    minimum cut.
+    """Return the set of topics whose weight exceeds the shares of its subscribers by the most.
 
-    Topics with equal subscribers form a class; the result marks classes (bool[B]).
+    A minimum cut finds the set. Topics with equal subscribers form a class, and the result marks
+    classes (bool[B]).
 
     Args:
         problem: weights, shares and capacities by class.
@@ -154,10 +158,10 @@ def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDAr
 
 
 def largest_bound(problem: WeightedProblem) -> Bound:
-    """Return the highest lower bound found for the largest relative load (load divided by share) of
-    any assignment.
+    """Return the best proven lower bound of the largest relative load of any assignment.
 
-    Members without a share do not count.
+    The relative load of a member is its load divided by its share. Members without a share do not
+    count.
     """
     speed = problem.by_member_class(problem.speed)
     everything = np.ones(len(problem.classes.supply), bool)
@@ -177,10 +181,11 @@ def largest_bound(problem: WeightedProblem) -> Bound:
 def _of_cut(
     problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
 ) -> Bound:
-    """Return the bound from a set of topics: their weight divided by the total share of their
-    subscribers.
+    """Return the lower bound that a set of topics proves: its weight divided by the total share of
+    its subscribers.
 
-    Only subscribers may own them, so one has at least this relative load.
+    Only the subscribers may own these topics, so one of them has at least this load relative to its
+    share.
     """
     able = float(speed[problem.subscribers(topics)].sum())
     weight = float(problem.supply()[topics].sum()) - problem.spilled
@@ -188,10 +193,10 @@ def _of_cut(
 
 
 def _heaviest(problem: WeightedProblem) -> Bound:
-    """Return the bound from one heavy partition: its weight divided by the largest share of a
-    subscriber.
+    """Return the lower bound that the heaviest partition proves: its weight divided by the largest
+    share of a subscriber.
 
-    Some member must own it, and has at least this relative load (load divided by share).
+    One member must own the whole partition, and has at least this load relative to its share.
     """
     nobody = Bound(0.0, "none", np.zeros(len(problem.classes.supply), bool))
     if not len(problem.weight):
@@ -211,8 +216,10 @@ def _heaviest(problem: WeightedProblem) -> Bound:
 
 
 def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
-    """Return the pigeonhole bound: of k * members + 1 heavy partitions, one member gets at least k
-    + 1.
+    """Return the lower bound that the pigeonhole principle proves for the heaviest partitions.
+
+    If there are more than k heavy partitions for each member, one member gets at least k + 1 of
+    them.
     """
     members = problem.members(topics) & (problem.speed > 0)
     count, fastest = int(members.sum()), float(problem.speed[members].max(initial=0.0))
@@ -228,8 +235,9 @@ def _crowd(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bound:
 
 
 def overload_bound(problem: WeightedProblem) -> Bound:
-    """Return a lower bound of the total load beyond members' capacities in any assignment, found by
-    a minimum cut.
+    """Return a lower bound of the total load above the members' capacities in any assignment.
+
+    A minimum cut finds it.
     """
     capacity = problem.by_member_class(problem.capacity)
     cut = densest_topics(problem, capacity)
@@ -240,12 +248,14 @@ def overload_bound(problem: WeightedProblem) -> Bound:
 def largest_bound_within_moves(
     weight: NDArray[np.float64], keeper: IntArray, speed: NDArray[np.float64], moves: int
 ) -> float:
-    """Return a lower bound of the largest relative load (load divided by share) that at most
-    ``moves`` moves can reach.
+    """Return a lower bound of the largest relative load after at most ``moves`` partitions changed
+    owner.
 
-    ``keeper`` is the only member that may keep each partition. The argument looks at a member's
-    load after it gave its r heaviest partitions away, over all members and r. Moves can remove the
-    largest ``moves`` of these loads, but not the next one.
+    The relative load of a member is its load divided by its share. ``keeper`` is the only member
+    that may keep each partition.
+
+    The proof lists the load of every member after it gave away its r heaviest partitions, for each
+    r. The moves can lower the ``moves`` largest entries of the list, but not the next one.
 
     >>> largest_bound_within_moves(np.array([2.0, 1.0, 1.0]), np.array([0, 0, 1]), np.ones(2), 1)
     1.0
@@ -268,10 +278,10 @@ _SLOWEST, _MOST_SHARES = 16, 1 << 16
 
 
 def fractional_loads(problem: WeightedProblem) -> FloatArray | None:
-    """Return each member's load if partitions could be split among members as evenly as possible.
+    """Return the most even load of each member if partitions could be divided (float64[M]).
 
-    The loads (float64[M]) are exact except for rounding. Capacities do not count. None if the
-    decomposition would take too long.
+    Load is measured relative to each member's share, and capacities do not count. The loads are
+    exact except for rounding. None if the computation would take too long.
     """
     supply = problem.supply()
     total = float(supply.sum())

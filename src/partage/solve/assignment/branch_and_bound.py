@@ -35,10 +35,10 @@ def solve_exactly(
     most_moves: float,
     topic: Sequence[int] = (),
 ) -> list[int]:
-    """Return the owner of each item (a partition, or several that must have one owner) in an
-    optimal assignment, by branch and bound.
+    """Return the owner of each item in an optimal assignment, found by branch and bound.
 
-    For more than 16 items, or if the search is cut short, the result is no worse than ``known``.
+    An item is a partition, or several that must have one owner. For more than 16 items, or if the
+    search reaches its limit, the result is no worse than ``known``.
 
     Args:
         items: the items.
@@ -73,9 +73,8 @@ class _Search:
         items, members: the problem.
         most_moves: limit of moves.
         topic: the topic of each item; empty if topics do not matter.
-        nodes: how many more partial plans may be visited.
-        ceiling: largest relative load, second largest, and so on, that a plan may have; empty for
-            no limit.
+        nodes: how many more partial assignments the search may visit.
+        ceiling: upper limits of the sorted relative loads, largest first; empty for no limit.
         best: score of the best plan so far; owner: the member of each item in that plan.
     """
 
@@ -115,9 +114,10 @@ class _Search:
                     self._may[i] = [m for m in may if m not in away or m in homes]
 
     def score(self, owner: list[int]) -> Score:
-        """Return the criteria by which complete assignments are compared, in order of importance.
+        """Return the criteria that compare two complete assignments, most important first; lower is
+        better.
 
-        Lower is better. See `Score` for its components.
+        See `Score` for the criteria.
         """
         cost = moves = misplaced = 0
         for i, m in enumerate(owner):
@@ -128,7 +128,7 @@ class _Search:
         return misplaced, over, relative, cost, moves, self._squares(owner)
 
     def relative_loads(self, owner: list[int]) -> tuple[float, ...]:
-        """Return the relative loads (load divided by share) of a complete assignment, largest
+        """Return each member's load divided by its share in a complete assignment, largest
         first.
         """
         return self._loads(self._loads_of(owner))[1]
@@ -155,7 +155,7 @@ class _Search:
         return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
 
     def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
-        """Return the total load beyond capacities, and the relative loads (load divided by share),
+        """Return the total load above capacities, and each member's load divided by its share,
         largest first.
         """
         limits = zip(load, self.members.capacity.tolist(), strict=True)
@@ -172,11 +172,11 @@ class _Search:
         *,
         squares: int = 0,
     ) -> None:
-        """Assign the items from ``at`` on in all promising ways, and remember the best complete
-        assignment.
+        """Search all promising owners of the items from ``at`` on, and remember the best assignment
+        found.
 
-        Partitions that must have one owner form one item. The items before ``at`` already have
-        owners.
+        An item is a partition, or several that must have one owner. The items before ``at`` already
+        have owners.
         """
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:

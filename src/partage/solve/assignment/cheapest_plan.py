@@ -75,12 +75,12 @@ class TransportProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheapestPlan:
-    """The cheapest flow of partitions to members, and the dual prices that prove that no flow is
-    cheaper.
+    """Cheapest assignment of partitions to members, with the dual prices that prove its optimality.
 
     Attributes:
-        kept: int64[K]; free: int64[A], partitions over each of the problem's arcs, kept and moved.
-        received: int64[M], partitions of its group that each member gets.
+        kept: int64[K], how many partitions stay with each claimant. free: int64[A], how many move
+            along each arc from a class to a group of members.
+        received: int64[M], how many of the partitions moved to its group each member gets.
         price: int64[M], the dual prices of members, which are the certificate: the cost of a plan
             plus its owners' prices is at least the sum over partitions of the least cost + price;
             and these prices are at most the sum of the i-th highest price times the i-th largest of
@@ -132,10 +132,10 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Numbering of the nodes of the cheapest plan's flow network, in which interchangeable members
-    share a node.
+    """Node numbers of the flow network that finds the cheapest assignment.
 
-    A unit is a single claimant, or all other members of a group together.
+    Interchangeable members share a node. A unit is a single claimant (a member that may keep
+    partitions), or all other members of a group together.
 
     Attributes:
         unit: int64[M], unit of each member, -1 for a member that may own nothing.
@@ -165,13 +165,13 @@ class Layout:
     def drain(self) -> int:
         """Number of the extra node through which `limited_moves` lowers the highest loads.
 
-        It exists only in a network that was built with ``draining``.
+        The node exists only in a network that was built with ``draining``.
         """
         return self.source + 2
 
     @classmethod
     def of(cls, problem: TransportProblem, steps: Steps | None = None) -> Layout:
-        """Number the nodes of a problem's network.
+        """Number the nodes of the flow network for a transportation problem.
 
         ``steps``, if given, replace the problem's limits on sorted loads.
         """
@@ -200,10 +200,10 @@ class Layout:
                    first_step + len(steps), arcs)  # fmt: skip
 
     def shared(self, within: IntArray) -> IntArray:
-        """Divide the partitions of each unit (set of interchangeable members) evenly among its
-        members (int64[M]).
+        """Divide the partitions of each unit evenly among its members (int64[M]).
 
-        If they do not divide evenly, the unit's first members get one more.
+        A unit is a set of interchangeable members. If the partitions do not divide evenly, the
+        unit's first members get one more.
         """
         out = np.zeros(len(self.unit), np.int64)
         mine = np.flatnonzero(self.unit >= 0)
@@ -218,12 +218,13 @@ class Layout:
 def build_network(
     problem: TransportProblem, layout: Layout, *, draining: bool = False
 ) -> tuple[Network, dict[str, IntArray]]:
-    """Build the flow network of a transportation problem.
+    """Build the flow network whose cheapest flow solves a transportation problem.
 
     Return the network, and the indices of its arcs by type. The dual price of each class is its
-    least cost. A step is a range of load levels that equally many members may reach (see
-    `staircase`). With ``draining`` there are arcs without capacity from `Layout.drain` to every
-    step.
+    least cost.
+
+    A step is a range of load levels that equally many members may reach (see `staircase`). With
+    ``draining`` the network has arcs without capacity from `Layout.drain` to every step.
     """
     steps, units = layout.steps, layout.first_unit + np.arange(len(layout.size))
     step_nodes = layout.first_step + np.arange(len(steps))
@@ -273,10 +274,11 @@ def build_network(
 def push_kept(
     problem: TransportProblem, layout: Layout, network: Network, arcs: dict[str, IntArray]
 ) -> None:
-    """Push a first flow in which partitions stay with their previous owners, as far as that is
-    cheapest and load limits allow.
+    """Push a first flow: partitions stay with previous owners where that is cheapest and load
+    limits allow it.
 
-    The search would find the same flow with one path for each pair of class and previous owner.
+    This saves time: the search would find the same flow with one path for each pair of class and
+    previous owner.
     """
     price = network.price[problem.keep_class]
     sole = np.bincount(problem.keep_class, problem.keep_most, len(problem.supply)) <= problem.supply

@@ -35,8 +35,7 @@ __all__ = ["BestLoads", "assign_members", "find_even_loads", "least_majorised"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestLoads:
-    """The most even numbers of partitions per member, an assignment that has them, and the proof
-    that none is more even.
+    """Most even numbers of partitions per member, with an assignment and a proof of optimality.
 
     "Most even" means least-majorised: the largest load is as small as possible, then the next.
 
@@ -59,7 +58,7 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """Loads found so far; each subproblem writes its own part.
+    """Loads found so far; the solver of each subproblem writes its own part.
 
     Attributes:
         total: int64[G], partitions of each member class.
@@ -74,12 +73,11 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """One part of the problem of even loads: some topics, some members, and who subscribes to what.
+    """Part of the even-loads problem: some topics, some members, and the pairs in which a member
+    subscribes to a topic.
 
     Topics with equal subscribers, and members with equal subscriptions, form classes. Attributes
-    hold class indices.
-
-    Attributes hold indices of the whole problem's arrays.
+    hold class indices of the whole problem.
     """
 
     topics: IntArray
@@ -91,8 +89,8 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
     """Return the most even loads of all assignments in which every subscribed partition has an
     owner.
 
-    "Most even" means least-majorised: the smallest largest load, then the smallest next one, and so
-    on.
+    "Most even" means least-majorised: the largest load is as small as possible, then the next one,
+    and so on.
 
     Raises:
         ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
@@ -109,10 +107,10 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
 
 
 def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the most even loads, the level of each topic class, and the number of partitions from
-    each topic class to each member class.
+    """Return the most even loads of members, by classes of members and topics.
 
-    See `BestLoads` for the levels.
+    The results are each member's load, the level of each topic (see `BestLoads`), and the
+    partitions that go from each topic class to each member class.
     """
     if len(classes.arc_topic) > LARGEST_NETWORK:
         raise ProblemTooLargeError(
@@ -155,8 +153,8 @@ def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
 def _solve_or_split(
     classes: SubscriptionClasses, part: _Subproblem, result: _Result, budget: Budget
 ) -> list[_Subproblem]:
-    """Solve a subproblem if all its loads can differ by at most one, else split it by a minimum
-    cut.
+    """Solve a subproblem if all its loads can differ by at most one; otherwise split it by a
+    minimum cut.
 
     Return the subproblems that remain. The loads are written to ``result``.
     """
@@ -192,7 +190,7 @@ def _network(
     """Return a flow network in which each member has room for k partitions, and the arcs to its
     sink.
 
-    Nodes are source, topics, members and sink. A proportional flow is pushed first.
+    Its nodes are a source, topics, members and a sink. A proportional first flow is already pushed.
     """
     topics, members, arcs = len(part.topics), len(part.members), len(part.arcs)
     topic_at = np.full(len(classes.supply), -1, np.int64)
@@ -228,10 +226,9 @@ def _network(
 
 
 def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
-    """Return a mask of the network's nodes that lack room: topics with unplaced partitions, and all
-    nodes that they reach.
+    """Return which nodes of the network lack room (bool[nodes]).
 
-    The result is bool[N], one mark for each node of the network.
+    These are the topics with unassigned partitions, and all nodes that these topics reach.
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]
@@ -267,12 +264,10 @@ def _cut(
 def assign_partitions(
     classes: SubscriptionClasses, share: IntArray, load: IntArray
 ) -> NDArray[np.int32]:
-    """Choose an owner for each partition so that members get the given numbers of partitions
-    (int32[P]).
+    """Choose an owner for each partition so that every member gets its given number (int32[P]).
 
-    Previous owners do not count. The result is int32, with -1 for partitions without subscribers.
-
-    Partitions are sorted by topic.
+    Previous owners do not count. Partitions are sorted by topic, and those without subscribers get
+    -1.
 
     Args:
         classes: classes of topics and members.
@@ -288,8 +283,7 @@ def assign_partitions(
 def assign_members(
     owner: IntArray, topic: IntArray, classes: SubscriptionClasses, free: IntArray, within: IntArray
 ) -> None:
-    """Assign each partition without an owner to a member, so that members and pairs of classes get
-    given numbers.
+    """Give each partition without an owner to a member, in the numbers that the flow prescribes.
 
     Args:
         owner: int64[P], the owner of each partition, -1 for none; filled in place.

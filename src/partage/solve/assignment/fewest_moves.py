@@ -54,7 +54,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewestMoves:
-    """An assignment with the fewest moved partitions, and the proof that fewer are impossible.
+    """Assignment with the fewest moved partitions, and the proof that fewer are impossible.
 
     Attributes:
         moves: owned partitions whose new owner is no claimant (a member that may keep it).
@@ -75,8 +75,7 @@ class FewestMoves:
 def fewest_moves(
     eligibility: Eligibility, ownership: Ownership, loads: NDArray[np.integer]
 ) -> FewestMoves:
-    """Return an assignment that moves the fewest partitions among those at least as even as the
-    given loads.
+    """Return an assignment with the fewest moves among those at least as even as the given loads.
 
     "At least as even" means that ``loads`` majorise the assignment's sorted loads.
 
@@ -136,9 +135,9 @@ def _augment_at_least_cost(network: Network) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovesNetwork:
-    """Flow network for the fewest moves, with the positions of its arcs and member nodes.
+    """Flow network whose cheapest flow is an assignment with the fewest moves.
 
-    Arcs are named by their type, for example "claim" (a partition stays) or "free" (it moves).
+    It finds arcs by their type, for example "claim" (a partition stays) or "free" (it moves).
     """
 
     network: Network
@@ -146,21 +145,25 @@ class MovesNetwork:
     member_nodes: slice
 
     def flow(self, kind: str) -> IntArray:
-        """Return the number of partitions that flow over each arc of one type, such as "claim"
-        (stays) or "free" (moves).
+        """Return how many partitions flow over each arc of one type.
+
+        Types are for example "claim" (the partition stays) and "free" (it moves).
         """
         return self.network.flow()[self.arcs[kind]]
 
     def positions(self, kind: str) -> IntArray:
-        """Return the indices of the arcs of one type, such as "claim" (stays) or "free" (moves)."""
+        """Return the indices of all arcs of one type in the network.
+
+        Types are for example "claim" (the partition stays) and "free" (it moves).
+        """
         where = self.arcs[kind]
         return np.arange(where.start, where.stop)
 
 
 def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> int:
-    """Estimate how many arcs the flow network for the fewest moves would have.
+    """Estimate the number of arcs in the flow network for the fewest moves.
 
-    Callers use it to decline networks that are too large.
+    Callers use it to reject networks that are too large.
     """
     climbing = len(classes.member) * (len(steps) + 1)
     claiming = len(claims.arc_topic) + len(claims.class_claimant)
@@ -168,8 +171,9 @@ def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps
 
 
 def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> MovesNetwork:
-    """Build the flow network for the fewest moves, with a first flow in which members keep what
-    they owned.
+    """Build the flow network whose cheapest flow is an assignment with the fewest moves.
+
+    It begins with a flow in which members keep what they owned.
     """
     nodes = _Nodes.of(classes, claims, steps)
     kinds = _arcs(classes, claims, steps, nodes)
@@ -198,9 +202,10 @@ def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Ste
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """Numbers of the flow network's nodes, grouped by what they stand for.
+    """Node numbers of the flow network, by what the nodes stand for.
 
-    The groups are in ascending order: topic classes, contested classes, member classes and so on.
+    The groups are numbered one after another: topic classes, contested classes, member classes and
+    so on.
     """
 
     topic: IntArray
@@ -257,10 +262,11 @@ def _arcs(
 def _push_kept(
     moves_network: MovesNetwork, claims: ClaimClasses, steps: Steps, everyone: IntArray
 ) -> None:
-    """Push a first flow: members keep the partitions that only they claim, within the load limits.
+    """Push a first flow: members keep the partitions that only they may keep, within the load
+    limits.
 
-    A claim is the right to keep a partition without a move. The search would find the same flow
-    with one path per claim; nearly all paths are of this kind.
+    This saves time: the search would find the same flow with one path for each such member and
+    class.
     """
     members = moves_network.member_nodes.stop - moves_network.member_nodes.start
     left = sum_by_position(claims.arc_member, claims.arc_supply, members)[everyone]
@@ -280,10 +286,10 @@ def _push_kept(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanFlows:
-    """Solution of the minimum-cost flow: how many partitions stay with each previous owner, and how
-    many move.
+    """Solution of the flow problem: how many partitions stay with each previous owner, and how many
+    move.
 
-    An assignment is built from them.
+    `assign_owners` makes an assignment from it.
 
     Attributes:
         claim: int64, for each class with one claimant, the partitions that stay with it.
@@ -302,7 +308,7 @@ class PlanFlows:
 def assign_owners(
     classes: SubscriptionClasses, claims: ClaimClasses, kept: PlanFlows
 ) -> NDArray[np.int32]:
-    """Return the owner of each partition in an assignment that has the given flows (int32[P]).
+    """Return an owner for each partition so that the assignment has the given flows (int32[P]).
 
     Partitions of one class are interchangeable. Members keep the first ones of each class.
     """
@@ -320,7 +326,7 @@ def assign_owners(
 def _keep_first_partitions(
     owner: IntArray, kind_of: IntArray, start: IntArray, member: IntArray, kept: IntArray
 ) -> None:
-    """Give the first partitions of each class to the members that keep some of the class.
+    """Give the first partitions of each class to their previous owners, as many as each may keep.
 
     ``start``, ``member`` and ``kept`` are compressed rows (CSR), one row per class.
     """

@@ -36,8 +36,7 @@ _MOST_WORK = 30_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedLoads:
-    """The most even loads that a limited number of moves can reach, and the proofs that none are
-    more even.
+    """Most even loads that a limited number of moves can reach, and the proofs of their optimality.
 
     Sorted from the largest, they are lexicographically least.
 
@@ -104,7 +103,7 @@ def _fill(network: Network, supply: IntArray) -> None:
 
 
 def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
-    """Return the smallest largest load with which at least ``least_kept`` partitions can stay, by
+    """Return the smallest possible largest load if at least ``least_kept`` partitions stay, by
     bisection.
     """
     most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
@@ -132,7 +131,8 @@ def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class _Draining:
-    """State of lowering the highest loads, level by level, while the limit of moves permits.
+    """State of the algorithm that lowers the highest loads, level by level, within the limit of
+    moves.
 
     Each load level (step of the staircase) has an arc to the sink. Lowering loads empties that arc.
 
@@ -177,10 +177,10 @@ class _Draining:
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _emptied(self, block: IntArray, down_to: int) -> bool:
-        """Lower the flow through a block of load levels to ``down_to``, and return whether all
+        """Lower the flow through several load levels to ``down_to``; return whether all levels
         reached it.
 
-        A single level is lowered as far as possible, several levels all or not at all.
+        A single level is lowered as far as possible. Several levels are lowered all or not at all.
         """
         network, layout = self.network, self.layout
         step, drain = self.step[block], self.drain[block]
@@ -200,7 +200,7 @@ class _Draining:
         return not short.any()
 
     def _push(self, drain: IntArray) -> None:
-        """Send flow from the drain node to lower load levels while moves are left.
+        """Send flow along shortest paths to lower load levels while moves are left.
 
         Each unit takes a shortest path.
         """
@@ -228,7 +228,8 @@ class _Draining:
                 return
 
     def _prices(self) -> IntArray:
-        """Return the dual prices of members that prove a load level's minimum (int64[M]).
+        """Return the dual prices of members that prove that a load level cannot be lower
+        (int64[M]).
 
         Members that can reach no lower level get the highest price.
         """

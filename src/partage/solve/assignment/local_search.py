@@ -34,13 +34,11 @@ __all__ = ["SearchResult", "fill", "improve_plan", "keep_claimed", "regain_claim
 
 
 def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
-    """Assign each item to its previous owner; items without one go to the member that ``hints``
-    names.
+    """Assign each item to the previous owner of most of its partitions, as the start of the search.
 
-    An item is a partition, or several that must have one owner. An item goes to the previous owner
-    of most of its partitions.
-
-    Members of weight 0 keep items that others may own only if the limit of moves requires it.
+    An item is a partition, or several that must have one owner. Items without previous owner go to
+    the member that ``hints`` names. Members of weight 0 keep items that others may own only if the
+    limit of moves requires it.
     """
     items = plan.items
     found: dict[int, int] = {}
@@ -71,10 +69,10 @@ def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
 
 
 def fill(plan: WeightedPlan) -> None:
-    """Assign every item without an owner, heaviest first, to the least loaded member (rule LPT,
-    longest processing time first).
+    """Assign every item without an owner, heaviest first, to the least loaded member.
 
-    Partitions that must have one owner are assigned as one item.
+    This is the LPT rule (longest processing time first). An item is a partition, or several that
+    must have one owner.
     """
     items = plan.items
     waiting = np.flatnonzero(plan.owner < 0)
@@ -107,8 +105,9 @@ def fill(plan: WeightedPlan) -> None:
 
 
 def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
-    """Assign partitions to the least loaded of members that differ only in their loads, with a
-    heap.
+    """Assign partitions to the least loaded of several members that differ only in their loads.
+
+    A heap finds that member.
     """
     heap = [(load, m) for load, m in zip(plan.load[who].tolist(), who.tolist(), strict=True)]
     heapify(heap)
@@ -120,12 +119,12 @@ def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
 
 
 def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
-    """Take the heaviest partitions from each member whose load exceeds its fair share, while it
-    stays above the share.
+    """Take the heaviest partitions from each member above its fair share, as long as it does not
+    fall below it.
 
     Args:
-        plan: a plan in which only kept items have an owner.
-        share: float64[M], the load that each member has in the best fractional plan.
+        plan: an assignment in which only the items that stay with their previous owner have one.
+        share: float64[M], the load that each member would have if partitions could be divided.
     """
     weight, kind = plan.items.weight, plan.items.kind
     leaves = plan.open.sum(axis=1) > 1
@@ -179,11 +178,12 @@ _NEAR = 1.005
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchResult:
-    """The assignment that a local search found, and whether it is a local optimum.
+    """Assignment that a local search found, and whether it is a local optimum.
 
     Attributes:
-        plan: the plan.
-        complete: whether no step improves the plan; False if the limit of work ended the search.
+        plan: the assignment.
+        complete: whether no single transfer or swap improves it; False if the limit of work ended
+            the search.
     """
 
     plan: WeightedPlan
@@ -199,14 +199,15 @@ def improve_plan(
     tolerance: float = 0.0,
     share: FloatArray | None = None,
 ) -> SearchResult:
-    """Return an assignment that no single transfer or swap improves, by local search.
+    """Return an assignment that no single transfer or swap of items improves, by local search.
 
-    If the limit of work ends the search earlier, the best assignment so far is returned.
+    An item is a partition, or several that must have one owner. If the limit of work ends the
+    search earlier, the best assignment so far is returned.
 
     Args:
-        items: the partitions, or sets of partitions that must have one owner.
+        items: the items.
         members: the members that receive them.
-        hints: item -> first owner, for items that no member keeps.
+        hints: the first owner of items that no member keeps, by item.
         most_moves: limit of moves; raised to the fewest moves that any plan has.
         tolerance: by how much a step must lower a relative load.
         share: float64[M], loads of the best fractional plan; None if not known.
@@ -252,9 +253,9 @@ def _recount(plan: WeightedPlan) -> None:
 
 
 def descend(plan: WeightedPlan) -> bool:
-    """Improve the assignment by transfers and swaps.
+    """Improve the assignment by transfers and swaps of partitions until no single one helps.
 
-    Return False if the limit of work ended the search, else True.
+    Return False if the limit of work ended the search earlier, else True.
     """
     while plan.work > 0:
         before = plan.owner.copy()

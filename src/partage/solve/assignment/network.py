@@ -49,7 +49,7 @@ MOST_WORK = 150_000_000
 
 
 class Budget:
-    """Limit of the work that a search may do, so that too large problems end with an error.
+    """Limit of the work that a flow search may do, so that problems too large end with an error.
 
     >>> budget = Budget(10)
     >>> budget.spend(8), budget.left
@@ -75,7 +75,7 @@ class Budget:
 
 
 def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
-    """Return the positions of all entries of the given rows of a compressed-row (CSR) array.
+    """Return the positions of all entries of the given rows in a compressed-row (CSR) array.
 
     >>> csr_positions(np.array([0, 2, 2, 5]), np.array([2, 0])).tolist()
     [2, 3, 4, 0, 1]
@@ -139,7 +139,11 @@ class Network:
         return flow
 
     def push(self, arcs: IntArray, amount: IntArray) -> None:
-        """Add flow to arcs. The caller ensures that it fits and that inner nodes conserve it."""
+        """Add flow to arcs.
+
+        The caller ensures that the flow fits, and that each inner node receives as much as it
+        sends.
+        """
         self.left[2 * arcs] -= amount
         self.left[2 * arcs + 1] += amount
 
@@ -148,8 +152,7 @@ class Network:
         self.left[2 * arcs] += amount
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Return a mask of the nodes that one more unit of flow could reach from the given nodes
-        (bool[N]).
+        """Return which nodes one more unit of flow could reach from the given nodes (bool[N]).
 
         Paths through the source or the sink do not count.
         """
@@ -177,7 +180,8 @@ class Network:
             self._block(level, free)
 
     def raise_prices(self) -> bool:
-        """Raise each node's dual price by its distance to the sink, which opens new shortest paths.
+        """Raise each node's dual price by its distance to the sink, so that new shortest paths
+        open.
 
         No price rises by more than the source's distance.
 
@@ -204,8 +208,9 @@ class Network:
         return True
 
     def _levels(self, free: NDArray[np.bool_]) -> IntArray:
-        """Return each node's distance to the sink in arcs of reduced cost zero; -1 for nodes
-        farther away than the source.
+        """Return each node's distance to the sink, counted in arcs of reduced cost zero.
+
+        Nodes farther away than the source get -1.
         """
         level = np.full(self.nodes, -1, np.int64)
         level[self.sink] = 0
@@ -245,10 +250,10 @@ class Network:
 def _augment_paths(
     start: list[int], head: list[int], left: list[int], source: int, sink: int
 ) -> list[int]:
-    """Send a blocking flow along the given arcs, which are sorted by tail; return the residual
-    capacity of each arc.
+    """Send a blocking flow (Dinic's algorithm) along the given arcs; return each arc's residual
+    capacity.
 
-    ``start`` holds the offsets (compressed rows, CSR).
+    Arcs are sorted by tail. ``start`` holds the offset of each node's arcs (compressed rows, CSR).
     """
     at = start[:-1]
     path: list[int] = []
@@ -288,17 +293,19 @@ _GOLDEN = 633
 
 
 def sum_by_position(at: IntArray, amount: IntArray, size: int) -> IntArray:
-    """Add up the amounts at each position (int64[size]). Sums are exact below 2**53."""
+    """Return the sum of the amounts at each position (int64[size]).
+
+    Sums are exact below 2**53.
+    """
     return np.bincount(at, amount, minlength=size).astype(np.int64)
 
 
 def proportional_flow(
     row: IntArray, column: IntArray, supply: IntArray, room: IntArray
 ) -> IntArray:
-    """Return a first flow that divides the supply of each source in proportion to the room of its
-    targets (int64[A]).
+    """Divide the supply of each source in proportion to the room of its targets, as a first flow.
 
-    Sources are rows, targets are columns; the result has one amount per arc (int64[A]).
+    Sources are rows and targets are columns. The result has one amount for each arc (int64[A]).
 
     Args:
         row: int64[A], the row of each arc, ascending.

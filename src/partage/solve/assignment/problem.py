@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eligibility:
-    """The number of partitions of each topic, and the topics that each member may own.
+    """Topics that each member may own, and the number of partitions of each topic.
 
     Attributes:
         partitions: int[T], number of partitions of each topic.
@@ -53,7 +53,7 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ownership:
-    """Previous owners of each partition, and the members with which it may stay without a move.
+    """Previous owners of each partition: the members with which it may stay without a move.
 
     Attributes:
         topic_of: int[P], topic of each partition.
@@ -75,7 +75,7 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubscriptionClasses:
-    """Classes of topics with equal subscribers and of members with equal subscriptions.
+    """Classes of topics with equal subscribers, and of members with equal subscriptions.
 
     Solvers treat the members and the topics of a class as interchangeable.
 
@@ -97,8 +97,9 @@ class SubscriptionClasses:
     arc_member: IntArray
 
     def of_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
-        """Return the classes of members with these subscriptions, from those in which each
-        subscription is one member.
+        """Expand these classes to all members, given the subscription of each member.
+
+        Before, each distinct subscription counts as one member.
         """
         member = self.member[subscription]
         size = np.bincount(member[member >= 0], minlength=len(self.size)).astype(np.int64)
@@ -143,7 +144,7 @@ def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
 def _equal_rows(
     start: IntArray, column: IntArray, counts: NDArray[np.bool_]
 ) -> tuple[IntArray, list[IntArray]]:
-    """Group the rows of a compressed-row (CSR) array that hold equal sets of columns.
+    """Group the rows of a compressed-row (CSR) array that hold the same set of columns.
 
     Return the class of each row (-1 for an empty one), and the columns of each class. Only columns
     for which ``counts`` is true matter.
@@ -234,10 +235,9 @@ def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> Claim
 def _eligible(
     classes: SubscriptionClasses, ownership: Ownership, topic: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the sorted (partition, claimant) pairs in which the claimant still subscribes to the
-    topic.
+    """Return the pairs of a partition and a claimant that still subscribes to its topic, sorted.
 
-    Partitions without previous owner have none.
+    A claimant is a member that may keep the partition. Partitions without previous owner have none.
     """
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)
@@ -255,7 +255,7 @@ def _eligible(
 def _contested(
     partition: IntArray, member: IntArray, topic: IntArray
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
-    """Group the partitions with several claimants by topic class and set of claimants.
+    """Group the partitions that several members may keep, by topic class and these members.
 
     Return the groups, and the group of each partition (-1 for none).
     """

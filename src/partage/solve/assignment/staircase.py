@@ -26,11 +26,12 @@ __all__ = ["Steps", "fit_in_order"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Upper limit on sorted loads, as steps: ranges of load levels that equally many loads may
-    reach.
+    """Upper limit on the sorted loads of members, in the form that a flow network needs.
+
+    A step is a range of load levels that equally many members may reach.
 
     Attributes:
-        reaching: int64[S], how many loads reach each step.
+        reaching: int64[S], how many members reach each step.
         width: int64[S], how many load levels each step has.
 
     >>> steps = Steps.of(np.array([5, 2, 2, 0]))
@@ -43,7 +44,10 @@ class Steps:
 
     @classmethod
     def of(cls, loads: IntArray) -> Steps:
-        """Build the steps that limit sorted loads to the given loads, which may be in any order."""
+        """Build the steps that limit sorted loads to the given loads.
+
+        The loads may be in any order.
+        """
         values, counts = np.unique(loads[loads > 0], return_counts=True)
         reaching = np.cumsum(counts[::-1])[::-1].astype(np.int64)
         return cls(reaching, np.diff(np.concatenate([np.zeros(1, np.int64), values])))
@@ -52,10 +56,10 @@ class Steps:
         return len(self.width)
 
     def climb(self, load: IntArray) -> IntArray:
-        """Divide each load among the steps (ranges of load levels), the lowest step first (int64[n,
-        S]).
+        """Divide each load among the steps (ranges of load levels), lowest step first.
 
-        Units beyond a step's capacity are lost; earlier loads take precedence.
+        The result is int64[n, S]. Units above a step's capacity are lost; earlier loads take
+        precedence.
 
         >>> Steps.of(np.array([2, 1])).climb(np.array([2, 2])).tolist()
         [[1, 1], [1, 0]]
@@ -72,7 +76,8 @@ class Steps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
-    """Return how much of each amount fits into its position's room, where earlier amounts go first.
+    """Return how much of each amount fits into the room at its position; earlier amounts take
+    precedence.
 
     >>> fit_in_order(np.array([0, 1, 0]), np.array([2, 2, 2]), np.array([3, 1])).tolist()
     [2, 1, 1]

@@ -33,8 +33,8 @@ class Items:
 
     Attributes:
         weight: float64[n], integers.
-        kind: int64[n], the kind of each item; open_groups: the groups of members that may own each
-            kind.
+        kind: int64[n], class of each item; items of a class have the same eligible members.
+            open_groups: the groups of members that may own items of each class.
         cost: int64[K, columns], rack costs; profile: int64[n], the row of each item in it.
         owned: int64[n], how many partitions of the item had an owner.
         homes: for each item, how many of these each previous owner may keep (members ascending).
@@ -73,10 +73,9 @@ class Members:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gains:
-    """Effects of candidate transfers or swaps on loads, rack cost and moves; negative values are
-    improvements.
+    """Effects of candidate transfers or swaps on loads, rack cost and moves.
 
-    Smaller values are better. Earlier attributes take precedence.
+    Negative values are improvements. Earlier attributes take precedence.
 
     Attributes:
         over: change of the load beyond capacities.
@@ -94,7 +93,7 @@ class Gains:
     allowed: NDArray[np.bool_]
 
     def best(self) -> int:
-        """Return the index of the best candidate, -1 if none is an improvement."""
+        """Return the index of the best candidate step, -1 if none is an improvement."""
         at = np.flatnonzero(self.allowed & (self.over <= 0))
         if not len(at):
             return -1
@@ -112,13 +111,13 @@ class WeightedPlan:
     """Assignment of weighted partitions to members, which the local search changes in place.
 
     Attributes:
-        items, members: the problem.
+        items, members: the problem. An item is a partition, or several that must have one owner.
         most_moves: limit of moves; raised to the fewest moves of any plan.
         tolerance: least decrease of a relative load that counts as a gain.
         owner: int64[n], member of each item, -1 for none yet.
         load: float64[M]; moves: owned partitions that are not with a previous owner.
         work: how many more candidate steps may be evaluated.
-        open: bool[K, M], whether a member may receive items of a kind.
+        open: bool[K, M], whether a member may receive items of a class.
         content: the items of each member.
         costly: whether rack costs differ, so that they matter.
     """
@@ -160,17 +159,20 @@ class WeightedPlan:
             self._share[i, : len(homes)] = list(homes.values())
 
     def cost(self, item: IntArray, member: IntArray) -> IntArray:
-        """Return the rack cost of each pair of item and member (int64, broadcast).
+        """Return the rack cost of each pair of item and member (int64).
 
-        An item is a partition, or several that must have one owner. The arguments are indices of
-        items (a partition, or several with one owner) and of members.
+        An item is a partition, or several that must have one owner. The arguments are index arrays,
+        which are broadcast.
         """
         found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
     def stray(self, item: IntArray, member: IntArray) -> IntArray:
         """Return how many partitions of each item change owner if the member at the same position
-        gets it (broadcast).
+        gets it.
+
+        An item is a partition, or several that must have one owner. The arguments are index arrays,
+        which are broadcast.
         """
         out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
         for h in range(self._home.shape[1]):
@@ -184,23 +186,28 @@ class WeightedPlan:
         return out
 
     def put(self, i: int, m: int) -> None:
-        """Assign an item without an owner (a partition, or several that must have one owner) to a
-        member.
+        """Assign an item that has no owner to a member.
+
+        An item is a partition, or several that must have one owner.
         """
         self.owner[i] = m
         self.load[m] += self.items.weight[i]
         self.content[m].append(i)
 
     def take(self, i: int) -> None:
-        """Remove an item (a partition, or several that must have one owner) from its owner."""
+        """Remove an item from its owner.
+
+        An item is a partition, or several that must have one owner.
+        """
         m = int(self.owner[i])
         self.owner[i] = -1
         self.load[m] -= self.items.weight[i]
         self.content[m].remove(i)
 
     def transfer(self, i: int, m: int) -> None:
-        """Move an item (a partition, or several that must have one owner) to a member, and update
-        the number of moves.
+        """Move an item from its owner to another member, and update the number of moves.
+
+        An item is a partition, or several that must have one owner.
         """
         pair = np.array([self.owner[i], m])
         before, after = self.stray(np.array([i, i]), pair).tolist()
@@ -209,21 +216,22 @@ class WeightedPlan:
         self.put(i, m)
 
     def swap(self, i: int, j: int) -> None:
-        """Exchange the owners of two items (partitions, or sets of partitions that must have one
-        owner).
+        """Exchange the owners of two items.
+
+        An item is a partition, or several that must have one owner.
         """
         a, b = int(self.owner[i]), int(self.owner[j])
         self.transfer(i, b)
         self.transfer(j, a)
 
     def gains(self, i: IntArray, b: IntArray, j: IntArray | None = None) -> Gains:
-        """Return how loads, rack cost and moves would change if each member of ``b`` got the item
-        of ``i`` at the same position, in exchange for the item of ``j`` if given.
+        """Return how candidate transfers or swaps would change loads, rack cost and moves.
 
-        If items j are given, they go back in exchange.
+        Each candidate gives item ``i`` to member ``b``. With ``j``, member ``b`` gives item ``j``
+        back in exchange.
 
         Args:
-            i: the items.
+            i: the items (a partition, or several that must have one owner).
             b: the members that receive them; in an exchange the owners of ``j``.
             j: the items that go the other way; None for none.
         """
@@ -252,9 +260,9 @@ class WeightedPlan:
         return Gains(over, larger, smaller, cost, moves, allowed)
 
     def score(self) -> tuple[object, ...]:
-        """Return the criteria by which assignments are compared, the most important first.
+        """Return the criteria that compare two assignments, the most important first.
 
-        Lower is better. Less is better.
+        Lower values are better.
         """
         over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
         there = self.members.group >= 0
@@ -263,8 +271,9 @@ class WeightedPlan:
         return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def misplaced(self) -> int:
-        """Return how many items (partitions, or several with one owner) members of weight 0 own
-        although others may own them.
+        """Return how many items members of weight 0 own although other members may own them.
+
+        An item is a partition, or several that must have one owner.
         """
         if self.members.draining is None or not len(self.owner):
             return 0

@@ -59,16 +59,15 @@ _PAIRS_A_STEP = 30
 
 
 def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int) -> Floats:
-    """Search for dual prices of brokers and racks that prove a high lower bound of one cost of a
-    reassignment plan (float64[4, B + Z]).
+    """Search for dual prices of brokers and racks that prove a high lower bound of a plan's cost.
 
     The cost is the bytes moved ("moved") or a total imbalance, for example "replicas" (how far
-    brokers are outside their replica-count band).
+    brokers are outside their allowed range of replicas). The result is float64[4, brokers + racks].
 
     Args:
         task: the reassignment.
-        figures: the figures of the best known plan. The bound of ``name`` cannot exceed the plan's.
-        name: the figure to bound.
+        figures: the costs of the best known plan. The bound of ``name`` cannot exceed the plan's.
+        name: the cost to bound.
         rounds: evaluations of the dual, at most; each looks at every pair of partition and broker.
     """
     # Copies between the disks of a broker have no price of brokers.
@@ -94,8 +93,9 @@ def bound_of_moves(
 
     Args:
         task: the reassignment.
-        figures: how far a plan may be outside its bands, in total for each kind.
-        prices: float64[4, B + Z], the price of one unit of each kind on each broker and rack.
+        figures: the total imbalance that a plan may have, by name.
+        prices: float64[4, B + Z], the price of one unit of capacity, replicas, bytes and load on
+            each broker and rack.
         total: the cost of the cheapest choice of brokers at these prices, summed over partitions.
     """
     brokers = len(task.alive)
@@ -111,7 +111,7 @@ def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
     """Return the dual price of each resource on each broker, including the price of its rack
     (float64[4, B]).
 
-    The four kinds of resource are capacity, replicas, bytes and load.
+    The four resources are capacity, replicas, bytes and load.
     """
     brokers = len(task.alive)
     out: Floats = prices[:, :brokers].copy()
@@ -123,11 +123,13 @@ def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
 def _ascend(
     dual: _Dual, start: Floats, reached: float, close: float, rounds: int
 ) -> tuple[float, Floats]:
-    """Maximise the Lagrangian bound by subgradient ascent.
+    """Maximise the Lagrangian lower bound by subgradient ascent.
 
-    Return the best bound and its dual prices. A step is as long as what the bound lacks (Polyak),
-    and shorter after idle rounds. A direction that opposes the last one is turned away from it
-    (Camerini, Fratta, Maffioli), so that prices do not oscillate.
+    Return the best bound and its dual prices.
+
+    The step length is proportional to the distance from the target (Polyak), and shorter after
+    rounds without progress. A direction that opposes the last one is turned away from it (Camerini,
+    Fratta, Maffioli), so that prices do not oscillate.
     """
     prices, direction = start, np.zeros_like(start)
     best, best_prices = -np.inf, start.copy()
@@ -167,7 +169,7 @@ class _Dual:
     The cost is the bytes moved or one kind of imbalance.
 
     Attributes:
-        moves: whether the figure is the bytes moved; otherwise it is the imbalance of one kind.
+        moves: whether the cost is the bytes moved; otherwise it is the imbalance of one resource.
         scale: float64[4, B + Z], converts a step into prices, so that a mean replica counts the
             same in each kind, and a rack as much as all its brokers.
         parts: (kind, columns of its prices, name of its figure, rank of that figure), for brokers
@@ -222,9 +224,9 @@ class _Dual:
         return np.clip(prices, -self.most, self.most)
 
     def initial_prices(self) -> Floats:
-        """Return the best of several guesses of dual prices, from which the search starts.
+        """Return the best of several guesses of dual prices, as the start of the search.
 
-        Each guess prices one kind of band that is hard to meet.
+        Each guess gives a price to one kind of balance limit that is hard to meet.
         """
         task, cluster = self.task, self.task.cluster
         nothing = np.zeros(task.low.shape)
@@ -263,12 +265,12 @@ class _Dual:
         return best
 
     def _dearest_to_leave(self, excess: Floats) -> Floats:
-        """Return for each broker with too many replicas the cost of the dearest replica that must
-        leave it (float64[B + Z]).
+        """Return, for each broker with too many replicas, the cost of the most expensive replica
+        that must leave it.
 
-        The result is float64[B + Z], 0 for racks. A broker with more replicas than its band allows
-        must lose that many, whatever their targets, at least its cheapest ones. Prices that differ
-        by broker prove that.
+        The result is float64[B + Z], 0 for racks and for all other brokers. A broker with n surplus
+        replicas loses at least its n cheapest ones, so the result is the cost of the n-th cheapest.
+        Prices that differ by broker prove that.
         """
         cluster = self.task.cluster
         out = np.zeros(len(excess))
@@ -294,11 +296,12 @@ class _Dual:
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
     def subgradient(self, prices: Floats, held: Floats) -> Floats:
-        """Return a direction in which to change dual prices so that the bound rises (float64[4, B +
-        Z]).
+        """Return the direction in which to change the dual prices so that the bound rises
+        (float64[4, B + Z]).
 
-        Each entry is the distance of the use from one limit of the band: the upper limit for a
-        positive price, the lower one for a negative price, the missed one otherwise.
+        ``held`` is the use of each resource on each broker and rack. Each entry of the result is
+        the distance of the use from a balance limit: the upper limit for a positive price, the
+        lower limit for a negative price, the missed one otherwise.
         """
         over, under = held - self.high, held - self.low
         over[self.unbounded] = 0.0
@@ -308,16 +311,19 @@ class _Dual:
 
 
 class ChoiceArrays(NamedTuple):
-    """Arrays for a compiled kernel that chooses each partition's cheapest brokers.
+    """Arrays that the compiled kernel needs to choose the cheapest brokers of each partition.
+
+    P counts partitions, R current replicas and B brokers; the 4 resources are capacity, replicas,
+    bytes and load.
 
     Attributes:
         start: int64[P + 1], offsets of each partition's chosen replicas (compressed rows, CSR).
         old_start: int64[P + 1], offsets of each partition's current replicas (CSR).
         old: int32[R], the broker of each current replica.
         fate: int8[R], `FREE`, `STAY` or `LEAVE` of each current replica.
-        weight: int64[4, P], weight of a replica in each kind.
+        weight: int64[4, P], amount of each resource that one replica needs.
         cost: int64[P], bytes that a copy of a replica moves.
-        prices: float64[4, B], the dual price of a unit of each kind on each broker.
+        prices: float64[4, B], the dual price of a unit of each resource on each broker.
         rack: int32[B], the rack of each broker.
         rack_low, rack_high: int64[factor, racks], the rack rule.
         rack_demand: int64[factor], how many replicas the rule requires on particular racks.
@@ -345,13 +351,10 @@ class ChoiceArrays(NamedTuple):
 
 
 class CheapestChoices:
-    """Chooser of each partition's cheapest valid brokers at given dual prices (the Lagrangian
-    subproblem).
+    """Chooser of each partition's cheapest valid brokers at given dual prices.
 
-    This is the inner problem of the Lagrangian dual.
-
-    A kernel solves large clusters. Arrays solve small ones, where compiling the kernel would take
-    longer.
+    This is the inner problem of the Lagrangian dual. A compiled kernel solves it for large
+    clusters, NumPy for small ones, because compiling would take longer there.
     """
 
     def __init__(self, task: ReplicaTask) -> None:
@@ -368,17 +371,16 @@ class CheapestChoices:
         self._pairs = 0
 
     def solve(self, prices: Floats, *, per_byte: float) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose each partition's cheapest valid brokers.
+        """Choose the cheapest valid brokers of each partition at the given dual prices.
 
-        Return their total cost, the resulting use of brokers, and the brokers.
 
         Args:
             prices: float64[4, B], the dual price of a unit of each kind on each broker.
             per_byte: the cost of a byte that is copied.
 
         Returns:
-            The sum of their prices; float64[4, B], what brokers hold; int32[S], the brokers by
-            ``task.start``, -1 where a partition finds fewer brokers than it is to have.
+            The total cost; the use of each resource on each broker (float64[4, B]); the broker of
+                each replica by ``task.start`` (int32[S]), -1 where too few brokers are allowed.
         """
         task = self.task
         pairs = len(task.cost) * len(task.alive)
@@ -394,8 +396,8 @@ class CheapestChoices:
     def _solve_on_arrays(
         self, prices: Floats, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose each partition's cheapest brokers with NumPy, for clusters in which a rack may
-        hold one replica of a partition.
+        """Choose each partition's cheapest brokers with NumPy, if a rack may hold one replica of a
+        partition.
 
         The result has the same form as that of `solve`.
         """
@@ -427,7 +429,8 @@ class CheapestChoices:
     def _price_block(
         self, part: slice, weight: Floats, prices: Floats, per_byte: float
     ) -> tuple[Floats, Floats, Bools]:
-        """Return the cost of each broker for several partitions, without and with bytes copied.
+        """Return the cost of each broker for several partitions, without and with the cost of
+        copied bytes.
 
         The third result marks partitions with a replica that must stay. Such a replica costs minus
         infinity, so that it is chosen first; the rack rule does not apply to its partition.
@@ -506,8 +509,10 @@ def _price_brokers(arrays, per_byte, p):
 
 @piece
 def _insert(best, best_at, rack, several, factor, n, b, price):
-    """Insert a broker into the ``n`` cheapest found so far, of which a rack has at most one unless
-    ``several``; return the new n.
+    """Insert a broker into the sorted list of the ``n`` cheapest found so far; return the new
+    length.
+
+    The list has at most one broker of a rack unless ``several`` is true.
     """
     same = -1
     if not several:
@@ -535,7 +540,8 @@ def _insert(best, best_at, rack, several, factor, n, b, price):
 
 @piece
 def _choose_by_racks(least, rack, rack_low, rack_high, best, best_at, factor):
-    """Choose a partition's brokers where racks are fewer than replicas; return how many were found.
+    """Choose a partition's brokers in a cluster with fewer racks than replicas; return how many
+    were found.
 
     Each rack first gets the least number of replicas that the rule requires, always on the cheapest
     broker left. Then the cheapest brokers of racks below their upper limits follow.

@@ -31,16 +31,14 @@ _Int32s = NDArray[np.int32]
 
 
 def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
-    """Choose the disk (log directory) of each replica on its broker (int32[S]); return None if the
-    disks are unknown.
+    """Choose the disk (log directory) of each replica on its broker (int32[S]).
 
-    The result is int32[S].
+    Return None if the disks are unknown.
 
     Args:
         task: the reassignment.
         replica: int32[S], the broker of each replica by ``task.start``. The disk is -1 for brokers
-            that
-            do not have several disks.
+            that do not have several disks.
     """
     disks = task.disks
     if disks is None:
@@ -73,7 +71,7 @@ def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
 
 @dataclass(frozen=True, eq=False)
 class _BrokerDisks:
-    """One broker's replicas, and the balance limits of its disks.
+    """Replicas and disks of one broker, with the balance limits of each disk.
 
     A band is the range of an amount (of replicas, bytes or load) that counts as balanced.
 
@@ -185,12 +183,10 @@ def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
 
 
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
-    """Return dual prices of disks, from which the judge may prove a lower bound of one cost of disk
-    placement.
+    """Return dual prices of disks from which the judge can prove a lower bound of one cost.
 
-    The cost is the bytes moved or an imbalance of disks.
-
-    Each is float64[2, 4, D]: prices for being above and below the band, by kind and disk.
+    The cost is the bytes moved or an imbalance of disks. Each array is float64[2, 4, D]: prices for
+    being above and below the balance limits, by resource and disk.
 
     Args:
         task: the reassignment.
@@ -221,16 +217,17 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
 
 
 def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> tuple[Ints, Ints]:
-    """Return by how much each disk exceeds, and by how much it misses, its balance limits.
+    """Return how far each disk is above, and how far below, its balance limits.
 
-    Both results are int64[D]. ``k`` is the kind of amount: capacity, replicas, bytes or load.
+    Both results are int64[D]. ``k`` is the index of the resource: capacity, replicas, bytes or
+    load.
 
     Args:
         disks: all disks.
         disk: int32[n], the disk of each replica, -1 for none.
-        weight: int64[n], its weight in kind k.
-        k: the kind.
-        held: int64[B], the amount of the kind on each broker.
+        weight: int64[n], its weight in resource k.
+        k: the index of the resource.
+        held: int64[B], the amount of the resource on each broker.
     """
     on_disks = np.zeros(len(disks.part), np.int64)
     np.add.at(on_disks, disk[disk >= 0], weight[disk >= 0])
@@ -239,9 +236,10 @@ def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> t
 
 
 def _marginal_cost(task: ReplicaTask, disks: Disks, over: Bools, k: int, excess: int) -> float:
-    """Return the fewest bytes that the last unit of an imbalance costs to remove.
+    """Return the fewest bytes that must be copied to remove the last unit of an imbalance between
+    disks.
 
-    Only replicas on disks above their bands count, or those on all disks if none is above.
+    Only replicas on disks above their balance limits count, or those on all disks if none is above.
     """
     on = np.flatnonzero((disks.old >= 0) & disks.free)
     if over.any():

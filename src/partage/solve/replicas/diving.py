@@ -55,23 +55,24 @@ def dive(
     found: DualPlan,
     plans: Sequence[NDArray[np.int32]],
 ) -> DualPlan:
-    """Round the linear relaxation to a plan by fixing the largest partitions one after another
-    (diving heuristic).
+    """Round the linear relaxation to a plan by fixing the largest partitions one by one (diving
+    heuristic).
 
     Return the plan, and dual prices for the partitions that were not fixed.
 
     Args:
         task: the reassignment.
-        figures: how far a plan may be outside its bands, in total for each kind.
+        figures: the total imbalance that a plan may have, by name.
         found: the dual's solution. Its linear programme is changed.
-        plans: int32[S] each, known plans; closed partitions keep to the first.
+        plans: int32[S] each, known plans; partitions that move only what must move keep to the
+            first.
     """
     return _Dive(task, figures, found, plans).run()
 
 
 class _Dive:
-    """State of one run of the diving heuristic: the linear programme, its dual prices and the
-    remaining solver calls.
+    """State of the diving heuristic: the linear programme, its dual prices and the solver calls
+    left.
 
     Attributes:
         master: the linear programme.
@@ -113,7 +114,7 @@ class _Dive:
     def _rounds(self, most: int) -> float:
         """Solve the linear programme up to ``most`` times, each time with new columns.
 
-        Return its optimum, infinity if there is none.
+        Return its optimum, infinity if it has none.
         """
         box, optimum = _BOX, np.inf
         for _ in range(most):

@@ -57,8 +57,9 @@ class DualPlan:
     relaxation.
 
     Attributes:
-        prices: float64[4, B + Z], the dual prices of bands, which the judge verifies.
-        replica: int32[S], the rounded optimum: brokers by ``task.start``; it misses some bands.
+        prices: float64[4, B + Z], the dual prices of balance limits, which the judge verifies.
+        replica: int32[S], the rounded optimum: brokers by ``task.start``; it misses some balance
+            limits.
         choice: int32[S], the cheapest brokers of each partition at these prices.
         master: the linear programme, for `diving`.
     """
@@ -77,11 +78,11 @@ def solve_dual(
 ) -> DualPlan | None:
     """Solve the Lagrangian dual of a reassignment by column generation.
 
-    Return its prices and a rounded plan; None if HiGHS is not installed.
+    Return its dual prices and a rounded plan; None if the solver HiGHS is not installed.
 
     Args:
         task: the reassignment.
-        figures: how far a plan may be outside its bands, in total for each kind.
+        figures: the total imbalance that a plan may have, by name.
         start: float64[4, B + Z], prices to begin with.
         plan: int32[S], a plan with these figures, so that the first programme is feasible.
     """
@@ -125,13 +126,12 @@ def solve_dual(
 def choose_cheapest(
     task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
 ) -> tuple[float, NDArray[np.int32]]:
-    """Choose each partition's cheapest brokers at given dual prices.
+    """Choose the cheapest brokers of each partition at given dual prices.
 
     Return their total cost, and the brokers (int32[S]).
 
-    Closed partitions (move only what must move) keep to the plan, since the choice does not know
-    how few of their replicas may move. So do partitions for which the rack rule leaves too few
-    brokers.
+    Some partitions keep the brokers of ``plan``: those that move only what must move, since the
+    choice does not limit their moves, and those for which the rack rule leaves too few brokers.
     """
     total, _, chosen = choices.solve(prices_of_brokers(task, prices), per_byte=1.0)
     keeps_plan = task.closed.copy()
@@ -140,11 +140,12 @@ def choose_cheapest(
 
 
 class RestrictedMaster:
-    """Restricted master programme of column generation, solved by HiGHS.
+    """Restricted master programme of column generation: a linear programme that HiGHS solves.
 
-    A column is a choice of brokers for a group of partitions. Its rows are the bands, then one
-    convexity row for each group of partitions. Prices are scaled: the price of a mean replica in a
-    band, in units of a mean move.
+    A column is a choice of brokers for a group of partitions. The rows are the balance limits, then
+    one convexity row for each group.
+
+    Prices are scaled: the price of a mean replica within a limit, in units of a mean move.
 
     Attributes:
         group: int64[P], the group of each partition; the largest ones are groups of their own.
@@ -198,8 +199,10 @@ class RestrictedMaster:
         return out
 
     def _add_rows(self) -> None:
-        """Add a constraint with two elastic columns for each balance limit, and a convexity
-        constraint for each group of partitions.
+        """Add the rows of the programme: one for each balance limit, and one for each group of
+        partitions.
+
+        The row of a limit has two elastic columns. The row of a group is a convexity constraint.
         """
         highs, task, bands = self.highs, self.task, len(self.kind)
         none = np.zeros(0, np.int32), np.zeros(0)
@@ -215,8 +218,9 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def _add_slacks(self, figures: Mapping[str, int]) -> int:
-        """Add slack columns for balance limits that the plan misses, at most by the plan's own
-        imbalance; return how many.
+        """Add slack columns for the balance limits that the known plan misses; return how many.
+
+        Each slack is at most the plan's own imbalance.
         """
         highs, brokers, added = self.highs, len(self.task.alive), 0
         for k in self.kinds:
@@ -247,7 +251,7 @@ class RestrictedMaster:
     def add(self, chosen: NDArray[np.int32]) -> None:
         """Add a choice of brokers (int32[S]) as one column for each group of partitions.
 
-        Existing columns are not repeated. Columns that exist already are left out.
+        Existing columns are not repeated.
         """
         task, bands = self.task, len(self.kind)
         group = self.group[task.owner]
@@ -291,11 +295,13 @@ class RestrictedMaster:
         return key, value
 
     def solve(self, center: Floats, box: float) -> tuple[Floats, float, float] | None:
-        """Solve the linear programme with dual prices limited to a box around ``center``.
+        """Solve the linear programme with the dual prices limited to a box around ``center``.
 
-        Return its scaled prices, its optimum in bytes, and the use of elastic columns. The elastic
-        columns of a band cost the ends of its box: their reduced costs keep the dual within the
-        box. None if HiGHS finds no optimum.
+        Return the scaled prices, the optimum in bytes, and the use of elastic columns; None if
+        HiGHS finds no optimum.
+
+        The elastic columns of a balance limit cost the ends of its box: their reduced costs keep
+        the prices within the box.
         """
         bands = len(self.kind)
         cost = np.empty(2 * bands)
@@ -314,7 +320,7 @@ class RestrictedMaster:
         """Return the columns (choices of brokers) of some groups of partitions, with their values
         in the last optimum.
 
-        Each is (group, value in the last optimum, column, position of its choice in ``history``).
+        Each entry is (group, value, column, position of its choice in ``history``).
         """
         if self.values is None:
             return []
@@ -326,11 +332,13 @@ class RestrictedMaster:
         ]
 
     def fix(self, column: int) -> None:
-        """Fix a column's variable at 1, so that its group takes this choice of brokers only."""
+        """Fix the variable of a column at 1, so that its group takes this choice of brokers
+        only.
+        """
         self.highs.changeColBounds(column, 1.0, np.inf)
 
     def release(self, column: int) -> None:
-        """Undo `fix`: let the column's variable be 0 or more again."""
+        """Undo `fix`: allow any value of 0 or more for the column's variable again."""
         self.highs.changeColBounds(column, 0.0, np.inf)
 
     def prices(self, scaled: Floats) -> Floats:
@@ -354,8 +362,8 @@ class RestrictedMaster:
     def rounded(self, plan: NDArray[np.int32]) -> NDArray[np.int32]:
         """Round the last optimum to one choice of brokers for each partition (int32[S]).
 
-        Within a group the largest partitions choose first. Each takes the column that is furthest
-        behind its part of the bytes. Without an optimum the result is ``plan``.
+        Without an optimum the result is ``plan``. Within a group the largest partitions choose
+        first. Each takes the column that is furthest behind its part of the bytes.
         """
         task = self.task
         if self.values is None:

@@ -31,13 +31,13 @@ _NODES = 9_000_000
 
 
 class RackLimits(NamedTuple):
-    """Limits on the replicas that each partition may have on a rack, relaxed no further than
-    necessary.
+    """How many replicas a partition may have on each rack, and how many of them may move.
+
+    The limits are relaxed no further than necessary.
 
     Attributes:
-        newcomers: int64[P], the most replicas of a closed partition (it moves only what must) that
-            may
-            move.
+        newcomers: int64[P], the most replicas that may move, of a partition that moves only what
+            must.
         low, high: int64[P, racks], how many replicas of a partition a rack may hold.
     """
 
@@ -47,7 +47,7 @@ class RackLimits(NamedTuple):
 
 
 class ExactPlan(NamedTuple):
-    """The best plan that HiGHS found for the integer programme of a reassignment.
+    """Best plan that HiGHS found for the integer programme of a reassignment.
 
     Attributes:
         replica: int32[S], brokers by ``task.start``, in no order within a partition.
@@ -76,16 +76,16 @@ def solve_exactly(
     nodes: int = _NODES,
     gap: float = 1e-9,
 ) -> ExactPlan | None:
-    """Find a plan that moves the fewest bytes with the integer programming solver HiGHS.
+    """Return a plan that moves the fewest bytes, found by the integer programming solver HiGHS.
 
-    Return it with HiGHS's lower bound.
+    The plan comes with HiGHS's lower bound.
 
     Args:
         task: the reassignment.
-        figures: how far a plan may be outside its bands, in total for each kind.
+        figures: the total imbalance that a plan may have, by name.
         plan: int32[S], a plan to begin with, by ``task.start``.
         limits: the rack rule, relaxed as far as necessary.
-        margin: how much bands are narrowed against rounding, in units of a mean replica.
+        margin: how much balance limits are narrowed against rounding, in units of a mean replica.
         capacity_only: accept any plan that keeps to capacities, whatever else it breaks.
         nodes: limit of branch-and-bound nodes times binaries.
         gap: the relative gap at which HiGHS may stop.
@@ -122,11 +122,10 @@ def solve_exactly(
 def relaxed_prices(
     task: ReplicaTask, figures: Mapping[str, int], limits: RackLimits
 ) -> Floats | None:
-    """Return the dual prices of balance limits in the linear relaxation, from which a lower bound
-    follows (float64[4, B + Z]).
+    """Return the dual prices of the balance limits in the linear relaxation (float64[4, B + Z]).
 
-    From these prices the judge computes a bound at least as high as the relaxation's optimum, and
-    verifies it. None if HiGHS is not installed or the task is too large.
+    The judge verifies them, and computes from them a lower bound that is at least the relaxation's
+    optimum. None if HiGHS is not installed or the task is too large.
     """
     try:
         import highspy
@@ -169,9 +168,9 @@ class _Row(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """The balance limit that a constraint stands for: which amount, of which broker or rack.
+    """Balance limit that a constraint stands for: a resource on a broker or rack.
 
-    ``scale`` is the number of units of the amount in one unit of the constraint.
+    ``scale`` is the number of units of the resource in one unit of the constraint.
     """
 
     row: int
@@ -181,14 +180,14 @@ class _Band(NamedTuple):
 
 
 class MoveProgramme:
-    """The integer programme that assigns replicas to brokers with the fewest bytes moved.
+    """Integer programme that assigns replicas to brokers with the fewest bytes moved.
 
     Attributes:
         partition, broker: int64[n], the partition and the broker of each binary variable.
         fate: int8[n], what may happen to the pair's current replica (FREE, STAY), -1 without one.
         unit: bytes of one unit of the objective.
         rows: all rows.
-        bands: for each row that is a band, its broker or rack and its kind.
+        bands: the broker or rack and the resource of each row that is a balance limit.
     """
 
     def __init__(
@@ -237,9 +236,9 @@ class MoveProgramme:
             self._add_row(0.0, float(self._limits.newcomers[p]), new)
 
     def _add_bands(self, k: int, places: range, at: NDArray[Any], allowed: int) -> None:
-        """Add the balance constraints of one kind of amount (such as bytes) for brokers or racks.
+        """Add the balance constraints of one resource (such as bytes) for brokers or racks.
 
-        ``at`` is the place of each binary variable.
+        ``at`` is the broker or rack of each binary variable.
         """
         weight = self.task.weight[k]
         if not weight.any():
@@ -298,7 +297,7 @@ class MoveProgramme:
         return lp
 
     def values(self, plan: NDArray[np.int32]) -> Floats:
-        """Return the value of each variable for a plan.
+        """Return the value of each variable of the integer programme for a given plan.
 
         Slacks are 0, because HiGHS computes them.
         """
@@ -308,6 +307,8 @@ class MoveProgramme:
         return np.concatenate([chosen.astype(float), np.zeros(self._slacks)])
 
     def plan(self, values: Floats) -> NDArray[np.int32]:
-        """Return the brokers that a solution chooses, in the order of ``task.start`` (int32[S])."""
+        """Return the broker of each replica that a solution of the integer programme chooses
+        (int32[S]).
+        """
         out: NDArray[np.int32] = self.broker[values[: len(self.partition)] > 0.5].astype(np.int32)
         return out

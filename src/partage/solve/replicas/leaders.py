@@ -70,8 +70,8 @@ def balance_leaders(
 
 
 class _LeaderBalancer:
-    """State of preferred-leader balancing: the leader of each partition, and how many partitions
-    each broker leads.
+    """State of preferred-leader balancing: each partition's leader, and each broker's number of
+    leaderships.
 
     Attributes:
         ordered: int32[S], the broker of each replica.
@@ -102,13 +102,15 @@ class _LeaderBalancer:
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
         """Pass leadership along paths of brokers until each rack leads as many partitions as it
-        should, or no path is left.
+        should.
+
+        The search ends earlier if no path is left.
 
         Args:
             within: int64[B] twice, the fewest and the most that a broker may lead meanwhile.
             rack: int32[B], the rack of each broker.
             bands: int64[racks] twice, the fewest and the most that a rack is to lead.
-            sign: see the module.
+            sign: 1 or -1, as the module's docstring explains.
 
         Returns:
             float64[B] and float64[racks], 1 for those that a search without a path reached.
@@ -130,8 +132,7 @@ class _LeaderBalancer:
 
 
 class LeaderArrays(NamedTuple):
-    """Arrays of the search for a path of brokers along which leadership passes from one to the
-    next.
+    """Arrays of the search for paths of brokers along which leadership passes from one to the next.
 
     A *slot* is a replica's index in ``broker``.
 
@@ -175,7 +176,7 @@ class LeaderArrays(NamedTuple):
 
 @kernel("int64(LeaderArrays, int64)", LeaderArrays)
 def _balance(arrays, sign):
-    """Pass leadership between racks along shortest paths until none gains; return the number of
+    """Pass leadership between racks along shortest paths until none improves; return the number of
     paths.
     """
     sums, full, paths = arrays.sums, arrays.full, 0
@@ -257,10 +258,11 @@ def _may_give(arrays, b, sign):
 
 @piece
 def _pass_through_rack(arrays, tail, c, sign):
-    """Add to the search the other brokers of c's rack that may pass leadership on; return the
+    """Add the other brokers of a rack to the search if they may pass leadership on; return the
     queue's end.
 
-    The rack is full, so c may only take a leadership if another of its brokers passes one on.
+    The rack is that of broker ``c``. It is full, so c may only take a leadership if another of its
+    brokers passes one on.
     """
     rack, parent = arrays.rack, arrays.parent
     for b in range(len(rack)):
@@ -299,8 +301,9 @@ def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np
 
 @kernel("void(int64[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
 def _place(start, out, old_start, old, chosen):
-    """Write the chosen brokers to ``out``, current replicas at their current positions; overwrite
-    ``chosen``.
+    """Write a partition's chosen brokers to ``out``; current replicas keep their current positions.
+
+    ``chosen`` is overwritten.
     """
     for p in range(len(start) - 1):
         begin, end = start[p], start[p + 1]

@@ -34,7 +34,7 @@ _REPLICAS_A_SWAP = 5_000
 def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
     """Choose a broker for each replica by penalty-based local search (int32[S]).
 
-    The order of a partition's brokers says nothing about its leader.
+    The order of a partition's brokers does not determine its leader.
 
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
@@ -45,13 +45,13 @@ def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
 
 
 def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Improve a near-optimal placement that misses some balance limits by the last rounds of the
-    local search (int32[S]).
+    """Improve a near-optimal placement that misses some balance limits (int32[S]).
+
+    It runs the last rounds of the penalty-based local search.
 
     Args:
         task: the reassignment.
-        plan: int32[S], the broker of each replica: near the best except for some bands that it
-            misses.
+        plan: int32[S], the broker of each replica: near the best except for some balance limits.
     """
     search = LocalSearch(task)
     search.load(plan)
@@ -59,12 +59,12 @@ def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.
 
 
 class LocalSearch:
-    """Penalty-based local search for the brokers of one reassignment's replicas.
+    """Penalty-based local search that chooses the brokers of one reassignment's replicas.
 
     Attributes:
         state: the placement, which all steps change in place.
         schedule: the penalties of each round.
-        candidates: selects the partitions that may gain by a move.
+        candidates: selects the partitions for which a move may lower the cost.
         swaps: exchanges pairs of replicas.
     """
 
@@ -92,12 +92,12 @@ class LocalSearch:
         state.held += held_by_places(task, task.owner, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
-        """Set the penalties for unbalanced brokers and racks in the steps that follow."""
+        """Set the penalties for unbalanced brokers and racks that all following steps use."""
         self.state.penalty[:] = penalties.vector
 
     def run(self) -> NDArray[np.int32]:
-        """Run all rounds of the search, with rising penalties; return the broker of each replica
-        (int32[S]).
+        """Run all rounds of the local search, with rising penalties; return the broker of each
+        replica (int32[S]).
         """
         if (self.state.fixed == 1).all():
             return self.state.broker
@@ -133,7 +133,9 @@ class LocalSearch:
         return self._finish()
 
     def sweep(self) -> int:
-        """Move each replica that may gain to its cheapest broker; return how many moved."""
+        """Move each replica to its cheapest broker if that lowers the cost; return how many
+        moved.
+        """
         partitions = self.candidates.partitions()
         if not len(partitions):
             return 0
@@ -188,8 +190,8 @@ class LocalSearch:
         result ranks better.
 
         Some repairs need three changes at once: a replica returns to a broker that is one short,
-        and another replica takes its former broker. No single step of these gains while the brokers
-        are at the limit of their bands for bytes.
+        and another replica takes its former broker. No single step of these lowers the cost while
+        the brokers are at their limits for bytes.
         """
         state, last = self.state, self.schedule[-1]
         for _ in range(_LOOSE_TURNS):
@@ -223,11 +225,11 @@ class LocalSearch:
         return (*map(float, ranks), float(task.cost[task.owner[is_moved(task, broker)]].sum()))
 
     def _adds_nothing(self, penalties: Penalties) -> bool:
-        """Return whether the new penalties cannot make any move gain, so that the round can be
-        skipped.
+        """Return whether no move can lower the cost under the new penalties, so that the round can
+        be skipped.
 
-        They rise only for kinds of amount whose bands are all kept. A move that did not gain before
-        does not gain then.
+        The penalties rise only for resources whose balance limits are all kept. A move that was of
+        no use before is of no use then.
         """
         n, now = len(self.task.alive), self.state.penalty
         off = outside_bands(self.task, self.state.held)

@@ -52,9 +52,9 @@ class Penalties:
     """Cost of one unit of imbalance on a broker or rack, in bytes moved.
 
     Attributes:
-        broker: float64[4] by `KINDS`, for a broker outside its band.
+        broker: float64[4] by `KINDS`, for a broker outside its balance limits.
         rack_rule: for one replica that breaks the rack rule.
-        rack: float64[4] by `KINDS`, for a rack outside its band.
+        rack: float64[4] by `KINDS`, for a rack outside its balance limits.
     """
 
     broker: Floats
@@ -63,15 +63,16 @@ class Penalties:
 
     @property
     def vector(self) -> Floats:
-        """All penalties in one array for numba kernels (float64[9]).
+        """All penalties as one array for compiled kernels (float64[9]).
 
         Brokers are at 0 to 3, the rack rule at 4, racks at 5 to 8.
         """
         return np.concatenate([self.broker, [self.rack_rule], self.rack])
 
     def with_loose_bytes(self) -> Penalties:
-        """Return a copy in which replica counts dominate: low penalties on bytes, and none
-        on load.
+        """Return a copy in which replica counts dominate.
+
+        Its penalties on bytes are low, and those on load are zero.
         """
         broker, rack = self.broker.copy(), self.rack.copy()
         broker[2:], rack[2:] = (0.5, 0.0), 0.0
@@ -79,10 +80,10 @@ class Penalties:
 
 
 def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
-    """Return the penalties of all rounds of the local search, rising from low to more than any move
-    costs.
+    """Return the penalties of all rounds of the local search, in rising order.
 
-    Tasks in which all partitions are closed (move only what must move) get the last round only.
+    The last ones exceed the cost of any move. If all partitions may only move what must move, only
+    the last round is returned.
     """
     last = _final_penalties(task)
     return [last] if task.closed.all() else [*_rising_penalties(task), last]
@@ -109,7 +110,7 @@ def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
 def _final_penalties(task: ReplicaTask) -> Penalties:
     """Return the penalties of the last round, at which any imbalance costs more than any move.
 
-    Each kind outweighs all kinds that follow it in `RANKS`.
+    Each resource outweighs all resources that follow it in `RANKS`.
     """
     last = _LAST * _move_costs(task)[1]
     mean = _mean_weight(task)
@@ -141,10 +142,9 @@ def _with_racks(
 
 @piece
 def _outside_band(held, low, high, k, place, change):
-    """Return how far a broker or rack is outside its balance limits for one kind of amount, after
-    ``change`` is added.
+    """Return how far a broker or rack will be outside its balance limits after ``change`` is added.
 
-    ``k`` is the kind of amount: capacity, replicas, bytes or load.
+    ``k`` is the index of the resource: capacity, replicas, bytes or load.
     """
     now = held[k, place] + change
     if now > high[k, place]:
@@ -156,10 +156,10 @@ def _outside_band(held, low, high, k, place, change):
 
 @piece
 def penalty_change(arrays, place, p, sign, first):
-    """Return by how much the penalty rises if a broker or rack gets a replica of partition p
-    (``sign`` 1) or loses one (-1).
+    """Return how much the penalty of a broker or rack rises if it gets a replica of partition p.
 
-    ``first`` is where the place's penalties begin in the vector: 0 for brokers, K + 1 for racks.
+    With ``sign`` -1 it loses one instead. ``first`` is where its penalties begin in the vector: 0
+    for brokers, K + 1 for racks.
     """
     held, low, high, weight = arrays.held, arrays.low, arrays.high, arrays.weight
     total = 0.0
@@ -174,10 +174,9 @@ def penalty_change(arrays, place, p, sign, first):
 
 @piece
 def rack_penalty_change(arrays, r, p, sign):
-    """Return by how much the penalty rises if rack r gets a replica of partition p (``sign`` 1) or
-    loses one (-1).
+    """Return how much the penalty of rack r rises if it gets a replica of partition p.
 
-    It is 0 if racks have no balance bands.
+    With ``sign`` -1 the rack loses one instead. The result is 0 if racks have no balance limits.
     """
     place = len(arrays.rack) + r
     if place < arrays.held.shape[1]:
@@ -187,8 +186,7 @@ def rack_penalty_change(arrays, r, p, sign):
 
 @piece
 def current_fate(old_start, old, fate, p, b):
-    """Return the code of what may happen to partition p's current replica on broker b (FREE, STAY
-    or LEAVE); -1 without a replica.
+    """Return what may happen to partition p's current replica on broker b; -1 if it has none there.
 
     The codes are FREE (may move), STAY and LEAVE (is removed).
     """
@@ -218,11 +216,10 @@ def _distance(count, low, high):
 
 @piece
 def rack_rule_change(arrays, p, out, into):
-    """Return by how many more breaches of the rack rule a partition has if one of its replicas
-    changes racks.
+    """Return how many more breaches of the rack rule a partition has if a replica changes racks.
 
-    It goes from rack ``out`` to rack ``into``. ``out`` is -1 for an added replica, ``into`` is -1
-    for a removed one.
+    The replica goes from rack ``out`` to rack ``into``. ``out`` is -1 for an added replica,
+    ``into`` is -1 for a removed one.
     """
     if out == into:
         return 0
@@ -248,8 +245,9 @@ def rack_rule_change(arrays, p, out, into):
 
 @piece
 def add_replica(held, weight, rack, p, b, sign):
-    """Add a replica of partition p to the totals of broker b and its rack, or subtract it with
-    ``sign`` -1.
+    """Add a replica of partition p to the totals of broker b and its rack.
+
+    With ``sign`` -1 the replica is subtracted.
     """
     place = len(rack) + rack[b]
     for k in range(len(held)):

@@ -33,7 +33,10 @@ UNBOUNDED = np.iinfo(np.int64).max // 4
 
 
 class SearchArrays(NamedTuple):
-    """Search state and reassignment as plain arrays, which compiled kernels take.
+    """Arrays of the search state and its reassignment, in the form that compiled kernels take.
+
+    P counts partitions, S planned replicas, B brokers, Z racks with balance limits, and K resources
+    (capacity, replicas, bytes, load).
 
     Attributes:
         start: int64[P + 1], offsets of each partition's planned replicas (compressed rows, CSR).
@@ -74,7 +77,10 @@ class SearchArrays(NamedTuple):
 
 @dataclass(eq=False)
 class SearchState:
-    """A placement of replicas on brokers that the local search changes in place.
+    """Placement of replicas on brokers that the local search changes in place.
+
+    P counts partitions, S planned replicas, B brokers, Z racks with balance limits, and K resources
+    (capacity, replicas, bytes, load).
 
     Attributes:
         task: the reassignment.
@@ -92,7 +98,7 @@ class SearchState:
 
     @classmethod
     def empty(cls, task: ReplicaTask) -> SearchState:
-        """Return a state in which no replica has a broker yet."""
+        """Return a state of the search in which no replica has a broker yet."""
         count = int(task.start[-1])
         return cls(
             task,
@@ -111,7 +117,7 @@ class SearchState:
         return self.fixed.view(np.bool_)
 
     def arrays(self) -> SearchArrays:
-        """Return the arrays of the state and its reassignment as one tuple for compiled kernels,
+        """Return the state and its reassignment as one tuple of arrays for compiled kernels,
         without copies.
         """
         task, cluster = self.task, self.task.cluster
@@ -126,8 +132,9 @@ class SearchState:
 def held_by_places(
     task: ReplicaTask, partition: NDArray[np.integer], broker: NDArray[np.integer]
 ) -> Ints:
-    """Add up the capacity, replicas, bytes and load of the given replicas on each broker and rack
-    (int64[4, B + Z]).
+    """Add up the capacity, replicas, bytes and load of the given replicas on each broker and rack.
+
+    The result is int64[4, B + Z]: brokers first, then racks.
 
     Args:
         task: the reassignment.
@@ -143,16 +150,19 @@ def held_by_places(
 
 
 def outside_bands(task: ReplicaTask, held: Ints) -> Ints:
-    """Return how far each broker and rack is outside its balance limits, 0 within them (int64[4, B
-    + Z]).
+    """Return how far each broker and rack is outside its balance limits, 0 within them.
+
+    The result is int64[4, B + Z]: one row for each resource; brokers first, then racks.
     """
     out: Ints = np.maximum(np.maximum(held - task.high, task.low - held), 0)
     return out
 
 
 def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
-    """Return a mask of the planned replicas that must be copied, because their partition has none
-    on that broker now (bool[S]).
+    """Return which planned replicas must be copied to a broker that has no replica of the partition
+    now.
+
+    The result is bool[S].
     """
     brokers = len(task.alive)
     current = task.old_owner * brokers + task.cluster.replica

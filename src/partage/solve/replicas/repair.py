@@ -42,16 +42,15 @@ def select_free(
     choice: NDArray[np.int32],
     turn: int,
 ) -> Ints:
-    """Choose the partitions that the next repair step may change (int64[n], ascending).
+    """Choose the partitions that the next repair step may change; all others keep their brokers.
 
-    The step is fix-and-optimise: all others keep their brokers.
-
-    Half of them have the largest excess cost over their cheapest choice. A quarter are large and a
-    quarter small, others in each turn.
+    The step is a fix-and-optimise heuristic. Half of the partitions have the largest excess cost
+    over their cheapest choice. A quarter are large and a quarter small, others in each turn. The
+    result is int64[n], ascending.
 
     Args:
         task: the reassignment.
-        prices: float64[4, B + Z], the dual prices of bands.
+        prices: float64[4, B + Z], the dual prices of balance limits.
         plan: int32[S], the brokers of the plan to improve.
         choice: int32[S], the cheapest brokers at these prices.
         turn: the number of the turn, from 0.
@@ -73,7 +72,7 @@ def select_free(
 
 def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
     """Return the cost of each partition in a plan: its bytes moved plus the dual prices of its
-    brokers.
+    brokers (float64[P]).
 
     The result is float64[P].
     """
@@ -90,15 +89,15 @@ def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Float
 def restrict(
     task: ReplicaTask, partitions: Ints, plan: NDArray[np.int32]
 ) -> tuple[ReplicaTask, Bools]:
-    """Return the reassignment of some partitions in which all others stay as planned.
+    """Return the reassignment of some partitions while all others stay as planned.
 
     Args:
         task: the reassignment of all partitions.
         partitions: int64[n], ascending.
-        plan: int32[S]; the amounts of the other partitions are subtracted from the bands.
+        plan: int32[S]; the amounts of the other partitions are subtracted from the balance limits.
 
     Returns:
-        The task, and bool[S], the slots of its replicas.
+        The smaller task, and a mask of its replicas in the whole plan (bool[S]).
     """
     cluster = task.cluster
     is_free = np.zeros(len(task.factor), bool)
@@ -128,7 +127,7 @@ def neighbours(
 ) -> Iterator[NDArray[np.int32]]:
     """Yield plans that differ from the given one in the broker of one replica, then of two.
 
-    A replica only moves where it may by itself; the judge decides whether a plan is valid.
+    A replica only goes where it may move by itself; the judge decides whether a plan is valid.
 
     Args:
         task: the reassignment.

@@ -37,10 +37,9 @@ _LEAST_GAIN = 1e-6
 
 
 class Swaps:
-    """Step of the local search that exchanges pairs of replicas between brokers where single moves
-    gain nothing.
+    """Step of the local search that exchanges pairs of replicas between brokers.
 
-    It changes the search state in place.
+    It helps where no single move lowers the cost. It changes the search state in place.
     """
 
     def __init__(self, state: SearchState) -> None:
@@ -105,10 +104,10 @@ class Swaps:
         return None
 
     def _excess(self, k: int, place: int) -> int:
-        """Return how far a broker or rack is above its balance limits for one kind of amount;
-        negative if below, 0 within.
+        """Return how far a broker or rack is above its balance limits for one resource.
 
-        ``k`` is the kind of amount: capacity, replicas, bytes or load.
+        The result is negative if it is below, 0 within. ``k`` is the index of the resource:
+        capacity, replicas, bytes or load.
         """
         over = int(self.state.held[k, place] - self.task.high[k, place])
         if over > 0:
@@ -116,7 +115,7 @@ class Swaps:
         return -max(int(self.task.low[k, place] - self.state.held[k, place]), 0)
 
     def return_moved(self) -> int:
-        """Move replicas back to their current broker and cheaper ones away instead; return the
+        """Move replicas back to their current broker, and cheaper ones away instead; return the
         number of swaps.
         """
         task, state, done = self.task, self.state, 0
@@ -150,11 +149,12 @@ class Swaps:
         return done
 
     def _independent(self, s: Ints, t: Ints) -> Bools:
-        """Return a mask of the pairs whose gain no earlier pair's exchange can change: they share
-        no broker, partition or rack with an earlier pair.
+        """Return which pairs may be swapped together, because none changes the gain of another
+        (bool[n]).
 
-        A rack does not count if both brokers are in it, or if all pairs together leave it within
-        its balance limits.
+        A pair shares no broker, partition or rack with an earlier one of the selection. A rack does
+        not count if both brokers are in it, or if all pairs together leave it within its balance
+        limits.
         """
         task, rack = self.task, self.task.cluster.rack
         n = len(task.alive)
@@ -179,8 +179,9 @@ class Swaps:
         return out
 
     def price(self, s: Ints, t: Ints) -> Floats:
-        """Return by how much the cost changes if replicas s and t swap brokers; infinite if a rule
-        forbids it (float64[n]).
+        """Return how much the cost changes if replicas s and t swap brokers (float64[n]).
+
+        The change is infinite if a rule forbids the swap.
         """
         task, state = self.task, self.state
         p, q, b, c = task.owner[s], task.owner[t], state.broker[s], state.broker[t]
@@ -225,7 +226,7 @@ class Swaps:
     def _pairs(
         self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool
     ) -> tuple[Ints, Ints]:
-        """Return replica pairs whose swap would relieve broker b of about ``excess``.
+        """Return pairs of replicas whose swap would relieve broker b of about ``excess``.
 
         The second replica weighs about that much less than the first.
         """
@@ -314,9 +315,9 @@ class Swaps:
     def _penalty_change(
         self, p: Ints, q: Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
     ) -> Floats:
-        """Return by how much penalties rise if the brokers or racks in ``b`` get partition q's
-        replica for p's, and those in ``c`` the reverse.
+        """Return how much penalties rise if two replicas swap their brokers or racks.
 
+        Those in ``b`` get the replica of partition q for that of p, those in ``c`` the reverse.
         ``first`` is where their penalties begin in the vector: 0 for brokers, K + 1 for racks.
         """
         out = np.zeros(len(p))
@@ -342,7 +343,7 @@ class Swaps:
         return self._count(p, b, np.arange(len(self.task.alive))) > 0
 
     def _count(self, p: Ints, place: NDArray[np.integer], of: NDArray[np.integer]) -> Ints:
-        """Return how many replicas of p a broker or rack holds.
+        """Return how many replicas of each partition a broker or rack holds.
 
         ``of`` maps each broker to its own or its rack's number. The arguments are arrays of equal
         length.
@@ -366,7 +367,7 @@ class Swaps:
 
 
 class _ReplicaIndex:
-    """Sorted index that finds a broker's replicas by a key of their partitions, such as size.
+    """Index that finds a broker's replicas by a sort key of their partitions, such as size.
 
     It shows the placement at the time when it was built. Broker and rank of the key make one
     number, so that one sorted array answers both searches::

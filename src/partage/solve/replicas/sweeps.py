@@ -56,11 +56,11 @@ _LEAST_GAIN = 1e-6
 
 
 class SweepArrays(NamedTuple):
-    """Work arrays of one pass of the local search over the partitions.
+    """Work arrays of one sweep (a pass of the local search over the partitions).
 
     Attributes:
-        excess: int64[3, K, B + Z], the amount of each place above its band, below it and outside
-            it.
+        excess: int64[3, K, B + Z], how far each broker or rack is above, below and outside its
+            balance limits.
         added: float64[B + Z], the penalty that one more replica of the current partition adds.
         move_cost: float64[B], 0 for a new broker, minus the cost of a copy for a broker with a
             current replica of the partition, `_FORBIDDEN` for a broker that must not get one.
@@ -88,7 +88,7 @@ class SweepArrays(NamedTuple):
 def sweep(arrays, now, candidates):
     """Move each replica of the candidate partitions to its cheapest broker; return how many moved.
 
-    ``now`` holds the work arrays.
+    ``now`` holds the work arrays of the sweep.
     """
     start, rack_cost = arrays.start, now.rack_cost
     n, moved = len(arrays.rack), 0
@@ -183,8 +183,8 @@ def _cheapest_broker(arrays, now, factor, own, restricted, limit):
     """Return the cheapest broker for a replica now in rack ``own``, -1 if none costs less than
     ``limit``.
 
-    A restricted replica (of a closed partition) may only go to a current broker of its partition,
-    or to another rack if that removes a breach of the rack rule.
+    A restricted replica may only go to a current broker of its partition, or to another rack if
+    that removes a breach of the rack rule.
     """
     rack, rack_low, rack_high = arrays.rack, arrays.rack_low, arrays.rack_high
     added, move_cost, rack_cost, rack_count = (
@@ -222,7 +222,9 @@ def _add_replica(arrays, now, p, b, sign):
 
 @piece
 def _move_replica(arrays, now, p, s):
-    """Move one replica of p to the cheapest broker if that gains; return 1 if it moved, else 0."""
+    """Move one replica of p to the cheapest broker if that lowers the cost; return 1 if it moved,
+    else 0.
+    """
     rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, now.move_cost
     rack_cost, rack_count = now.rack_cost, now.rack_count
     n, kinds, b = len(rack), len(arrays.held), arrays.broker[s]
@@ -261,14 +263,14 @@ def _move_replica(arrays, now, p, s):
 
 
 class MoveCandidates:
-    """Selection of the partitions with a replica that may gain by a move, so that sweeps skip all
-    others.
+    """Filter of the partitions for which a move may lower the cost, so that sweeps skip all others.
 
-    A replica moves because its broker or rack is above a band, because another one is below a band,
-    or because it returns to a current broker. A place within its bands gains nothing from a
-    replica, and no place gains more than the amount by which it is below its band. Facts that
-    depend only on a partition's brokers are cached, and recomputed for partitions whose brokers
-    have changed.
+    A move may help where a broker or rack is above its balance limits, where another one is below
+    them, or where a replica can return to a current broker. A broker within its limits gains
+    nothing from a replica, and none gains more than the amount that it lacks.
+
+    Results that depend only on a partition's brokers are cached, and recomputed for partitions
+    whose brokers have changed.
 
     Attributes:
         state: the search state.
@@ -291,8 +293,8 @@ class MoveCandidates:
         self._kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
 
     def partitions(self) -> Ints:
-        """Return the partitions that may gain by a move at the current penalties, ascending
-        (int64[n]).
+        """Return the partitions for which a move may lower the cost at the current penalties
+        (int64[n], ascending).
 
         They are in ascending order.
         """
@@ -324,7 +326,7 @@ class MoveCandidates:
         return np.flatnonzero(out)
 
     def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
-        """Return a mask of the partitions that may gain if a replica goes back to a current broker
+        """Return which partitions may lower the cost if a replica goes back to a current broker
         (bool[P]).
 
         The rack rule must allow it, and the replica comes from another broker, current or not.
@@ -373,7 +375,7 @@ class MoveCandidates:
         self.breaks_rule[changed] = self._breaches(owner, at)[changed]
 
     def _breaches(self, owner: Ints, at: NDArray[np.int32]) -> Bools:
-        """Return a mask of the partitions that break the rack rule on a rack with a replica
+        """Return which partitions break the rack rule on a rack that holds one of their replicas
         (bool[P]).
 
         ``_rack_demand`` accounts for the racks without a replica.
@@ -404,11 +406,11 @@ class _BandPenalties:
     def reduction(
         self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
     ) -> Floats:
-        """Return by how much the penalty falls if each broker or rack loses one replica
+        """Return how much the penalty falls if each given broker or rack loses one replica
         (float64[n]).
 
-        With ``sign`` 1 each place gets one instead. ``first`` is where the places' penalties begin
-        in the vector: 0 for brokers, K + 1 for racks.
+        With ``sign`` 1 each gets one instead. ``first`` is where their penalties begin in the
+        vector: 0 for brokers, K + 1 for racks.
         """
         total = np.zeros(len(partition))
         for k in self.kinds:
@@ -419,7 +421,7 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return for each partition the most by which the penalty falls if a broker or rack gets a
+        """Return, for each partition, the largest fall of the penalty if a broker or rack gets its
         replica.
 
         The brokers or racks are those from ``begin`` to ``end``.
@@ -475,10 +477,9 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
 
 @kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
 def _construct(arrays, order, kept):
-    """Place the given partitions greedily.
+    """Place the given partitions greedily; return the first one that finds no broker, else -1.
 
-    Return the first partition that finds no broker, else -1. ``kept`` is a work array with one
-    element more than the largest replication factor.
+    ``kept`` is a work array with one element more than the largest replication factor.
     """
     start, broker, old_start, old = arrays.start, arrays.broker, arrays.old_start, arrays.old
     held, weight, rack, fate = arrays.held, arrays.weight, arrays.rack, arrays.fate
@@ -513,8 +514,8 @@ def _construct(arrays, order, kept):
 
 @piece
 def _fullness(held, high, b):
-    """Return how full a broker is, to break ties: its amounts divided by their upper limits,
-    summed.
+    """Return how full a broker is, to break ties: the sum of its amounts divided by their upper
+    limits.
     """
     total = 0.0
     for k in range(len(held)):
@@ -527,9 +528,8 @@ def _fullness(held, high, b):
 def _drop_replica(arrays, p, kept, count):
     """Remove from ``kept`` the replica of p that costs least to lose; return how many remain.
 
-    Replicas that must stay are never removed. Candidates are in ``kept``.
-
-    The preferred leader goes only if that lowers the cost.
+    Replicas that must stay are never removed. The preferred leader goes only if that lowers the
+    cost.
     """
     old, rack, first = arrays.old, arrays.rack, arrays.old_start[p]
     factor, rack_rule = arrays.start[p + 1] - arrays.start[p], arrays.penalty[len(arrays.held)]
