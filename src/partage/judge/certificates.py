@@ -34,7 +34,7 @@ _HIGHEST_PRICE = 1 << 31
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedBest:
-    """A plan that claims to have the most even loads, with the certificate that proves it.
+    """Plan that claims to have the most even loads, with the certificate that proves it.
 
     Attributes:
         owner: int[P], the plan: position of each partition's owner in the group, -1 for none.
@@ -47,8 +47,7 @@ class ClaimedBest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedFewest:
-    """A plan that claims to have the fewest moves of all plans with loads at least as even, with
-    the certificate that proves it.
+    """Plan that claims to have the fewest moves, with the certificate that proves it.
 
     It is compared with all plans whose loads are at least as even as given ones.
 
@@ -62,18 +61,18 @@ class ClaimedFewest:
 
 
 def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
-    """Verify the certificate that no plan has more even loads than the claimed one; return the
-    plan's loads (int64[M]).
+    """Verify that no plan has more even loads than the claimed one; return its loads (int64[M]).
 
-    For a number k let A be the topics of a level above k, and N the members who subscribe
-    to one of them. The partitions of A can only go to N. So in every valid plan the sum of
-    max(load - k, 0) is at least the sum of load - k over N, which is at least
-    partitions(A) - k * size(N). Where the claimed plan meets this bound for every k, no
-    plan has a smaller such sum for any k, and that is what least-majorised means: its
-    largest load is smallest, its smallest largest, its sum of squares least.
+    For a number k let A be the topics of a level above k, and N the members who subscribe to one of
+    them. The partitions of A can only go to N. So in every valid plan the sum of max(load - k, 0)
+    is at least the sum of load - k over N, which is at least partitions(A) - k * size(N).
+
+    Where the claimed plan meets this bound for every k, no plan has a smaller such sum for any k.
+    That is what least-majorised means: its largest load is smallest, its smallest largest, its sum
+    of squares least.
 
     Returns:
-        int64[M], the loads.
+        The number of partitions of each member (int64[M]).
 
     Raises:
         CertificateError: the plan is not valid, or does not meet the bound; says where.
@@ -126,14 +125,14 @@ def _above(
 def verify_moves_certificate(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer], claim: ClaimedFewest
 ) -> int:
-    """Verify that no plan with loads at least as even has fewer moves; return the moves.
+    """Verify that no plan with loads at least as even has fewer moves; return the number of moves.
 
-    Let a partition cost 1 with a member where it would be a move, and 0 with others. The
-    moves of a plan plus the prices of its owners, one by one, are at least the sum over
-    the partitions of the least cost + price among the members that may own it. Since the plan's
-    loads are majorised by ``loads``, its owners' prices sum to at most the i-th highest
-    price times the i-th largest of ``loads``, over all i. The difference bounds the moves
-    from below, and the claimed plan must meet it.
+    Let a partition cost 1 with a member where it would be a move, and 0 with others. The moves of a
+    plan plus the prices of its owners, one by one, are at least the sum over the partitions of the
+    least cost + price among the members that may own it. Since the plan's loads are majorised by
+    ``loads``, its owners' prices sum to at most the i-th highest price times the i-th largest of
+    ``loads``, over all i. The difference bounds the moves from below, and the claimed plan must
+    meet it.
 
     Returns:
         The fewest moves.
@@ -167,7 +166,7 @@ def verify_moves_certificate(
 def _cheapest(
     facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the least cost plus dual price that each partition can have with a subscriber.
+    """Return the least cost plus dual price at which a subscriber can own each partition.
 
     Only existing partitions with subscribers are included.
     """
@@ -188,7 +187,10 @@ def _cheapest(
 
 
 def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
-    """Return the number of owned partitions that move to a member which did not own them."""
+    """Return how many partitions move to a member that did not own them before.
+
+    Partitions without previous owner do not count.
+    """
     if old_owners.sole is not None:
         moved = old_owners.owned & (owner >= 0) & (owner != old_owners.sole)
         return int(np.count_nonzero(moved))
@@ -198,7 +200,7 @@ def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
 
 
 def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
-    """Return the most even loads if all members subscribe alike, else None (int64[M]).
+    """Return the most even loads if all members have the same subscription, else None (int64[M]).
 
     Any member may then own any subscribed partition, so that loads differ by at most one.
     """
@@ -213,9 +215,9 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
 def fewest_moves_of_equal_members(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
 ) -> int | None:
-    """Return the fewest moves to loads at least as even, if all members subscribe alike.
+    """Return the fewest moves to loads at least as even, if all members have the same subscription.
 
-    None if they do not, or if a partition may stay with several members.
+    Return None if they do not, or if a partition may stay with several members.
 
     A lower bound follows from `verify_moves_certificate`: let k members have price 1, and the
     others price 0. A plan then keeps at most the k largest of ``loads``, and all partitions of the
@@ -245,11 +247,10 @@ def fewest_moves_of_equal_members(
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
-    """Return whether ``loads`` are at least as even as ``by`` (in mathematical terms: are majorised
-    by them).
+    """Return whether ``loads`` are at least as even as ``by`` (are majorised by them).
 
-    For every k the k largest loads must not sum to more than those of the others, and all loads
-    must sum to the same.
+    For every k, the sum of the k largest loads must not be larger than that of ``by``. Both must
+    have the same total.
 
     >>> is_majorised(np.array([2, 2]), np.array([1, 3]))
     True
@@ -276,7 +277,7 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
 
 
 def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Check that a plan gives exactly the subscribed partitions to subscribers, and return its
+    """Check that a plan gives exactly the subscribed partitions to subscribers; return the members'
     loads.
 
     No other partition may have an owner.

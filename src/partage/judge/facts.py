@@ -15,9 +15,10 @@ __all__ = ["Facts"]
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """The subscriptions and partitions of an assignment problem, as arrays that the judge derives.
+    """Subscriptions and partitions of an assignment problem, as arrays that the judge derives
+    itself.
 
-    Numbers of members, topics and partitions are those of the problem's index.
+    Members, topics and partitions have the numbers of the problem's index.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"a": 2, "nobody": 1})
@@ -35,7 +36,7 @@ class Facts:
 
     @cached_property
     def topic_of(self) -> NDArray[np.int64]:
-        """Topic number of each partition (int64[P])."""
+        """Topic of each partition, as a number of the problem's index (int64[P])."""
         return self.problem.index.topic_of.astype(np.int64)
 
     @cached_property
@@ -47,14 +48,16 @@ class Facts:
 
     @property
     def subscription_of(self) -> NDArray[np.int64]:
-        """Number of each member's subscription (int64[M]); equal subscriptions have equal
-        numbers.
+        """Subscription of each member, as a number (int64[M]).
+
+        Equal subscriptions have equal numbers.
         """
         return self.problem.group.subscription_of.astype(np.int64)
 
     @cached_property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Existing topics of each distinct subscription as compressed rows (CSR): start, topic.
+        """Existing topics of each distinct subscription: offsets and topics in compressed rows
+        (CSR).
 
         Topics without partitions are left out.
         """
@@ -64,8 +67,8 @@ class Facts:
 
     @cached_property
     def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Distinct subscriptions that contain each topic as compressed rows (CSR): start,
-        subscription.
+        """Distinct subscriptions that contain each topic: offsets and subscriptions in compressed
+        rows (CSR).
         """
         start, topic = self.subscriptions
         subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
@@ -95,12 +98,15 @@ class Facts:
 
     @cached_property
     def member_weights(self) -> NDArray[np.float64]:
-        """Weight of each member (float64[M])."""
+        """Weight of each member: its desired share of the load relative to other members
+        (float64[M]).
+        """
         return np.array([m.weight for m in self.problem.group], float)
 
     @cached_property
     def co_partitioned(self) -> list[NDArray[np.int32]]:
-        """Existing partitions of each set of co-partitioned topics (a row for each topic).
+        """Existing partitions of each set of co-partitioned topics, one row for each topic of the
+        set.
 
         Co-partitioned topics have equal partition numbers and equal subscribers. Sets of one topic
         are left out.
@@ -127,10 +133,8 @@ class Facts:
     def subscribes(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
-        """Return for each pair of member and existing partition whether the member subscribes to
-        the partition's topic (bool[n]).
-
-        The result is bool[n].
+        """Return for each pair of member and partition whether the member subscribes to its topic
+        (bool[n]).
         """
         width = len(self.problem.group.subscriptions)
         if width == 1:

@@ -44,7 +44,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Quality of one assignment, such as its loads, moves and rack mismatches.
+    """Quality of one assignment: its balance, moves and rack mismatches, and the best possible
+    values.
 
     A value that does not exist is None. Only members that subscribe to at least one existing
     partition count. A load is the number of partitions that a member owns.
@@ -56,12 +57,13 @@ class Measures:
         smallest: the smallest load, None if no member counts.
         spread: largest minus smallest load.
         idle: members that own nothing.
-        moved: partitions that had an owner and now have one that did not own them.
+        moved: partitions with a new owner that did not own them before; partitions without previous
+            owner do not count.
         avoidable: moves that no valid plan with loads at least as even needs: moves minus the
             fewest moves of any valid plan whose sorted loads are majorised by this one's. None if
             the assignment breaks a rule or the problem is too large.
-        best_largest: largest load of the best plan there is; least-majorised, so that no valid plan
-            has a smaller largest, a larger smallest or a smaller sum of squares.
+        best_largest: largest load of the most even valid plan; least-majorised, so that no valid
+            plan has a smaller largest, a larger smallest or a smaller sum of squares.
         best_smallest: smallest load of that plan.
         best_spread: its spread.
         fewest_moves_to_best: the fewest moves of a plan with the best loads.
@@ -92,7 +94,9 @@ class Measures:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, int | float | str | None]:
-        """Return a dict from each measure's name to its value, in the order of the attributes."""
+        """Return a dict from the name of each measure to its value, in the order of the
+        attributes.
+        """
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
@@ -118,10 +122,9 @@ class AssignmentCounts:
 
 
 def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
-    """Count the owners of each partition and the partitions of each member in an assignment, which
-    may be invalid.
+    """Count the owners of each partition and the partitions of each member in an assignment.
 
-    Unknown members and partitions are left out.
+    The assignment may be invalid. Unknown members and partitions are left out.
     """
     sole = sole_owners(assignment, facts.problem)
     if sole is not None:
@@ -143,7 +146,10 @@ def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
 
 
 def _tally_sole(assignment: Assignment, owner: NDArray[np.int64], facts: Facts) -> AssignmentCounts:
-    """Count what `tally` counts from the only owner of each partition."""
+    """Count the partitions of each member, if each partition has at most one owner.
+
+    The result is that of `tally`.
+    """
     is_owned = owner >= 0
     partition = np.flatnonzero(is_owned)
     member = owner[partition]
@@ -209,11 +215,10 @@ def measure(
 def add_optimum(
     found: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
 ) -> Measures:
-    """Return the measures of a plan completed by its distance to the most even loads and its
-    avoidable moves.
+    """Return the measures of a plan, completed by the optimum and by the avoidable moves.
 
     Args:
-        found: the measures of a plan.
+        found: the measures of the plan without an optimum.
         facts: the problem.
         best_loads: int64[M], the proven most even loads; None if not known.
         fewest_moves: the proven fewest moves of any valid plan with loads at least as even; None if
@@ -236,7 +241,7 @@ def figures(
     *,
     partition_weight: ArrayLike | None = None,
 ) -> Measures:
-    """Measure an assignment's loads, moves and racks, without comparing it with the optimum.
+    """Measure an assignment's loads, moves and racks, without a comparison with the optimum.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -260,10 +265,10 @@ def figures(
 def extremes(
     facts: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Return the smallest load, the largest load and their difference; None for each if the loads
-    are unknown.
+    """Return the smallest load, the largest load and their difference.
 
-    Only members that subscribe to an existing partition count; without any the values are None.
+    Only members that subscribe to an existing partition count. Without any, or if the loads are
+    unknown, all three are None.
     """
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
 
@@ -317,10 +322,10 @@ def member_loads(
 def _load_spread(
     facts: Facts, counted: AssignmentCounts, partition_weight: ArrayLike | None
 ) -> float | None:
-    """Return the difference between the largest and the smallest weighted load per unit of member
-    weight.
+    """Return the largest minus the smallest weighted load per unit of member weight.
 
-    Members of weight 0 do not count. Loads are sums of partition weights.
+    A weighted load is the sum of the weights of a member's partitions. Members of weight 0 do not
+    count.
     """
     share = facts.member_weights
     if partition_weight is None and (share == 1).all():
@@ -339,7 +344,7 @@ def _load_spread(
 def _loads(
     facts: Facts, counted: AssignmentCounts, weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the sum of partition weights of each member; check the weights.
+    """Check the partition weights, and return the sum of the weights of each member's partitions.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -368,8 +373,9 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
 
 
 def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
-    """Return the share of partition numbers that one member owns in all co-partitioned topics
-    (equal partition numbers and subscribers).
+    """Return the fraction of partition numbers that one member owns in all co-partitioned topics.
+
+    Co-partitioned topics have equal partition numbers and equal subscribers.
     """
     together = total = 0
     for topics in facts.co_partitioned:

@@ -29,8 +29,8 @@ _HIGHEST_PRICE = 1 << 39
 
 
 def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[str, float]:
-    """Verify a plan's certificate of optimality from the problem alone; return the plan's measured
-    values by name.
+    """Verify a plan's certificate of optimality from the problem alone; return its measured values
+    by name.
 
     Counts are proven best (see `verify_load_certificate`). For rack cost and moves, let a
     partition cost ``rack_weight`` times its rack cost with a member, and 1 more if it would
@@ -110,8 +110,9 @@ def _equal(name: str, a: float, b: float) -> bool:
 def _loads(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Measure a plan with weighted partitions; return its values, and the lower bounds that its
-    certificate proves.
+    """Measure a plan with weighted partitions, and verify its certificate.
+
+    Return the plan's values, and the lower bounds that the certificate proves.
     """
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
@@ -136,10 +137,9 @@ def _loads(
 
 
 def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
-    """Check that equal partition numbers have one owner in all topics of a family (topics that
-    belong together).
+    """Check that partitions of equal number have one owner in all topics that belong together.
 
-    ``family`` gives the number of each topic's set of such topics.
+    ``family`` is the number of each topic's set of such topics.
     """
     number = facts.problem.index.number_of.astype(np.int64)
     rows = np.flatnonzero(facts.is_open & (family[facts.topic_of] >= 0))
@@ -176,8 +176,7 @@ def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) 
 
 
 def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
-    """Return by how much topics are spread less evenly over their subscribers than possible, in
-    total.
+    """Return how much less evenly topics are spread over their subscribers than possible, in total.
 
     It is half of the sum of squared counts by topic and member, minus that of the most even counts.
     """
@@ -229,9 +228,9 @@ def _prove_levels(
     loads: NDArray[np.int64],
     limit: int,
 ) -> None:
-    """Verify that no plan within the limit of moves has fewer members with so high a load.
+    """Verify that no plan within the limit of moves has fewer members with a high load.
 
-    That is proven for one load level after the other, from the highest down.
+    The check goes from the highest load level down.
     """
     given = certificate.details.get("levels")
     proofs = dict(given) if isinstance(given, tuple) else {}
@@ -262,7 +261,7 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def figures(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
-    """Return a plan's load spread, rack cost and moves by name."""
+    """Return a plan's load spread, rack cost and moves, as a dict by name."""
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
     return {"spread": spread, "rack cost": racks, "moves": moves}
@@ -294,7 +293,7 @@ def _cheapest(
     *,
     move: int = 1,
 ) -> NDArray[np.int64]:
-    """Return the least cost plus dual price that each partition can have with a subscriber.
+    """Return the least cost plus dual price at which a subscriber can own each partition.
 
     A move costs ``move``.
     """
@@ -327,7 +326,7 @@ def _cheapest(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedFigures:
-    """Measured loads of a plan whose partitions have weights.
+    """Measured loads of a plan in which partitions have different weights.
 
     Attributes:
         weight: float64[P], weight of each partition; load: float64[M], sum over each member's
@@ -352,7 +351,7 @@ class WeightedFigures:
 
 
 def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
-    """Measure the weighted loads of the certificate's plan, which must be valid.
+    """Check the plan of a certificate, and measure the weighted loads of its members.
 
     Raises:
         CertificateError: the weights are malformed.
@@ -398,10 +397,10 @@ def proven_bound(
     of: WeightedFigures,
     name: str,
 ) -> float:
-    """Return the lower bound of the overload or of the largest load that a certificate proves for
-    weighted partitions.
+    """Return the lower bound that a certificate proves for a plan with weighted partitions.
 
-    ``name`` is "overload" (weight beyond capacities) or "largest" (the largest relative load).
+    ``name`` is "overload" (weight beyond capacities) or "largest" (the largest load divided by
+    member weight).
 
     Raises:
         CertificateError: the argument is missing or malformed.
@@ -457,8 +456,9 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _items(
     facts: Facts, certificate: Certificate, of: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return the weights of the partitions of some topics, where partitions that must have one
-    owner count as one.
+    """Return the weights of the partitions of some topics.
+
+    Partitions that must have one owner count as one.
     """
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
@@ -475,11 +475,11 @@ def _items(
 def _shed(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate, of: WeightedFigures
 ) -> float:
-    """Return a lower bound of the largest relative load (load divided by member weight) after the
-    allowed number of moves.
+    """Return a lower bound of the largest relative load after the allowed number of moves.
 
-    Take each member's load after it released its r heaviest partitions, for all r. Each move
-    removes one of these figures. After ``moves`` of them the next largest figure remains.
+    A relative load is a load divided by the member's weight. Take each member's load after it
+    released its r heaviest partitions, for all r. Each move removes one of these values. After
+    ``moves`` of them the next largest value remains.
     """
     limit = certificate.details.get("max_moves")
     if not isinstance(limit, int):

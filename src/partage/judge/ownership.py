@@ -31,8 +31,7 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentEntries:
-    """The (member, partition) entries of an assignment, as the numbers that the problem's index
-    gives them.
+    """Members and partitions of an assignment's entries, as numbers of the problem's index.
 
     Attributes:
         member: int64[n], position in the group, -1 for an unknown member.
@@ -49,8 +48,8 @@ class AssignmentEntries:
     releasing: NDArray[np.bool_]
 
     def owned_pairs(self, exists: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the sorted, distinct (partition, owner) pairs of existing partitions, as two
-        arrays.
+        """Return the (partition, owner) pairs of existing partitions as two arrays, sorted and
+        distinct.
         """
         good = self.owning & (self.member >= 0) & (self.partition >= 0)
         good[good] = exists[self.partition[good]]
@@ -65,7 +64,7 @@ def _distinct(
 
 
 def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
-    """Convert the names of an assignment's members and partitions to the numbers of a problem.
+    """Convert the members and partitions of an assignment to the numbers of a problem.
 
     Raises:
         InvalidProblemError: it is no `Assignment`.
@@ -84,10 +83,12 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
 
 
 def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] | None:
-    """Return the owner of each partition, -1 for none, if no entry needs a closer look (int64[P]).
+    """Return the owner of each partition, -1 for none, if the assignment is simple enough
+    (int64[P]).
 
-    None unless the members are those of the problem in the same order, each entry makes the member
-    the owner of an existing partition, and no partition has two entries.
+    It is if its members are those of the problem in the same order, each entry makes the member the
+    owner of an existing partition, and no partition has two entries. Otherwise the result is None,
+    and the caller must check each entry.
 
     Raises:
         InvalidProblemError: it is no `Assignment`.
@@ -108,7 +109,7 @@ def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] |
 
 
 def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
-    """Return the number of each assigned partition in the problem's index, -1 for none.
+    """Return the number of each assigned partition in the problem's index, -1 if it has none.
 
     Topics are matched by id if both indexes have it, else by name.
     """
@@ -134,7 +135,7 @@ def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class PreviousOwners:
-    """The members that owned each partition before the rebalance and may keep it without a move.
+    """Members that owned each partition before a rebalance, and may keep it without a move.
 
     Attributes:
         owned: bool[P], whether the partition had an owner.
@@ -164,7 +165,7 @@ class PreviousOwners:
 
     @cached_property
     def sole(self) -> NDArray[np.int64] | None:
-        """The only member with which each partition may stay, -1 for none (int64[P]).
+        """Only member with which each partition may stay, -1 for none (int64[P]).
 
         None if a partition may stay with several members.
         """
@@ -176,28 +177,30 @@ class PreviousOwners:
         return sole
 
     def by_member(self, members: int) -> tuple[Int32Array, Int32Array]:
-        """Return the partitions that may stay with each of the members (CSR: start, partition)."""
+        """Return the partitions that may stay with each member, in compressed rows (CSR: start,
+        partition).
+        """
         partition = np.repeat(np.arange(len(self.owned), dtype=np.int32), np.diff(self.start))
         start = np.zeros(members + 1, np.int32)
         np.cumsum(np.bincount(self.claimant, minlength=members), out=start[1:])
         return start, partition[np.argsort(self.claimant, kind="stable")]
 
     def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return for each pair of partition and new owner whether the partition stays with a
-        previous owner (bool[n]).
+        """Return for each pair of partition and new owner whether that member owned it before
+        (bool[n]).
         """
         of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)
 
 
 def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
-    """Return the members that owned each partition before a rebalance, from the members' claims or
-    from a known assignment.
+    """Return the members that owned each partition before a rebalance.
 
-    Of claims that contradict each other, those of the highest generation count; of several
-    members, the partition may stay with any of them. A newer claim of a member that no longer
-    subscribes to the topic does not void an older one of a member that does. Members that left
-    sent no claim, so that only ``previous`` can tell that their partitions were owned.
+    They come from ``previous`` if given, else from the members' claims (the partitions that each
+    says it owns). Of claims that contradict each other, those of the highest generation count; of
+    several members, the partition may stay with any of them. A newer claim of a member that no
+    longer subscribes to the topic does not void an older one of a member that does. Members that
+    left sent no claim, so that only ``previous`` can tell that their partitions were owned.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([
@@ -232,11 +235,10 @@ def _before(
 
 
 def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the pairs of partition and member whose claim counts: of each partition those with the
-    highest generation.
+    """Return, for each partition, the members with the newest claim of it, as sorted pairs.
 
-    A claim is a partition that a member says it owns. Pairs are distinct and sorted. Claims of
-    members that subscribe to the topic come before all others.
+    A claim is a partition that a member says it owns; the highest generation is the newest. Claims
+    of members that subscribe to the topic come before all others. Pairs are distinct.
     """
     start, claimed = problem.claims
     generations = np.array([m.generation for m in problem.group], np.int64)

@@ -20,8 +20,9 @@ __all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 
 @dataclass(frozen=True, eq=False)
 class RackMinima:
-    """For each partition the fewest replicas that must break the rack rule, and the fewest moves
-    for that.
+    """Fewest breaches of the rack rule for each partition, and the fewest moves that reach them.
+
+    The rack rule limits the replicas of a partition on each rack.
 
     Attributes:
         breach: int64[P], the fewest replicas that break the rack rule.
@@ -33,11 +34,12 @@ class RackMinima:
 
 
 def rack_minima(task: ReplicaTask) -> RackMinima:
-    """Return how few replicas of each partition must break the rack rule (its limits of replicas
-    per rack), and how few must move for that.
+    """Return how few replicas of each partition must break the rack rule, and how few must move for
+    that.
 
-    Racks without a replica of a partition count alike for all partitions of its factor. They are
-    summed once for each factor; only racks with a replica are computed by partition.
+    The rack rule limits the replicas of a partition on each rack. Racks without a replica of a
+    partition count alike for all partitions of its factor. They are summed once for each factor;
+    only racks with a replica are computed by partition.
     """
     on = _OccupiedRacks(task)
     takes = np.bincount(task.cluster.rack[task.receives], minlength=task.rack_low.shape[1])
@@ -65,8 +67,8 @@ def rack_minima(task: ReplicaTask) -> RackMinima:
 
 
 class _OccupiedRacks:
-    """Pairs of a partition and a rack on which it has replicas, with the number of replicas that
-    may stay there.
+    """Pairs of a partition and a rack that holds some of its replicas, with how many may stay
+    there.
 
     Attributes:
         partition, rack: int64[n], the pairs.
@@ -107,11 +109,10 @@ class _OccupiedRacks:
 
 
 def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most replicas of each partition on each rack that break the rack
-    rule as little as possible (two int64[P, racks]).
+    """Return the fewest and the most replicas of each partition on each rack (two int64[P, racks]).
 
-    Where no such ranges exist they run from 0 to the factor. The arrays are wide: call it for few
-    partitions.
+    Plans within these ranges break the rack rule as little as possible. Where no such ranges exist
+    they run from 0 to the factor. The arrays are wide: call it for few partitions.
     """
     on, shape = _OccupiedRacks(task), (len(task.factor), task.rack_low.shape[1])
     takes = np.bincount(task.cluster.rack[task.receives], minlength=shape[1])

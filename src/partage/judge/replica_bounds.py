@@ -59,7 +59,7 @@ def figure_bound(
     figures: Mapping[str, int],
     least: RackMinima | None,
 ) -> float:
-    """Return the lower bound of one cost of a reassignment plan that the plan's dual prices prove.
+    """Return the lower bound of one cost of a reassignment that the plan's dual prices prove.
 
     The cost is the bytes moved or an imbalance. The bound holds for all plans that are as good in
     every more important cost.
@@ -67,9 +67,9 @@ def figure_bound(
     Args:
         task: the reassignment.
         plan: the plan, with the dual prices that it claims.
-        name: the figure, such as "moved" (bytes copied) or "bytes" (imbalance of bytes); leaders
-            have `lead_bound`.
-        figures: the plan's figures.
+        name: the cost, such as "moved" (bytes copied) or "bytes" (imbalance of bytes); leaders have
+            `lead_bound`.
+        figures: the plan's costs by name.
         least: the fewest breaches of the rack rule, if the plan has no more; None for a bound that
             ignores the rule.
 
@@ -106,7 +106,7 @@ def figure_bound(
 
 
 def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -> float:
-    """Return by how much the plan's imbalance ``of`` lowers the bound of the cost ``name``.
+    """Return how much the plan's imbalance ``of`` lowers the bound of the cost ``name``.
 
     Raises:
         CertificateError: ``of`` has no price in this bound.
@@ -132,10 +132,10 @@ def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -
 def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """Check the dual prices of disks.
+    """Check the dual prices of disks, and convert them to prices of one unit (float64[4, D]).
 
-    Return the price of a unit of each kind on each disk (float64[4, D]), and how much rounding
-    takes from the bound.
+    Return also how much rounding takes from the bound. The rows are the resources: capacity,
+    replicas, bytes and load.
     """
     shape = (2, len(KINDS), len(disks.part))
     if claimed.shape != shape or not np.isfinite(claimed).all() or (claimed < 0).any():
@@ -200,8 +200,10 @@ class _Choices:
     def _prices_of(
         self, part: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the cost of each broker for several partitions, infinite if it is not allowed; and
-        masks of the brokers where a current replica may stay, and must stay.
+        """Return the cost of each broker for several partitions, infinite if it is not allowed.
+
+        The other two results are masks of the brokers where a current replica may stay, and must
+        stay.
         """
         task, cluster = self.task, self.task.cluster
         weight = task.weight[:, part].T.astype(np.float64)
@@ -231,7 +233,10 @@ class _Choices:
         self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
         forced: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
-        """Return the cost of the ``factor`` cheapest valid brokers for each partition."""
+        """Return the total cost of the ``factor`` cheapest valid brokers of each partition.
+
+        ``forced`` marks brokers where a current replica must stay.
+        """
         out = self._by_racks(price, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
         loose = forced.any(axis=1) | ~np.isfinite(out)
@@ -271,7 +276,7 @@ class _Choices:
         return out
 
     def _of_racks(self, price: Floats) -> Floats:
-        """Return the cost of the cheapest broker of each rack, for each partition (float64[n,
+        """Return the cost of the cheapest broker of each rack for each partition (float64[n,
         racks]).
 
         Racks without brokers are left out.
@@ -292,8 +297,10 @@ class _Choices:
 def _cheapest_of(
     price: Floats, forced: NDArray[np.bool_] | None, wanted: NDArray[np.int64]
 ) -> Floats:
-    """Return for each partition the cost of the brokers that must be chosen, plus that of the
-    ``wanted`` cheapest others (float64[n]).
+    """Return, for each partition, the cost of its required brokers and of its ``wanted`` cheapest
+    others.
+
+    ``forced`` marks the required brokers. The result is float64[n].
     """
     kept = np.zeros(len(price))
     if forced is not None:
@@ -314,10 +321,10 @@ def _smallest(price: Floats, many: int) -> Floats:
 
 
 def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[str, int]) -> float:
-    """Return a lower bound of the imbalance of leadership that dual prices prove: how far leader
-    counts must be outside their balance limits.
+    """Return a lower bound of the imbalance of leadership that dual prices prove.
 
-    It sums, over partitions, the cheapest broker that may lead the partition.
+    The imbalance is how far the leader counts of brokers or racks are outside their balance limits.
+    The bound sums, over partitions, the price of the cheapest broker that may lead the partition.
     """
     cluster, brokers = task.cluster, len(task.alive)
     if prices.shape != task.lead_low.shape or not np.isfinite(prices).all():

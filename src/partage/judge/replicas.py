@@ -29,15 +29,15 @@ _MOST_BREACHES = 100
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """Verdict on a reassignment plan: the rules that it breaks, its measured costs and their lower
-    bounds.
+    """Verdict on a reassignment plan: broken rules, measured costs, and lower bounds of the costs.
 
     Attributes:
         breaches: messages about broken rules; empty if the plan is valid.
         figures: measured values by name, in order of importance: "racks" (replicas that break the
-            rack rule); how far brokers, racks and disks are outside their bands, summed (`RANKS`;
-            racks and disks only if they are known); if disks are known "between brokers", the bytes
-            (or replicas, if sizes are unknown) copied over the network; and "moved", all copies.
+            rack rule); how far brokers, racks and disks are outside their balance limits, summed
+            (`RANKS`; racks and disks only if they are known); if disks are known "between brokers",
+            the bytes (or replicas, if sizes are unknown) copied over the network; and "moved", all
+            copies.
         bounds: for each figure a lower bound that holds for all valid plans that are as good in the
             figures before it.
     """
@@ -58,11 +58,11 @@ class ReplicaVerdict:
 
     @property
     def sequential_loss(self) -> dict[str, int]:
-        """By cost, the most that choosing replicas, leaders and disks jointly could gain over
-        choosing them one after another.
+        """Return, for each cost, how much a joint choice of replicas, leaders and disks could gain
+        at most.
 
-        Bounds hold for every valid plan, also for one that chooses all three jointly. Figures at
-        their bounds are left out.
+        The plan chooses them one after another. Bounds hold for every valid plan, also for one that
+        chooses all three jointly. Costs at their bounds are left out.
         """
         return {
             name: value - self.bounds[name]
@@ -78,8 +78,9 @@ class ReplicaVerdict:
 
 
 def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
-    """Check that a reassignment plan breaks no rule, measure its costs, and verify the lower bounds
-    that its dual prices prove.
+    """Check that a reassignment plan breaks no rule, and measure its costs.
+
+    The lower bounds that its dual prices prove are verified.
 
     Raises:
         CertificateError: the arrays are no plan of this task, or a bound exceeds what was reached.
@@ -136,15 +137,15 @@ def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _whole(bound: float, divisor: int) -> int:
-    """Round a bound up to a multiple of the divisor, at least 0, since the bounded value is such a
-    multiple.
+    """Round a lower bound up to a multiple of the divisor, but at least to 0.
+
+    The bounded value is always such a multiple.
     """
     return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor
 
 
 class _MeasuredPlan:
-    """A reassignment plan compared with the current replicas, to measure its costs and find broken
-    rules.
+    """Reassignment plan beside the current replicas, to measure its costs and find broken rules.
 
     Attributes:
         key, old_key: int64, partition and broker of each new and each current replica as one
@@ -183,8 +184,9 @@ class _MeasuredPlan:
 
     @cached_property
     def outside(self) -> NDArray[np.int64]:
-        """Distance of each broker and rack from its balance limits, 0 within, for capacity,
-        replicas, bytes and load (int64[4, B + Z]).
+        """Distance of each broker and rack from its balance limits, 0 within (int64[4, B + Z]).
+
+        The rows are capacity, replicas, bytes and load.
         """
         task = self.task
         held = np.zeros(task.low.shape, np.int64)

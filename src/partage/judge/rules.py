@@ -17,7 +17,7 @@ __all__ = ["Breach", "BreachKind", "check", "count_breaches"]
 
 
 class BreachKind(Enum):
-    """The rules of a valid assignment that can be broken.
+    """Rules of a valid assignment that can be broken.
 
     The values are stable and stored in tables.
     """
@@ -50,7 +50,7 @@ _TEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """One violation of a rule by an assignment, with the member and partition concerned.
+    """Violation of one rule by an assignment, with the member and partition concerned.
 
     Attributes:
         kind: the rule that is broken.
@@ -77,7 +77,7 @@ class Breach:
 def check(
     assignment: Assignment, group: Group, cluster: Cluster, *, several_owners: bool = False
 ) -> list[Breach]:
-    """Return every breach of the rules; an empty list means that the assignment is valid.
+    """Return every breach of the rules of a valid assignment; an empty list means that it is valid.
 
     The rules: exactly the members of the group have an entry, one each; a member has only
     existing partitions of topics that it subscribes to, once each; and every existing
@@ -104,7 +104,9 @@ def check(
 
 
 def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwners) -> int:
-    """Return how many breaches `check` finds, if members claim what they owned before.
+    """Return how many rules an assignment breaks, counted as `check` does.
+
+    The previous owners take the place of the members' claims.
 
     Args:
         assignment: any assignment.
@@ -125,7 +127,7 @@ def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwn
 
 
 def _breaches(assignment: Assignment, facts: Facts, *, several_owners: bool) -> Iterator[Breach]:
-    """Yield every breach of the rules, one rule after the other."""
+    """Yield every breach of the rules of a valid assignment, one rule after the other."""
     group, cluster = facts.problem.group, facts.problem.cluster
     entries = entries_of(assignment, facts.problem)
     there = entries.partition >= 0
