@@ -29,7 +29,7 @@ __all__ = ["Assignment", "Plan", "Role", "Unresolved", "format_runs"]
 
 
 class Role(IntEnum):
-    """Role in which a member has a partition, or a task of Kafka Streams."""
+    """Role in which a member has an assigned partition, or a client has a task of Kafka Streams."""
 
     OWNER = 0
     RELEASING = 1
@@ -40,11 +40,11 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """An assigned partition that the assignment's index does not know.
+    """Assigned partition that does not exist in the assignment's index.
 
     Attributes:
         member, topic, partition: the member and the name of its partition.
-        place: position in the member's list, from 0; -1 for the end.
+        place: position in the member's list of partitions, from 0; -1 for the end.
     """
 
     member: str
@@ -87,7 +87,9 @@ class Assignment:
         return f"<{type(self).__name__}: {', '.join(self._counts())}>"
 
     def __str__(self) -> str:
-        """Return text with one line of partitions for each member; long ones are shortened."""
+        """Return a text with one line for each member and its partitions; long lists are
+        shortened.
+        """
         numbers = self.to_dict() if len(self.members) <= MOST_ROWS else self._head().to_dict()
         lines = [f"{type(self).__name__}: {', '.join(self._counts())}"]
         for member, topics in numbers.items():
@@ -129,7 +131,9 @@ class Assignment:
         return [*missing, *(f"  warning: {one}" for one in self.warnings)]
 
     def with_warnings(self, warnings: Sequence[str]) -> Self:
-        """Return a copy with more warnings before the assignment's own; duplicates are dropped."""
+        """Return a copy with the given warnings before the assignment's own; duplicates are
+        dropped.
+        """
         every = tuple(dict.fromkeys((*warnings, *self.warnings)))
         return self if every == self.warnings else replace(self, warnings=every)
 
@@ -148,11 +152,11 @@ class Assignment:
         topic_number: Mapping[str, int] | None = None,
         **more: Any,
     ) -> Any:
-        """Build an assignment from a dict from member to its (topic, partition) pairs, or to its
-        partition numbers by topic.
+        """Build an assignment from a dict of each member's partitions.
 
-        ``topic_number`` maps names to topics where the index has several topics of a name
-        (see `Cluster.topic`); by default a name means the newest one.
+        The partitions are (topic, partition) pairs, or a dict from topic to partition numbers.
+        ``topic_number`` maps names to topics where the index has several topics of a name (see
+        `Cluster.topic`); by default a name means the newest one.
 
         Raises:
             InvalidProblemError: an argument has another type.
@@ -184,7 +188,9 @@ class Assignment:
         lists: Sequence[Int32Array] | Sequence[list[int]],
         **more: Any,
     ) -> Any:
-        """Build an assignment from one list of partitions for each member, as numbers of the index.
+        """Build an assignment from one list of partitions for each member.
+
+        Partitions are numbers of the index.
 
         Raises:
             InvalidProblemError: ``members`` is a string.
@@ -202,16 +208,18 @@ class Assignment:
 
     @cached_property
     def member_of(self) -> Int32Array:
-        """Position in ``members`` of each assigned partition's member (int32[n])."""
+        """Member of each assigned partition, as a position in ``members`` (int32[n])."""
         counts = self.start[1:] - self.start[:-1]
         return np.arange(len(counts), dtype=np.int32).repeat(counts)
 
     def partitions_of(self, member: int) -> Int32Array:
-        """Return a member's partitions in order, as numbers of the index (int32)."""
+        """Return the partitions of a member in the order of assignment, as numbers of the index
+        (int32).
+        """
         return self.partition[self.start[member] : self.start[member + 1]]
 
     def part_of(self, member: int) -> Assignment:
-        """Return one member's part of the assignment.
+        """Return an assignment that contains only the given member and its partitions.
 
         >>> Plan.of(Index.of({"t": 2}), {"a": {"t": [0]}, "b": {"t": [1]}}).part_of(1).to_dict()
         {'b': {'t': [1]}}
@@ -222,8 +230,8 @@ class Assignment:
         return Assignment(self.index, name, start, self.partition[first:end], self.role[first:end])
 
     def to_pairs(self) -> dict[str, list[tuple[str, int]]]:
-        """Return a dict from member to its (topic, partition) pairs, in the order in which the
-        strategy assigned them.
+        """Return a dict from member id to its (topic, partition) pairs in the order of
+        assignment.
         """
         topics = self.index.topics
         topic = self.index.topic_of[self.partition].tolist()
@@ -234,8 +242,9 @@ class Assignment:
             return {m: named[a:b] for m, (a, b) in zip(self.members, pairwise(start), strict=True)}
 
     def to_dict(self) -> dict[str, dict[str, list[int]]]:
-        """Return a dict from member to a dict from topic to partition numbers; members without
-        partitions are included.
+        """Return the assignment as nested dicts: partition numbers by topic, by member id.
+
+        Members without partitions are included.
         """
         topic = self.index.topic_of[self.partition]
         # Work by runs of one member and topic: fewer steps than one per partition.
@@ -254,7 +263,7 @@ class Assignment:
         return out
 
     def to_json(self) -> dict[str, list[list[object]]]:
-        """Return a dict from member to its [topic, partition] lists, the form of the test
+        """Return a dict from member id to [topic, partition] lists, the form of the JSON test
         vectors.
         """
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
@@ -278,7 +287,7 @@ def format_runs(numbers: Sequence[int], most: int | None = None) -> str:
 
     Args:
         numbers: the partition numbers.
-        most: how many runs are included; None for all.
+        most: how many ranges and single numbers are included; None for all.
 
     >>> format_runs([0, 1, 2, 5, 4])
     '0-2 5 4'
@@ -392,11 +401,10 @@ class Plan(Assignment):
         return owner
 
     def settled(self) -> Plan:
-        """Return the plan that a cooperative rebalance ends with, in which withheld partitions are
-        with their new owners.
+        """Return the plan with which a cooperative rebalance ends, after all revocations.
 
-        Withheld partitions are those that must first be revoked; a follow-up rebalance assigns
-        them.
+        Withheld partitions (those that their previous owner must first revoke) are with their new
+        owners. A follow-up rebalance assigns them.
 
         >>> index = Index.of({"t": 2})
         >>> now = Plan.of(index, {"a": {"t": [0]}, "b": {}}, withheld=np.array([1], np.int32),
@@ -419,8 +427,7 @@ class Plan(Assignment):
         )
 
     def assign_revoked(self, revoked: AbstractSet[tuple[str, int]]) -> Plan:
-        """Return the plan in which withheld partitions that are already revoked are assigned to
-        their new owners.
+        """Return the plan after its already revoked partitions are given to their new owners.
 
         A cooperative strategy withholds a partition that moves, because its owner still consumes
         it. An owner that joined under the EAGER protocol has already revoked it.
@@ -444,10 +451,10 @@ class Plan(Assignment):
     def from_owner(
         cls, index: Index, members: Sequence[str], owner: Int32Array, **more: Any
     ) -> Plan:
-        """Build a plan from the owner of each partition, given as a position in ``members`` (-1 for
-        no owner).
+        """Build a plan from the owner of each partition.
 
-        Each member's partitions are in the order of the index.
+        An owner is a position in ``members``, -1 for none. Each member's partitions are in the
+        order of the index.
         """
         given = np.flatnonzero(owner >= 0).astype(np.int32)
         order = given[np.argsort(owner[given], kind="stable")]

@@ -18,20 +18,18 @@ TOPIC_EXCESS = "topic excess"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """A strategy's proof that its plan is optimal or how near it is: the plan's values of each
-    criterion, and their lower bounds.
+    """Proof of how near to the optimum a strategy's plan is: the plan's value and a lower bound of
+    each criterion.
 
-    No valid plan can beat the bounds.
-
-    A figure is the value of one criterion, such as "spread" or "moves".
-    ``partage.judge.verify_certificate`` verifies the certificate from the problem alone.
+    No valid plan can beat the bounds. ``partage.judge.verify_certificate`` verifies the certificate
+    from the problem alone.
 
     Attributes:
         owner: int32[P], the settled plan: position of each owner, -1 for none.
         balance: "counts" (the number of partitions is balanced) or "loads" (their weight is).
-        figures: the plan's figures: "spread", "moves", "rack cost", "largest", ...
-        bounds: lower bounds of some figures, for every valid plan that is as good in all figures
-            before it.
+        figures: the plan's value of each criterion: "spread", "moves", "rack cost", "largest", ...
+        bounds: lower bounds of some criteria, for every valid plan that is as good in all earlier
+            criteria.
         why: an explanation of the bounds.
         details: "max_moves" and "levels" of counts within a limit of moves; the arguments of bounds
             by load.
@@ -55,8 +53,7 @@ class Certificate:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """Largest possible distance of each criterion from the optimum: the plan's value minus its
-        lower bound.
+        """Largest possible improvement of each criterion: the plan's value minus its lower bound.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
         {'moves': 0}
@@ -67,9 +64,8 @@ class Certificate:
     def optimal(self) -> bool:
         """True if the plan is proven optimal: no criterion is above its lower bound.
 
-        Floating-point values may differ within rounding.
-
-        The last criterion does not count: topics have no better bound than each one's own.
+        Floating-point values may differ within rounding. The last criterion does not count: topics
+        have no better bound than each one's own.
         """
         scale = {name: max(1.0, abs(bound)) for name, bound in self.bounds.items()}
         return all(
@@ -84,8 +80,8 @@ def cost_bounds(
     max_moves: int,
     racks: bool,  # noqa: FBT001 - the last of five, named where it is called
 ) -> dict[str, int]:
-    """Derive lower bounds of a plan's rack cost and of its moves from a lower bound of their
-    weighted sum.
+    """Return lower bounds of a plan's rack cost and of its moves, from a bound of their weighted
+    sum.
 
     Args:
         least: lower bound of rack weight * rack cost + move weight * moves.

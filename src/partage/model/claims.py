@@ -75,7 +75,7 @@ class Claims:
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
     def with_own_names(self) -> Claims:
-        """Return equal claims in which ``topics`` lists only topics of this member.
+        """Return equal claims in which ``topics`` lists only topics that this member claims.
 
         >>> one = np.ones(1, np.int32)
         >>> Claims(("a", "b"), one, one, shared=True).with_own_names().topics
@@ -156,7 +156,7 @@ def _number(topic: object, p: object, path: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRows:
-    """Partitions that many members say they own, concatenated in flat arrays.
+    """Claims of many members (the partitions that each says it owns), in flat arrays.
 
     Attributes:
         name_start: int64[M + 1], first name of each member (CSR) in ``names``.
@@ -197,7 +197,7 @@ class ClaimRows:
     def of_partitions(
         cls, index: Index, start: NDArray[np.int64], partition: Int32Array
     ) -> ClaimRows:
-        """Convert members' partitions, given as dense numbers of an index, to claims.
+        """Build claims from the partitions of each member, given as dense numbers of an index.
 
         A member's names are in the order of the index.
 
@@ -226,7 +226,7 @@ class ClaimRows:
         return cls(name_start, names, start, name, index.number_of[partition])
 
     def by_member(self) -> list[Claims]:
-        """Return the claims of each member."""
+        """Return the claimed partitions of each member as one `Claims` object, in order."""
         at, ends = self.name_start.tolist(), self.start.tolist()
         shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         out = []

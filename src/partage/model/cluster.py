@@ -30,10 +30,10 @@ _TOPIC_COLUMNS = ("topic", "partitions", "replicas", "racks")
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A Kafka broker: its node id, its rack, and its state in the controller.
+    """Kafka broker: its node id, its rack, and its state in the controller.
 
     Attributes:
-        fenced: whether it is registered with the controller, but fenced, so it leads no partition.
+        fenced: whether the controller has fenced the broker, so that it leads no partition.
         directories: ids of its log directories, as KRaft registers them (KIP-858).
 
     >>> Broker(1, rack="a")
@@ -48,7 +48,7 @@ class Broker:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cluster:
-    """The topics and partitions of a Kafka cluster, with replicas, leaders and racks.
+    """Topics and partitions of a Kafka cluster at one moment, with replicas, leaders and racks.
 
     It refers to an `Index`, which may contain more topics and partitions than exist.
 
@@ -84,7 +84,7 @@ class Cluster:
         return f"<Cluster: {self._counts()}>"
 
     def __str__(self) -> str:
-        """Return a text table with each topic's partition count, replica count and racks."""
+        """Return a text table with the partition count, replica count and racks of each topic."""
         rows = [tuple(map(str, row)) for row in self._topic_rows()]
         more = int(np.count_nonzero(self.topic_exists)) - len(rows)
         lines = [f"Cluster: {self._counts()}"]
@@ -127,8 +127,8 @@ class Cluster:
 
     @classmethod
     def from_topics(cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]) -> Cluster:
-        """Build a cluster from a dict from topic names to partition counts, or to the racks of each
-        partition's replicas.
+        """Build a cluster from partition counts by topic, or from the racks of each partition's
+        replicas.
 
         Args:
             topics: for each topic its number of partitions, or the racks of each partition's
@@ -144,7 +144,9 @@ class Cluster:
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Cluster:
-        """Parse the ``topics`` of a problem from JSON text, parsed JSON, or the path of a file.
+        """Build a cluster from the ``topics`` of a problem in JSON.
+
+        ``problem`` is JSON text, parsed JSON, or the path of a file.
 
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
@@ -175,8 +177,8 @@ class Cluster:
         them.
 
         Args:
-            topics: topic -> partition number -> node ids of its replicas.
-            racks: node id -> rack.
+            topics: node ids of the replicas, by topic and partition number.
+            racks: the rack of each node id.
 
         Raises:
             InvalidProblemError: a value is wrong; the error has its path and value.
@@ -201,11 +203,15 @@ class Cluster:
         return alive, start.astype(np.int32)
 
     def topic(self, name: str) -> int:
-        """Return the index number of the existing topic with this name, -1 if there is none."""
+        """Return the number of the existing topic with this name in the index, -1 if there is
+        none.
+        """
         return self._live.get(name, -1)
 
     def topic_all(self, names: Sequence[str]) -> list[int]:
-        """Return the index numbers of several topics by name, -1 for each that does not exist."""
+        """Return the numbers of several topics in the index, by name; -1 for each that does not
+        exist.
+        """
         number = self._live.get
         return [number(name, -1) for name in names]
 
@@ -226,24 +232,25 @@ class Cluster:
         """Cache of values that strategies derive from the cluster and the group's subscriptions.
 
         Its only entry has the last subscriptions, and the values by the functions that compute
-        them. The values must not be changed. An entry is replaced as a whole, so that threads with
-        other groups do not disturb each other.
+        them. Callers must not change the values. An entry is replaced as a whole, so that threads
+        with other groups do not disturb each other.
         """
         return [((), {})]
 
     @cached_property
     def rack_names(self) -> tuple[str, ...]:
-        """The names of all racks that have brokers, sorted and distinct.
+        """Names of all racks that have brokers, sorted and distinct.
 
-        A broker may have the empty rack, but no member is ever on it: Kafka drops the empty
-        rack of members only. The comparison of partitions' racks depends on it.
+        A broker may have the empty rack, but no member is ever on it: Kafka drops the empty rack of
+        members only.
         """
         return tuple(sorted({b.rack for b in self.brokers if b.rack is not None}))
 
     @cached_property
     def partition_racks(self) -> tuple[Int32Array, Int32Array]:
-        """Distinct racks of each partition's replicas, as positions in ``rack_names``, in
-        compressed rows (CSR).
+        """Distinct racks of each partition's replicas, in compressed rows (CSR).
+
+        Racks are positions in ``rack_names``.
         """
         number: dict[str | None, int] = {rack: i for i, rack in enumerate(self.rack_names)}
         of_broker = np.array([number.get(b.rack, -1) for b in self.brokers], np.int32)
@@ -309,7 +316,7 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
 def _with_racks(index: Index, placed: Sequence[list[list[str | None]] | None]) -> Cluster:
     """Build a cluster from the racks of replicas.
 
-    It has an invented broker for each rack and position in a replica list.
+    Its brokers are invented: one for each rack and position in a replica list.
     """
     brokers: dict[tuple[str | None, int], int] = {}
     sizes: list[Int32Array] = []
@@ -411,8 +418,8 @@ def _cluster_from_replicas(
 
 
 def _is_plain(rows: _TopicRows) -> bool:
-    """Return whether all of a topic's numbers are valid ints, so that they need not be checked one
-    by one.
+    """Return whether all numbers of a topic's partitions are valid ints, so that none needs its own
+    check.
     """
     number = rows.number
     return (

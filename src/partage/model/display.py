@@ -92,7 +92,7 @@ _NUMBER = ' class="n"'
 
 
 class Picture(NamedTuple):
-    """A small SVG drawing for a cell of an HTML table."""
+    """Small SVG drawing in a cell of an HTML table."""
 
     svg: str
 
@@ -101,7 +101,7 @@ def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
     """Return an SVG drawing of one horizontal bar with coloured parts.
 
     Args:
-        parts: number of the colour, and size.
+        parts: the colour's number and the size of each part.
         most: size of the longest bar of the table.
 
     >>> bar([(0, 1), (9, 1)], 4).svg.count("<rect")
@@ -116,8 +116,7 @@ def bar(parts: Iterable[tuple[int, int]], most: int) -> Picture:
 
 
 def strip(colours: Sequence[int]) -> Picture:
-    """Return an SVG row of small squares in the given colours, for example one for each partition's
-    owner.
+    """Return an SVG row of small coloured squares, for example one for each partition's owner.
 
     The colour -1 stands for no owner.
 

@@ -52,16 +52,16 @@ _SECRET = re.compile(r"secret|password|token|jaas|access[.]?key|[.]key$", re.IGN
 
 
 class Member:
-    """A member of a consumer group, with everything that it sent when it joined.
+    """Member of a consumer group, with everything that it sent when it joined.
 
     Args:
         id: the member id that the coordinator gave.
         topics: the subscribed topic names, in the order sent; a name may repeat.
         rack: ``client.rack``; the empty string counts as none where Kafka says so.
         instance_id: ``group.instance.id`` of a static member.
-        owned: partitions that it claims to own: a mapping, (topic, partition) pairs in order, or
-            arrays.
-        generation: generation of these claims; any negative number means none was sent.
+        owned: partitions that it says it owns (its claims): a mapping, (topic, partition) pairs in
+            order, or arrays.
+        generation: group generation of these claims; any negative number means none was sent.
         user_data: the subscription's user data as raw bytes; None and empty differ.
         weight: share of the load that it should get, relative to other members (1.0 by default).
         capacity: the most load it can take, in the unit of the partitions' weights.
@@ -167,7 +167,10 @@ class Member:
         return hash(self._key())
 
     def rejoined(self, owned: Claims, generation: int, user_data: bytes | None) -> Member:
-        """Return a copy of the member with other claims; nothing is validated."""
+        """Return a copy of the member with other claims (the partitions that it says it owns).
+
+        The arguments are not validated.
+        """
         made = object.__new__(Member)
         made.id, made.topics, made.rack = self.id, self.topics, self.rack
         made.instance_id, made.weight, made.capacity = self.instance_id, self.weight, self.capacity
@@ -190,7 +193,7 @@ _MOST_SHOWN = 12
 
 
 def _shortened(values: Sequence[object]) -> str:
-    """Format a list as text of limited length; its end is left out if necessary.
+    """Format a list as text of limited length; the end of a long one is left out.
 
     >>> _shortened(range(20))
     '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 8 more]'
@@ -208,7 +211,7 @@ def _owned_by_topic(owned: Claims) -> str:
 
 
 def _expect_config(value: object, path: str) -> Mapping[str, object]:
-    """Check that a member's settings are a mapping with keys that are strings; return a copy.
+    """Check that a member's settings are a mapping with string keys, and return a copy.
 
     Raises:
         InvalidProblemError: it is no mapping with text as keys.
@@ -296,7 +299,9 @@ class Group:
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Group:
-        """Parse the ``members`` of a problem from JSON text, parsed JSON, or the path of a file.
+        """Build a group from the ``members`` of a problem in JSON.
+
+        ``problem`` is JSON text, parsed JSON, or the path of a file.
 
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
@@ -354,7 +359,10 @@ class Group:
     def rejoined(
         self, rows: ClaimRows, generations: Sequence[int], user_data: Sequence[bytes | None]
     ) -> Group:
-        """Return a group of the same members that send other claims; nothing is validated.
+        """Return a group of the same members with other claims (the partitions that they say they
+        own).
+
+        The arguments are not validated.
 
         Args:
             rows: the claims of all members.
@@ -382,7 +390,8 @@ class Group:
 
     @property
     def members_in_map_order(self) -> list[int]:
-        """Positions of members in the iteration order of Kafka's ``HashMap`` of members by id.
+        """Positions of members in the iteration order of Kafka's ``HashMap`` from member id to
+        member.
 
         The map was filled in join order.
         """
@@ -390,19 +399,21 @@ class Group:
 
     @property
     def members_in_refilled_map_order(self) -> list[int]:
-        """Positions of members in the iteration order of a ``HashMap`` that was filled in the order
-        of `members_in_map_order`.
+        """Positions of members in the iteration order of a copied ``HashMap`` from member id to
+        member.
+
+        The copy was filled in the order of `members_in_map_order`.
         """
         return self.orders.members_in_refilled_map_order
 
     @cached_property
     def has_racks(self) -> bool:
-        """True if a member has a rack; the empty rack counts as none."""
+        """True if any member has a rack; the empty rack counts as none."""
         return any(m.rack for m in self.members)
 
     @cached_property
     def has_shares(self) -> bool:
-        """True if a member has a capacity, or another weight than the default."""
+        """True if any member has a capacity, or a weight other than the default."""
         return any(m.weight != _ORDINARY or m.capacity is not None for m in self.members)
 
     @cached_property
@@ -412,7 +423,7 @@ class Group:
 
     @cached_property
     def members_by_instance(self) -> Int32Array:
-        """Members in the order of Kafka's ``MemberInfo`` (int32[M]).
+        """Positions of members in the sort order of Kafka's ``MemberInfo`` (int32[M]).
 
         Static members by instance id come first, then dynamic ones by member id; both in Java's
         string order. Members that share an instance id (one of them is fenced) stay in map order.
@@ -432,7 +443,7 @@ class Group:
 
     @cached_property
     def claimed(self) -> ClaimRows:
-        """The partitions that each member says it owns, for all members in flat arrays."""
+        """Partitions that each member says it owns, for all members in flat arrays."""
         return ClaimRows.of([m.owned for m in self.members])
 
     @property
@@ -442,7 +453,7 @@ class Group:
 
 
 class _Orders:
-    """Orders of a group's members that follow from their ids and their join order.
+    """Sort orders of a group's members that follow from their ids and their join order.
 
     `Group.rejoined` shares them, so that each order is computed once.
     """

@@ -40,12 +40,12 @@ def java_rank(names: Sequence[str]) -> Int32Array:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Numbering of the topics and partitions of a problem, or of a whole recorded history.
+    """Dense numbering of the topics and partitions of a problem, or of a whole recorded history.
 
-    A topic's partitions are numbered in *extents*: runs of consecutive numbers. A topic starts with
-    one extent; when it grows, another one is appended, so that existing numbers stay valid. If no
-    topic has grown, extent ``e`` is topic ``e`` and ``first_partition`` is the offset array of the
-    topics.
+    A topic's partitions are numbered in *extents*: ranges of consecutive numbers. A topic starts
+    with one extent; when it grows, another one is appended, so that existing numbers stay valid. If
+    no topic has grown, extent ``e`` is topic ``e`` and ``first_partition`` is the offset array of
+    the topics.
 
     Attributes:
         topics: names by topic; a deleted and recreated topic has another entry.
@@ -69,8 +69,9 @@ class Index:
 
     @classmethod
     def of(cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]) -> Index:
-        """Build an index that numbers topics in the given order, from partition counts by name or
-        from (name, id, count) rows.
+        """Build an index that numbers topics in the given order.
+
+        ``counts`` has partition counts by name, or (name, id, count) rows.
         """
         rows = (
             [(name, None, n) for name, n in counts.items()]
@@ -113,8 +114,10 @@ class Index:
 
     @cached_property
     def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """The (topic, first partition number) keys of the extents, sorted for binary searches, and
-        their order.
+        """Sorted (topic, first partition number) keys of all extents for binary searches, and their
+        order.
+
+        An extent is a range of consecutive partition numbers.
         """
         keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)
         order = np.argsort(keys, kind="stable")
@@ -151,8 +154,9 @@ class Index:
         return int(self.locate_all(np.array([t], np.int32), np.array([number], np.int32))[0])
 
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
-        """Return the index numbers of many partitions of given topics, -1 for each that the index
-        does not have.
+        """Return the index numbers of many partitions, -1 for each that the index does not have.
+
+        ``topic`` and ``number`` name the partitions.
         """
         if self._one_extent_each and int(topic.max(initial=-1)) < len(self.topics):
             good = (topic >= 0) & (number >= 0) & (number < self.counts[topic])
@@ -177,10 +181,10 @@ class Index:
         return self.topics[self.topic_of[partition]], int(self.number_of[partition])
 
     def extended(self, rows: Iterable[tuple[str, str | None, int]]) -> Index:
-        """Return an index with new or larger topics; all existing numbers stay valid.
+        """Return an index with new topics, or with more partitions of known ones.
 
-        A row whose id is known (or, without id, whose name is) grows that topic if its
-        count is larger; any other row is a new topic.
+        All existing numbers stay valid. A row whose id is known (or, without id, whose name is)
+        grows that topic if its count is larger; any other row is a new topic.
 
         >>> grown = Index.of({"a": 1, "b": 1}).extended([("a", None, 3)])
         >>> [grown.name(p) for p in range(4)]

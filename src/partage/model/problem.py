@@ -47,9 +47,11 @@ class Problem:
         expect_kind(self.cluster, Cluster, "cluster")
 
     def rejoined(self, group: Group, claims: tuple[Int32Array, Int32Array]) -> Problem:
-        """Return the problem of the same members with other claims; nothing is validated.
+        """Return the problem of the same members with other claims (the partitions that they say
+        they own).
 
-        The result shares what follows from subscriptions, racks and cluster.
+        The arguments are not validated. The result shares what follows from subscriptions, racks
+        and cluster.
 
         Args:
             group: the members of this problem with other claims, see `Group.rejoined`.
@@ -66,7 +68,7 @@ class Problem:
 
     @cached_property
     def subscription_topics(self) -> tuple[Int32Array, ...]:
-        """Existing topics of each distinct subscription, each once, in the order sent."""
+        """Existing topics of each distinct subscription, without repetition, in the order sent."""
         return of_subscriptions(self, _subscription_topics)
 
     def topics_of(self, member: int) -> Int32Array:
@@ -101,7 +103,7 @@ class Problem:
 
     @cached_property
     def member_rack(self) -> Int32Array:
-        """Rack of each member as a position in ``cluster.rack_names`` (int32[M]).
+        """Rack of each member, as a position in ``cluster.rack_names`` (int32[M]).
 
         It is -1 for a member without rack and -2 for a rack without brokers. The empty rack of a
         member counts as no rack.
@@ -133,8 +135,7 @@ class Problem:
 
 
 def of_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
-    """Return ``make(problem)``, from a cache while the cluster and all members' subscriptions stay
-    the same.
+    """Return ``make(problem)``, cached as long as the cluster and all subscriptions stay the same.
 
     ``make`` must depend on nothing else. Most rebalances change neither, so the cluster keeps the
     results for the last subscriptions.

@@ -18,9 +18,10 @@ _CHUNK = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """Cost across racks for each member to consume each partition, stored compactly.
+    """Cost across racks if a member consumes a partition, for all members and partitions.
 
-    Partitions with equal costs share a row, members with equal costs share a column.
+    The table is compact: partitions with equal costs share a row, members with equal costs share a
+    column.
 
     Attributes:
         profile: int64[P], class of each partition; those of a class have equal costs with each
@@ -36,8 +37,7 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """Rule for the cost of consuming a partition from another rack: by prices, or 1 for each
-    mismatch.
+    """Rule that gives the cost of consuming a partition from another rack.
 
     Without ``prices`` the cost is 1 if the partition has no replica on the member's rack. With
     them it is the price per GB from the cheapest replica to the member, times the partition's
@@ -45,8 +45,8 @@ class RackCosts:
     known rack, cost nothing.
 
     Attributes:
-        prices: (rack of the member, rack of the replica) -> price per GB; a missing pair
-            costs 0 within a rack, and the highest price otherwise.
+        prices: price per GB by (rack of the member, rack of the replica); a missing pair costs 0
+            within a rack, and the highest price otherwise.
         traffic: float[P], GB of each partition in the period; None for 1 each.
         unit: the price that is one unit of cost.
 
@@ -89,7 +89,10 @@ class RackCosts:
 
 
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
-    """Return for each partition the number of its set of replica racks, and the distinct sets."""
+    """Group partitions by the set of racks that hold their replicas.
+
+    Return the number of each partition's set, and the distinct sets.
+    """
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1
     of = np.repeat(np.arange(count, dtype=np.int64), np.diff(start))

@@ -42,7 +42,7 @@ class RepeatedState:
     def matches(self, state: object) -> bool:
         """Return whether the algorithm is in a state that it had before, so that it never ends.
 
-        Otherwise the state is stored, if its turn has come.
+        Otherwise the state is stored after some passes, for later comparisons.
 
         Args:
             state: everything that decides how the run continues, as a value with exact equality.
@@ -59,7 +59,7 @@ class RepeatedState:
 
 @dataclass(frozen=True, slots=True)
 class EndlessLoop:
-    """A loop of states that an imitated Kafka algorithm would repeat forever.
+    """Endless loop of states that an imitated Kafka algorithm would repeat on this problem.
 
     Attributes:
         passes: passes until the state repeated.
@@ -87,7 +87,9 @@ class EndlessLoop:
 
 
 def loop_attributes(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
-    """Return a plan's attributes ``loop`` and ``warnings`` for an endless loop; empty without one.
+    """Return the attributes ``loop`` and ``warnings`` of a plan whose algorithm never returns.
+
+    The dict is empty if the algorithm returns.
 
     Args:
         loop: the endless loop of the algorithm, None if it returns.

@@ -59,7 +59,7 @@ def among(values: Int64Array, those: Int64Array) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaCluster:
-    """The replicas of a Kafka cluster, with their sizes, loads, brokers and log directories.
+    """Replicas of a Kafka cluster, with their sizes, loads, brokers and log directories.
 
     Attributes:
         topics: names; topic: int32[P], number: int32[P]: partition i is number[i] of topic[i].
@@ -97,7 +97,7 @@ class ReplicaCluster:
 
     @cached_property
     def led(self) -> Int32Array:
-        """The replicas of each partition with its current leader first (int32[R]).
+        """Replicas of each partition with its current leader first (int32[R]).
 
         The preferred leader takes the current leader's position.
         """
@@ -128,11 +128,10 @@ class ReplicaCluster:
 
     @cached_property
     def rack(self) -> Int32Array:
-        """The rack of each broker, as a position in ``racks`` (int32[B]).
+        """Rack of each broker, as a position in ``racks`` (int32[B]).
 
-        If no broker has a rack, each is on its own.
-
-        Otherwise brokers without a rack share one, as in the controller's placement.
+        If no broker has a rack, each is on its own. Otherwise brokers without a rack share one, as
+        in the controller's placement.
         """
         if all(b.rack is None for b in self.brokers):
             return np.arange(len(self.brokers), dtype=np.int32)
@@ -157,7 +156,7 @@ class ReplicaCluster:
 class Disks:
     """Disks (log directories) of brokers that have several, and the disk of each current replica.
 
-    Disks are numbered consecutively (D in all), by broker. A disk is balanced if it holds its
+    Disks are numbered from 0 to D - 1 in the order of brokers. A disk is balanced if it holds its
     share of its broker's load.
 
     Attributes:
@@ -184,10 +183,11 @@ class Disks:
         return np.repeat(brokers, np.diff(self.start))
 
     def band(self, k: int, held: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the lowest and the highest amount of a balanced disk, for each disk (two
+        """Return the lowest and the highest amount that counts as balanced on each disk (two
         int64[D]).
 
-        ``held`` is the amount on each broker, ``k`` its kind: capacity, replicas, bytes or load.
+        ``held`` is the amount on each broker. ``k`` is the index of the resource: capacity,
+        replicas, bytes or load.
 
         >>> disks = Disks(np.array([0, 2]), np.array([.5, .5]), np.array([0, .1, .1, .1]),
         ...               np.array([-1, -1]), np.zeros(0, np.int32), np.zeros(0, bool))
@@ -201,10 +201,9 @@ class Disks:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaTask:
-    """Input of a reassignment: current replicas, the rules for new ones, and the balance limits of
-    brokers and racks.
+    """Input of a reassignment: current replicas, rules for the new ones, and balance limits.
 
-    docs/replicas_method.md defines balance.
+    The limits concern brokers and racks. docs/replicas_method.md defines balance.
 
     Attributes:
         cluster: the current cluster.
@@ -254,7 +253,7 @@ class ReplicaTask:
 
     @property
     def zones(self) -> int:
-        """The number of racks that have balance bands of their own."""
+        """Number of racks that have balance limits of their own."""
         return int(self.low.shape[1]) - len(self.alive)
 
     @cached_property
@@ -274,12 +273,14 @@ class NewReplicas:
 
     Attributes:
         replica: int32[sum of factors], positions of brokers by ``task.start``, leaders first.
-        prices: figure -> float64[4, B + Z], dual prices that prove a bound (`partage.judge`).
-        lead_prices: figure ("leaders", "rack leaders") -> float64[B + Z], the same for leaders.
+        prices: dual prices that prove a bound of each cost, by its name (float64[4, B + Z]; see
+            `partage.judge`).
+        lead_prices: the same for the balance of leaders, by "leaders" and "rack leaders" (float64[B
+            + Z]).
         disk: int32, disk of each replica by `Disks`, -1 if its broker has none; None if the task
             has no disks.
-        disk_prices: figure -> float64[2, 4, D], nonnegative dual prices of a unit above and
-            below a disk's limits.
+        disk_prices: dual prices of a unit above and below a disk's limits, by the name of the cost
+            (float64[2, 4, D], nonnegative).
         solver: the algorithm that found the plan; ``solver_bound`` is its own bound of the bytes,
             if any.
     """
@@ -300,12 +301,11 @@ _ROUNDS = 200
 def rack_limits(
     factor: int, sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the fewest and the most replicas of a partition that each rack may have (the rack
-    rule).
+    """Return the fewest and the most replicas of a partition that each rack may have.
 
-    This is the rack rule: replicas are spread as evenly over the racks as the racks' sizes allow.
-    With fewer replicas than racks no rack has two; with more, every rack has one before one has
-    two.
+    The limits are the rack rule: replicas are spread as evenly over the racks as the racks' sizes
+    allow. With fewer replicas than racks no rack has two; with more, every rack has one before one
+    has two.
 
     Args:
         factor: replication factor, at most the number of brokers.
@@ -324,12 +324,11 @@ def rack_limits(
 def even_shares(
     factors: NDArray[np.int64], weights: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return each rack's load per broker in a balanced cluster that follows the rack rule
-    (float64[racks]).
+    """Return the load per broker in each rack of a balanced cluster (float64[racks]).
 
-    A share is the broker's part of the most even placement that follows the rack rule, if every
-    partition were free to move. In a small rack that must hold a replica of each partition,
-    shares are larger than elsewhere.
+    It is the most even placement that follows the rack rule, if every partition were free to move.
+    In a small rack that must hold a replica of each partition, brokers have more load than
+    elsewhere.
 
     Args:
         factors: int64[n], distinct replication factors.
@@ -363,7 +362,7 @@ def _level(
     sizes: NDArray[np.int64],
     total: float,
 ) -> NDArray[np.float64]:
-    """Divide ``total`` among racks so that brokers are most even, by bisection.
+    """Divide ``total`` among racks so that the loads of brokers are most even, by bisection.
 
     Each part stays between ``low`` and ``high``.
     """

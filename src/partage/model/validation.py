@@ -96,7 +96,9 @@ def expect_text(value: object, path: str) -> str:
 
 def name_list(names: object, path: str) -> tuple[str, ...]:
     """Check that a value is a list of names, or text with commas as in Kafka's settings, and return
-    the names.
+    it.
+
+    The result is a tuple of names.
 
     Raises:
         InvalidProblemError: it is neither, or a name is empty or no text.
@@ -126,10 +128,10 @@ def printable(line: str) -> str:
 
 
 def reject_text(value: object, setting: str, kind: str = "names") -> None:
-    """Check that an argument that takes a list is not a text, which would be split into letters.
+    """Check that an argument for a list is not a string, which would be split into letters.
 
     Raises:
-        InvalidConfigError: the value is a text; the error names the argument.
+        InvalidConfigError: the value is a string; the error names the argument.
 
     >>> reject_text("t", "topics")
     Traceback (most recent call last):
@@ -140,10 +142,10 @@ def reject_text(value: object, setting: str, kind: str = "names") -> None:
 
 
 def expect_kind(value: object, kind: type, path: str) -> None:
-    """Check that an argument is an instance of a class; the error names the argument.
+    """Check that an argument is an instance of a class.
 
     Raises:
-        InvalidProblemError: it is no instance of the class.
+        InvalidProblemError: it is not; the error names the argument.
 
     >>> expect_kind(dict, dict, "group")
     Traceback (most recent call last):
@@ -159,7 +161,9 @@ def expect_kind(value: object, kind: type, path: str) -> None:
 
 
 def parse_problem(problem: object) -> Mapping[str, Any]:
-    """Parse a problem from JSON text or a file's path; return a mapping unchanged."""
+    """Parse a problem from JSON text or from the path of a JSON file; return a mapping
+    unchanged.
+    """
     if isinstance(problem, PathLike):
         problem = _read(Path(problem))
     if isinstance(problem, (str, bytes)):
@@ -202,7 +206,7 @@ def _read(path: Path) -> bytes:
 
 
 def required_field(problem: Mapping[str, Any], name: str) -> Any:
-    """Check that a problem has a required field, and return its value."""
+    """Return the value of a problem's required field, or raise an error if it is missing."""
     if name not in problem:
         raise InvalidProblemError("is missing", path=name, value=None)
     return problem[name]
