@@ -109,7 +109,7 @@ def decide(
     sender: str | None = None,
     compared: bool = False,
 ) -> Decided:
-    """Compute a strategy's plan for a group, with warnings for the operator.
+    """Return a strategy's plan for a group, with warnings for the operator.
 
     `assign`, `compare` and the command line use it.
 
@@ -163,7 +163,7 @@ class Compared:
 
     @property
     def valid(self) -> bool:
-        """True if the strategy has a plan that breaks no rule."""
+        """True if the strategy has a plan, and the plan breaks no rule."""
         return self.plan is not None and not self.breaches
 
     def loads(self) -> list[int]:
@@ -212,12 +212,15 @@ class Comparison(Sequence[Compared]):
 
     @property
     def measures(self) -> dict[str, judge.Measures]:
-        """The judge's measures by strategy name, without strategies that have no plan."""
+        """Measures of each plan by strategy name, without strategies that have no plan."""
         return {row.strategy: row.measures for row in self.rows if row.measures is not None}
 
     @property
     def best(self) -> judge.Measures | None:
-        """The measures of any strategy, for values equal for all: best loads, fewest moves."""
+        """Measures of the first strategy with a plan, None if no strategy has one.
+
+        The best loads and the fewest moves to them are the same for all strategies.
+        """
         return next(iter(self.measures.values()), None)
 
     def __repr__(self) -> str:
@@ -323,7 +326,8 @@ def compare(
 def _candidates(
     strategies: Sequence[str | Strategy],
 ) -> list[tuple[str, Strategy | PartageError]]:
-    """Load strategies by name; return each with its name, or the error of a broken plug-in.
+    """Find strategies by name; return each with its name, or the error of a plug-in that failed to
+    load.
 
     Raises:
         UnknownStrategyError: a name does not exist.

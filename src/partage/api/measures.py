@@ -67,11 +67,10 @@ def measure(
 
 @dataclass(slots=True)
 class _Claims:
-    """The optima that the solver found, with certificates that the judge verifies.
+    """Optimal loads and moves that the solver found, with certificates that the judge verifies.
 
-    An attribute is None if that optimum was not found.
-
-    ``refused`` is the reason if the problem is too large.
+    An attribute is None if that optimum was not found. ``refused`` is the reason if the problem is
+    too large.
     """
 
     best: judge.ClaimedBest | None = None
@@ -83,7 +82,7 @@ class _Claims:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Question:
-    """An assignment problem in the solver's form: only existing partitions, topic after topic.
+    """Assignment problem in the solver's form: only existing partitions, topic after topic.
 
     Attributes:
         alive: int64[n], dense numbers of these partitions.
@@ -127,9 +126,9 @@ class _Question:
 
 
 class Alike:
-    """Measures several plans of one problem like `measure`, but computes the optimum once.
+    """Measurement of several plans of one problem, which computes the optimum only once.
 
-    Every figure equals that of `measure`; the judge verifies the proofs with each plan.
+    Every value equals that of `measure`; the judge verifies the proofs with each plan.
 
     >>> import partage as pg
     >>> cluster = pg.Cluster.from_topics({"t": 4})
@@ -171,7 +170,7 @@ class Alike:
 def _claims(
     question: _Question, counted: AssignmentCounts, known: _Claims | None = None
 ) -> _Claims:
-    """Compute the optima that a plan is compared with, and return them with certificates.
+    """Compute the optimal loads and moves with which a plan is compared, with their certificates.
 
     ``known`` are the optima computed for another plan of the problem.
     """
@@ -204,25 +203,27 @@ _FEW = 16
 
 
 class _Asked:
-    """The judge's facts, the previous owners and the best loads for one group on one cluster."""
+    """Facts, previous owners and best loads of one group on one cluster, as the judge computed
+    them.
+    """
 
     def __init__(self, group: Group, cluster: Cluster) -> None:
         self.facts = judge.Facts(Problem(group, cluster))
 
     @cached_property
     def old_owners(self) -> judge.PreviousOwners:
-        """The owners before, by the members' claims."""
+        """Previous owners of each partition, by the partitions that the members say they own."""
         return judge.previous_owners(self.facts.problem)
 
     @cached_property
     def even_loads(self) -> NDArray[np.int64] | None:
-        """The most even loads if all members subscribe alike; else None."""
+        """Most even loads if all members have the same subscription, else None."""
         return judge.even_loads_of_equal_members(self.facts)
 
 
 @dataclass(slots=True)
 class Shared:
-    """Measures many plans of a few problems like `measure`, but computes each optimum once.
+    """Measurement of many plans of a few problems, which computes each optimum only once.
 
     The best loads depend only on subscriptions and partitions, and the fewest moves on the previous
     owners and on the loads, so compared policies share most optima. The caches only hold numbers
@@ -251,7 +252,8 @@ class Shared:
         partition_weight: ArrayLike | None = None,
         old_owners: judge.PreviousOwners | None = None,
     ) -> judge.Measures:
-        """Measure a plan like `measure`, except for the fewest moves to the most even loads.
+        """Measure a plan like the function `measure`, but without the fewest moves to the most even
+        loads.
 
         Args:
             plan: the plan of a strategy, or any other assignment, such as a recorded one.
@@ -277,7 +279,10 @@ class Shared:
     def breaches(
         self, plan: Assignment, group: Group, cluster: Cluster, old_owners: judge.PreviousOwners
     ) -> int:
-        """Return how many rules a plan breaks, see `partage.judge.count_breaches`."""
+        """Return how many rules of a valid assignment a plan breaks.
+
+        See `partage.judge.count_breaches`.
+        """
         return judge.count_breaches(plan, self._asked_of(group, cluster).facts, old_owners)
 
     def _asked_of(self, group: Group, cluster: Cluster) -> _Asked:
@@ -309,9 +314,8 @@ class Shared:
     def _fewest_moves(
         self, facts: judge.Facts, old_owners: judge.PreviousOwners, counted: AssignmentCounts
     ) -> int | None:
-        """Return the proven fewest moves to loads at least as even as the plan's.
-
-        None if that takes too long.
+        """Return the proven fewest moves to loads at least as even as the plan's, None if that
+        takes too long.
         """
         known = judge.fewest_moves_of_equal_members(facts, old_owners, counted.loads)
         if known is not None:
@@ -334,7 +338,9 @@ class Shared:
 
 
 def _subscriptions_key(facts: judge.Facts) -> object:
-    """Return a key that is equal for equal subscriptions of as many members on one cluster."""
+    """Return a cache key that is equal for problems with the same cluster, member count and
+    subscriptions.
+    """
     group = facts.problem.group
     return id(facts.problem.cluster), group.subscriptions, group.subscription_of.tobytes()
 

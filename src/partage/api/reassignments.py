@@ -65,13 +65,13 @@ _MARGIN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Reassignment:
-    """The result of `reassign`: a plan, the judge's verdict on it, and the cluster's state before.
+    """Result of `reassign`: a plan, the judge's verdict on it, and the cluster's state before.
 
     Attributes:
         task: the reassignment.
         plan: the plan.
-        verdict: of the plan, bounds included.
-        before: figures of the cluster as it is; empty if replication factors change.
+        verdict: the judge's verdict on the plan, with lower bounds of its costs.
+        before: the costs of the cluster as it is, by name; empty if replication factors change.
         lacks_solver: HiGHS is not installed, and might have moved less or proven more.
         too_large_for_solver: the cluster has more than `MOST_DUAL_PAIRS` pairs of partition and
             broker. The plan comes from the local search for that reason.
@@ -116,7 +116,7 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
 
 
 def _valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return a valid first plan: the local search's, repaired if a broker or disk is overfull."""
+    """Return a valid first plan by local search, repaired if a broker or disk is overfull."""
     plan = _complete(task, place_replicas(task))
     verdict = judge_replicas(task, plan)
     if verdict.figures["capacity"]:
@@ -143,23 +143,23 @@ def _is_for_solver(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
 
 
 def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether only its size keeps the reassignment from the solver for large clusters."""
+    """Return whether the dual solver could improve the reassignment if the cluster were smaller."""
     return not verdict.optimal and _pairs(task) > MOST_DUAL_PAIRS and not task.closed.all()
 
 
 def _rack_limits(task: ReplicaTask, newcomers: NDArray[np.int64] | None = None) -> RackLimits:
-    """Return the replicas per rack that the integer programme allows for each partition.
+    """Return how many replicas of each partition the integer programme allows on each rack.
 
-    ``newcomers`` (the most moved replicas) are computed if not given.
+    ``newcomers`` (the most replicas that may move) are computed if not given.
     """
     known = rack_minima(task).newcomers if newcomers is None else newcomers
     return RackLimits(known, *rack_ranges(task))
 
 
 def _moves_figure(figures: dict[str, int]) -> str:
-    """Return the name of the measure of moves that depends on the choice of brokers only.
+    """Return the name of the cost of moves that depends on the choice of brokers only.
 
-    Disks are chosen afterwards, so it is "between brokers" if disks are known.
+    It is "between brokers" if disks are known, because disks are chosen afterwards; else "moved".
     """
     return "between brokers" if "between brokers" in figures else "moved"
 
@@ -204,7 +204,7 @@ def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> New
 
 
 def _complete(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
-    """Choose leaders and disks for given brokers, and return the plan, still without bounds."""
+    """Choose leaders and disks for given brokers; return the plan, without lower bounds."""
     ordered, lead_prices = balance_leaders(task, replica)
     return NewReplicas(ordered, {}, lead_prices, place_on_disks(task, ordered))
 
@@ -214,10 +214,8 @@ def _improve_small(
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Improve the plan of a small reassignment by an integer programme and by small changes.
 
-    Small changes are other brokers for one or two replicas.
-
-    HiGHS's bound holds for the figures that it was given: if a neighbour is better in one of these,
-    HiGHS solves the task again.
+    Small changes are other brokers for one or two replicas. HiGHS's bound holds for the limits that
+    it was given: if a small change improves one of these, HiGHS solves the task again.
     """
     for _ in range(_MOST_TURNS):
         plan, verdict = _improve_exactly(task, plan, verdict)
@@ -231,7 +229,7 @@ def _improve_small(
 def _improve_exactly(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Use the integer programme's plan if the cluster is small enough and no measure gets worse."""
+    """Return the integer programme's plan if the cluster is small enough and no cost gets worse."""
     if not 0 < _pairs(task) <= 2 * MOST_BINARIES:
         return plan, verdict
     limits, bound = _rack_limits(task), None
@@ -254,10 +252,10 @@ def _improve_exactly(
 def _improve_by_neighbours(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a tiny reassignment by trying other brokers for one or two replicas.
+    """Improve the plan of a tiny reassignment by other brokers for one or two replicas.
 
-    Brokers, leaders and disks are otherwise chosen one after another; a neighbour may be better in
-    all three together. A better plan has no solver's bound.
+    Brokers, leaders and disks are otherwise chosen one after another; such a change may be better
+    in all three together. A better plan has no solver's bound.
     """
     left = _MOST_NEIGHBOURS if len(task.owner) * len(task.alive) <= _NEIGHBOUR_CELLS else 0
     is_better = True
@@ -280,7 +278,7 @@ def _improve_by_neighbours(
 def _with_relaxed_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Add the linear relaxation's dual prices to the plan if they prove higher bounds.
+    """Add the linear relaxation's dual prices to the plan if they prove higher lower bounds.
 
     Only small reassignments have them.
     """
@@ -300,7 +298,7 @@ def _with_relaxed_prices(
 def _improve_by_dual(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Improve the plan of a large reassignment by rounding the Lagrangian dual, then by repair.
+    """Improve the plan of a large reassignment: round the Lagrangian dual, then repair the plan.
 
     Dual prices are added to the plan only if the judge finds that they prove more.
     """
@@ -323,7 +321,10 @@ def _improve_by_dual(
 
 
 def _is_near(verdict: ReplicaVerdict, name: str) -> bool:
-    """Return whether the bytes moved are so near their bound that repair is not worth its time."""
+    """Return whether a plan moves so few bytes that repair is not worth its time.
+
+    The bytes moved are compared with their proven lower bound.
+    """
     moved = verdict.figures[name]
     return moved - verdict.bounds[name] <= _REPAIRED_GAP * moved
 
@@ -383,7 +384,7 @@ def _with_better_prices(
 
 
 def _with_prices(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> NewReplicas:
-    """Add dual prices that prove a lower bound for each cost of the plan above 0."""
+    """Add dual prices that prove a lower bound for each cost of the plan that is above 0."""
     pairs = len(task.cost) * len(task.cluster.brokers)
     rounds = _BOUND_ROUNDS if pairs < _MANY_PAIRS else _BOUND_ROUNDS_OF_MANY
     figures = reached.figures
@@ -425,9 +426,9 @@ def _with_best_disk_prices(
 
 
 def _before(task: ReplicaTask) -> dict[str, int]:
-    """Return the measures of the cluster as it is now, with its current leaders.
+    """Return the costs of the cluster as it is now, with its current leaders, by name.
 
-    Empty where replication factors change: the figures cannot be compared then.
+    The result is empty if replication factors change: the costs cannot be compared then.
     """
     cluster = task.cluster
     if not np.array_equal(task.factor, cluster.factor):
