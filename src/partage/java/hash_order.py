@@ -142,12 +142,11 @@ def hash_order(
 
 
 def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
-    """Return the indices of keys in the iteration order of Kafka's ``TimelineHashMap``, from their
-    hashes.
+    """Return the indices of keys in the iteration order of Kafka's ``TimelineHashMap``.
 
     The coordinator keeps members of a streams group in it; those of classic groups are in a
-    ``HashMap``. The slot is the highest bits of a product; a slot
-    is iterated from the newest key to the oldest.
+    ``HashMap``. The bucket is the highest bits of a product; a bucket is iterated from the newest
+    key to the oldest.
 
     Args:
         hashes: hashes of distinct keys in order of insertion.
@@ -179,10 +178,10 @@ def hash_set_order(
     table: int = DEFAULT_TABLE,
     compute_if_absent: bool = False,
 ) -> list[Key]:
-    """Return distinct keys in the iteration order of a Java hash set or map to which they were
-    added.
+    """Return distinct keys in the iteration order of a Java hash set or map.
 
-    ``keys`` may repeat: each is one call of ``put`` (``add``) or ``computeIfAbsent``.
+    ``keys`` are in order of insertion and may repeat: each is one call of ``put`` (``add``) or
+    ``computeIfAbsent``.
 
     >>> hash_set_order(["topic10", "foo", "bar", "foo"], string_hash)
     ['bar', 'topic10', 'foo']
@@ -238,10 +237,11 @@ def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool
 
 
 def _may_have_long_chain(spread: list[int], table: int) -> bool:
-    """Return whether a bucket can exceed Java's chain limit while the table has fewer than 64
+    """Return whether a bucket can get more keys than Java allows in a table with fewer than 64
     buckets.
 
-    Buckets of a larger table are parts of the initial ones, so it suffices to count these.
+    Java then doubles the table. Buckets of a larger table are parts of the initial ones, so it
+    suffices to count these.
     """
     if table >= _MIN_TREE_TABLE or len(spread) < _MAX_CHAIN_COMPUTE:
         return False
@@ -258,8 +258,9 @@ def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
 
 
 def names_in_map_order(names: Sequence[str]) -> list[int]:
-    """Return the indices of distinct strings in the iteration order of a Java ``HashMap`` filled in
-    the given order.
+    """Return the indices of distinct strings in the iteration order of a Java ``HashMap``.
+
+    ``names`` are in order of insertion.
 
     >>> names_in_map_order(["consumer1", "consumer2", "consumer3"])
     [2, 1, 0]
@@ -281,23 +282,20 @@ def copied_order(
 
 
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the indices of keys in the iteration order of many Java ``HashMap`` at once, map after
-    map.
+    """Return the indices of keys in the iteration order of many Java ``HashMap`` objects at once.
 
-    The result holds indices of the keys.
-
-    ``group`` is the map of each key, ascending; keys are in order of insertion by ``put``.
+    The maps follow one another. ``group`` is the map of each key, ascending; the keys of a map are
+    in order of insertion by ``put``.
     """
     return _walk(group, hashes, copied=False)
 
 
 def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the indices of keys in the iteration order of many copied Java ``HashSet`` at once,
-    set after set.
+    """Return the indices of keys in the iteration order of many copied Java ``HashSet`` objects at
+    once.
 
-    The result holds indices of the keys.
-
-    Each set is made by the copy constructor, JDK 18 or older. Arguments are those of `walk_maps`.
+    The sets follow one another. Each set is made by the copy constructor, JDK 18 or older.
+    Arguments are those of `walk_maps`.
 
     >>> walk_copied_sets(np.array([0, 0, 1]), np.array([5, 3, 9], np.uint32)).tolist()
     [1, 0, 2]
@@ -339,10 +337,10 @@ def _walk_large_buckets(
     *,
     copied: bool,
 ) -> None:
-    """Recompute, in ``order``, the collections that may have a bucket of nine or more keys, which
-    may have made the table grow.
+    """Recompute the order of the collections that may have a bucket of nine or more keys.
 
-    A map that grew beyond 64 buckets may have had such a bucket before.
+    Such a bucket may have made the table grow. A map that grew beyond 64 buckets may have had one
+    before. The result replaces parts of ``order``.
     """
     large = keys[np.flatnonzero(keys[_MAX_CHAIN_PUT:] == keys[:-_MAX_CHAIN_PUT])] >> 32
     grown = np.zeros(0, np.int64) if copied else np.flatnonzero(sizes * 4 > _MIN_TREE_TABLE * 3)
@@ -357,14 +355,13 @@ def _walk_large_buckets(
 class StringMap:
     """Immutable model of a Java ``HashMap`` with string keys that gives its iteration order.
 
-    Each change returns a new map.
-
-    The order of a map that only grows follows from its keys (`names_in_map_order`). Removals leave
-    traces: the table never shrinks, and a bucket that was a tree keeps the tree's order.
+    Each change returns a new map. The order of a map that only grows follows from its keys
+    (`names_in_map_order`). Removals leave traces: the table never shrinks, and a bucket that was a
+    tree keeps the tree's order.
 
     Attributes:
         slots: table length.
-        spread: key -> mixed hash that selects the bucket, in order of insertion.
+        spread: the mixed hash of each key, which selects its bucket, in order of insertion.
         tree_bins: the buckets that are, or have been, trees.
 
     >>> StringMap().with_key("consumer1").with_key("consumer2").order()
@@ -402,7 +399,7 @@ class StringMap:
         return StringMap(self.slots, spread, tree_bins)
 
     def order(self) -> list[str]:
-        """Return the keys in Java's iteration order."""
+        """Return all keys in Java's iteration order."""
         if not self.tree_bins:
             return sorted(self.spread, key=self.slot_of)
         chains: dict[int, list[str]] = {}

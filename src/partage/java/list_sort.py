@@ -44,7 +44,7 @@ def list_sort(items: Sequence[T], compare: Compare[T]) -> list[T]:
 
 
 def _run(a: list[T], begin: int, end: int, compare: Compare[T]) -> int:
-    """Return the end of the sorted sequence that starts at ``begin``.
+    """Return the end of the sorted sequence that starts at ``begin`` in the list.
 
     A strictly descending sequence is reversed in place first.
     """
@@ -88,8 +88,9 @@ def _at_most(key: T, compare: Compare[T]) -> Callable[[T], bool]:
 
 
 def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
-    """Return how many leading items satisfy ``precedes``, by exponential and then binary search
-    from the index ``hint``.
+    """Return how many items at the start of a list satisfy ``precedes``.
+
+    The search starts at the index ``hint``: exponential first, then binary.
     """
     before, step = 0, 1
     if precedes(a[hint]):
@@ -112,8 +113,8 @@ def _gallop(precedes: Callable[[T], bool], a: Sequence[T], hint: int) -> int:
 
 
 class _TimSort(Generic[T]):
-    """Java's TimSort for 32 items or more: a stack of sorted runs (ascending sequences) that are
-    merged.
+    """Java's TimSort for lists of 32 items or more: it merges sorted runs (ascending sequences) on
+    a stack.
     """
 
     def __init__(self, items: list[T], compare: Compare[T]) -> None:
@@ -170,7 +171,7 @@ class _TimSort(Generic[T]):
 
 
 class _Merge(Generic[T]):
-    """Merge of two neighbouring sorted runs in Java's TimSort.
+    """Merge of two neighbouring sorted runs, with the same steps as in Java's TimSort.
 
     The shorter run is copied to a buffer. The merge begins at the front if the left run is not
     longer; the last item of the buffer needs no more comparisons.

@@ -9,8 +9,8 @@ __all__ = ["PriorityQueue", "poll_order"]
 
 
 class PriorityQueue:
-    """Binary heap that returns entries with equal keys in the same order as
-    ``java.util.PriorityQueue`` of OpenJDK.
+    """Binary heap that returns entries with equal keys in the same order as OpenJDK's
+    ``PriorityQueue``.
 
     An entry is a tuple; its first field is the key, which is compared by ``<`` only.
 
@@ -24,7 +24,9 @@ class PriorityQueue:
     __slots__ = ("items",)
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
-        """Build the heap as Java does, by sifting down from the middle to the front."""
+        """Build the heap as Java's constructor does, by sifting down from the middle to the
+        front.
+        """
         self.items: list[Any] = list(items)
         for place in range(len(self.items) // 2 - 1, -1, -1):
             self._sift_down(place, self.items[place])
@@ -33,7 +35,7 @@ class PriorityQueue:
         return len(self.items)
 
     def add(self, entry: Any) -> None:
-        """Add an entry to the queue."""
+        """Add an entry, a tuple that begins with its key."""
         self.items.append(entry)
         self._sift_up(len(self.items) - 1, entry)
 

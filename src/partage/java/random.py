@@ -14,7 +14,9 @@ _MASK_48 = (1 << 48) - 1
 
 @dataclass(frozen=True, slots=True)
 class JavaRandom:
-    """An immutable ``java.util.Random``: a 48-bit linear congruential generator.
+    """Immutable ``java.util.Random``: a 48-bit linear congruential generator.
+
+    Each call returns the number and the next generator.
 
     >>> first, after = JavaRandom.of(42).next_int()
     >>> first, after.next_int()[0]
@@ -35,8 +37,9 @@ class JavaRandom:
         return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
 
     def next_below(self, bound: int) -> tuple[int, JavaRandom]:
-        """Return the next number of ``nextInt(bound)``, from 0 to bound - 1, and the generator
-        after it.
+        """Return the next number of ``nextInt(bound)`` and the generator after it.
+
+        The number is from 0 to bound - 1.
 
         >>> JavaRandom.of(0).next_below(100)[0], JavaRandom.of(42).next_below(10)[0]
         (60, 0)
@@ -53,8 +56,9 @@ class JavaRandom:
 
 
 def shuffle(items: MutableSequence[Any], random: JavaRandom) -> JavaRandom:
-    """Shuffle a list in place like Java's ``Collections.shuffle(items, random)``; return the
-    generator after it.
+    """Shuffle a list in place like Java's ``Collections.shuffle(items, random)``.
+
+    Return the generator after it.
 
     >>> items = [0, 1, 2, 3]
     >>> after = shuffle(items, JavaRandom.of(7)); items

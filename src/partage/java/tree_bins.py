@@ -35,10 +35,10 @@ _LEFT, _RIGHT = 0, 1
 
 
 def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> bool:
-    """Return whether Java may have turned a bucket of a ``HashMap`` into a tree, which changes its
-    iteration order.
+    """Return whether Java may have turned a bucket of a ``HashMap`` into a tree.
 
-    ``table`` is its number of buckets, ``spread`` the mixed hashes of its keys.
+    A tree changes the iteration order. ``table`` is the number of buckets, ``spread`` the mixed
+    hashes of the keys.
 
     >>> may_have_trees([64 * i for i in range(8)], 16), may_have_trees(range(1000), 16)
     (True, False)
@@ -66,11 +66,9 @@ def iteration_order(
     """Return the indices of keys in the iteration order of a Java ``HashMap`` that may have tree
     buckets.
 
+    ``rank`` is the keys' position by ``compareTo``, which orders keys of equal hash. Without it
+    they are ordered by insertion, where Java uses the identity hash, which differs from run to run.
     The other arguments are those of `hash_order`.
-
-    ``rank`` is the keys' position by ``compareTo``, which orders keys of equal hash. Without
-    it they are ordered by insertion, where Java uses the identity hash, which differs from
-    run to run.
 
     >>> iteration_order([64 * i for i in range(1, 11)], 64)
     [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
@@ -177,8 +175,8 @@ class HashTable:
 
 
 class Bucket(Generic[Key]):
-    """Bucket of a Java ``HashMap``: a chain of keys, which from nine keys on is also a red-black
-    tree.
+    """Bucket of a Java ``HashMap``: a chain of keys, which becomes a red-black tree from nine keys
+    on.
 
     Args:
         rank: returns (spread hash as a signed number, position among equal hashes) of a key.
@@ -196,16 +194,14 @@ class Bucket(Generic[Key]):
         self._red: dict[Key, bool] = {}
 
     def copy(self) -> Bucket[Key]:
-        """Return an independent copy of the bucket."""
+        """Return a copy of the bucket that later changes do not share."""
         twin = Bucket(self._rank, self.chain)
         twin.root, twin._parent, twin._red = self.root, dict(self._parent), dict(self._red)
         twin._child = {key: [*below] for key, below in self._child.items()}
         return twin
 
     def add(self, key: Key) -> bool:
-        """Append a key to the bucket; return whether the chain is now long enough to become
-        a tree.
-        """
+        """Append a key to the bucket; return whether the chain is now long enough for a tree."""
         if self.root is not None:
             self.insert(key)
             return False
@@ -213,7 +209,10 @@ class Bucket(Generic[Key]):
         return len(self.chain) > _CHAIN_FOR_TREE
 
     def remove(self, key: Key) -> None:
-        """Remove a key from the bucket. A tree that is small at its root becomes a chain again."""
+        """Remove a key from the bucket.
+
+        A tree that is small at its root becomes a chain again.
+        """
         self.chain.remove(key)
         if self.root is None:
             return
@@ -245,7 +244,7 @@ class Bucket(Generic[Key]):
         self._root_to_front()
 
     def insert(self, key: Key) -> None:
-        """Insert a key into the tree.
+        """Insert a key into the bucket's tree.
 
         In the chain it follows the key that was its parent when it was inserted.
         """
