@@ -21,8 +21,9 @@ _RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
 
 @dataclass(frozen=True)
 class Movement:
-    """A proposed move of an active Streams task from one client to another; all three are
-    numbers.
+    """Proposed move of an active Streams task from one client to another.
+
+    All three fields are numbers: of the task and of the clients.
     """
 
     task: int
@@ -31,14 +32,13 @@ class Movement:
 
 
 class Kip441Document:
-    """The Kafka Streams task assignor as the text of KIP-441 describes it.
+    """Kafka Streams task assignor as the text of KIP-441 describes it.
 
-    It is for tasks of Kafka Streams. Each (task, instance) has a rank, from its lag and
-    ``acceptable_recovery_lag``. Active stateful tasks get a balanced proposal under
-    ``balance_factor``. Movements are the differences between the current owners and the proposal.
-    A movement is *available* if its destination has rank 0. A rebalance follows only if the check
-    finds an available movement. Stateful actives, standbys and stateless tasks are assigned
-    separately.
+    Each pair of task and client has a rank, from its lag and ``acceptable_recovery_lag``. Active
+    stateful tasks get a balanced proposal under ``balance_factor``. Movements are the differences
+    between the current owners and the proposal. A movement is *available* if its destination has
+    rank 0. A rebalance follows only if the check finds an available movement. Stateful actives,
+    standbys and stateless tasks are assigned separately.
 
     The document leaves gaps. They are filled as in the first implementation of April 2020, with
     the parameters of the KIP's page:
@@ -89,7 +89,8 @@ class Kip441Document:
         self.balance_factor = balance_factor
 
     def with_balance_factor(self, balance_factor: int) -> Kip441Document:
-        """Return the assignor with another ``balance_factor``: the allowed difference of loads.
+        """Return the assignor with another ``balance_factor``: the allowed difference of loads per
+        thread.
 
         Raises:
             InvalidConfigError: it is below 1.
@@ -99,7 +100,7 @@ class Kip441Document:
     # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether a rebalance follows by the document's rule: a task could move to a
+        """Return whether another rebalance follows by the document's rule: a task could move to a
         caught-up client.
 
         Args:
@@ -112,7 +113,7 @@ class Kip441Document:
         return bool(self.available(problem, active))
 
     def available(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the proposed moves of active tasks whose destination is caught up."""
+        """Return the proposed moves of active tasks whose destination client is caught up."""
         ranks = self.rank(problem)
         return [
             one
@@ -121,8 +122,8 @@ class Kip441Document:
         ]
 
     def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Return the moves of active tasks from their current clients to those of the balanced
-        proposal.
+        """Return the proposed moves of active tasks: from their current to their clients in the
+        balanced proposal.
         """
         if len(active) != len(problem.stateful):
             raise InvalidProblemError(
@@ -243,7 +244,7 @@ class Kip441Document:
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
     def _constrained(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
-        """Choose each task's client among its best-ranked clients, as balanced as ranks allow."""
+        """Choose each task's client among its best-ranked clients, as evenly as the ranks allow."""
         owned: list[list[int]] = [[] for _ in problem.clients]
         before = [
             {problem.number_of.get(task) for task in client.previous_active}

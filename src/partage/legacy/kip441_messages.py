@@ -52,7 +52,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, eq=False)
 class StoreLags:
-    """Lags that a Kafka Streams client reports for its state stores, as columns in the order sent.
+    """Lags that a Kafka Streams client reports for its state stores, in arrays in the order sent.
 
     Attributes:
         store: int32[n], name of each store, as an index into ``names``.
@@ -96,7 +96,10 @@ class StoreLags:
     def from_columns(
         cls, stores: array[int], partitions: array[int], lags: array[int], names: Iterable[str]
     ) -> StoreLags:
-        """Build store lags from arrays of stores, partitions and lags."""
+        """Build store lags from one array for each field.
+
+        ``stores`` are positions in ``names``.
+        """
         store, partition, lag = (np.array(one, np.int32) for one in (stores, partitions, lags))
         return cls(store, partition, lag, tuple(names))
 
@@ -124,7 +127,7 @@ class StoreLags:
 
 @dataclass(frozen=True)
 class SubscriptionDraft5:
-    """Subscription message (version 5) of Kafka Streams as KIP-441 proposed it.
+    """Subscription message (version 5) of Kafka Streams as KIP-441's document proposed it.
 
     It has the lags of state stores in place of task ids.
 

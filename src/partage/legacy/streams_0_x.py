@@ -68,14 +68,14 @@ class Release0102:
 def tasks_in_turn(
     problem: TaskProblem, given: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Return the tasks of each client in the order in which Kafka Streams before 2.4 deals them to
-    its consumers.
+    """Return each client's tasks in the order in which Kafka Streams before 2.4 assigns them to its
+    consumers.
 
     This is the iteration order of its two hash sets, actives first.
 
     Args:
         problem: the tasks.
-        given: for each client its active and its standby tasks, in the order of their assignment.
+        given: the active and the standby tasks of each client, in the order of their assignment.
     """
     turns = []
     for actives, standbys in given:
@@ -94,7 +94,7 @@ class _Assignment:
 
     Attributes:
         draft: active and standby tasks of each client.
-        given: by client its actives and its standbys, in the order of their assignment.
+        given: the active and the standby tasks of each client, in the order of their assignment.
         _order: clients in the order of their map.
         _random: the generator of the shuffles.
         _tasks: tasks in the order of the last shuffle.
@@ -201,9 +201,9 @@ class _Assignment:
 class Release011:
     """The task assignor of Kafka Streams 0.11, the first sticky one: tasks stay with their state.
 
-    The predecessor of `partage.streams.sticky.LegacySticky` differs in four points. Tasks
-    without a previous client are assigned in the order of a hash set. Stateless tasks get
-    standbys too. There are no racks. Task ids have another hash code.
+    It differs from its successor (`partage.streams.sticky.LegacySticky`) in four points. Tasks
+    without a previous client are assigned in the order of a hash set. Stateless tasks get standbys
+    too. There are no racks. Task ids have another hash code.
 
     Exact to ``StickyTaskAssignor`` of kafka-streams 0.11.0.3 (its clients in a ``HashMap``,
     tasks in a hash set, previous tasks in a hash set filled in the order given).
