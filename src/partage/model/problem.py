@@ -97,7 +97,7 @@ class Problem:
 
     @cached_property
     def subscribed_topics(self) -> Int32Array:
-        """The existing topics with at least one subscriber, in index order (int32)."""
+        """The existing topics with at least one subscriber, ascending by index number (int32)."""
         start, _ = self._subscribers
         return np.flatnonzero(np.diff(start) > 0).astype(np.int32)
 

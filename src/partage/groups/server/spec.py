@@ -339,8 +339,8 @@ def _undisputed(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return which claims are valid (bool[n]): of several members that claim a partition, the
-    newest.
+    """Return which claims are valid (bool[n]): if several members claim a partition, the newest
+    claim is.
 
     Of equal generations the last member in join order has it. With ``several_owners`` each member's
     first claim of a partition is valid.

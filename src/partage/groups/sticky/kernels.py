@@ -111,8 +111,7 @@ class QueueArrays(NamedTuple):
 
 
 class MovementArrays(NamedTuple):
-    """Moves of partitions made so far (Kafka's ``PartitionMovements``), by topic and pair of
-    members.
+    """Moves made so far (Kafka's ``PartitionMovements``), by topic and pair of members.
 
     Attributes:
         net: int32[5, S], rows `FROM` to `PREV`: the record of each slot.
@@ -248,8 +247,7 @@ def _add(movements, state, k, slot, source, target):
 
 @piece
 def _actual(movements, k, slot, holder, target):
-    """Return the partition that Kafka moves instead of ``slot``
-    (``getTheActualPartitionToBeMoved``).
+    """Return the partition to move instead (Kafka's ``getTheActualPartitionToBeMoved``).
 
     It is the topic's first in Java's order that moved in the opposite direction, or ``slot``.
     """
@@ -385,8 +383,7 @@ class UnderQuota(NamedTuple):
 
 
 class WaitingMembers(NamedTuple):
-    """Members at the low quota that may get one more partition: a first-in-first-out queue for each
-    rack.
+    """Members at the low quota that wait for one more partition: a FIFO queue for each rack.
 
     Attributes:
         queue: int32, members by rack; the rows from ``head`` to ``tail`` of a rack wait.
@@ -405,8 +402,7 @@ class WaitingMembers(NamedTuple):
 def _next_under(slot, place, slots, under):
     """Return the next member below the low quota on a rack of the partition.
 
-    The search goes cyclically from ``place``. The results are indices of ``after`` and ``member``,
-    or -1.
+    The search goes cyclically from ``place``. Return indices of ``after`` and ``member``, or -1.
     """
     ahead, behind = -1, -1
     best, first = -1, -1
@@ -487,10 +483,9 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def keep_up_to_quota(order, owner, at, end, out, previous_owner):
-    """Copy partitions to their owners' parts of ``out``, and revoke those for which there is no
-    room.
+    """Copy partitions in ``order`` to their owners' parts of ``out``; revoke those without room.
 
-    ``order`` gives the order of partitions. The part of member m is from ``at[m]`` to ``end[m]``.
+    The part of member m is from ``at[m]`` to ``end[m]``.
     """
     for i in range(len(order)):
         slot = order[i]
@@ -507,10 +502,7 @@ def keep_up_to_quota(order, owner, at, end, out, previous_owner):
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
 def append_to_lists(slot, member, at, out):
-    """Append partitions to their new owners' lists in ``out``.
-
-    ``at[m]`` is member m's next free index.
-    """
+    """Append partitions to their new owners' lists; ``at[m]`` is member m's next free index."""
     for i in range(len(slot)):
         m = member[i]
         out[at[m]] = slot[i]
@@ -522,11 +514,9 @@ def append_to_lists(slot, member, at, out):
     " boolean[::1], boolean[::1])"
 )
 def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
-    """Resolve conflicting claims on partitions: the member with the newest generation becomes the
-    owner.
+    """Resolve conflicting claims: the member with the newest generation owns the partition.
 
-    Of two members with equal generations none does. ``owner`` gets each partition's owner,
-    ``entry`` its claim, -1 for none.
+    Of two equal ones none does. ``owner`` gets each partition's owner, ``entry`` its claim, or -1.
     """
     for i in range(len(member)):
         m, s = member[i], slot[i]
@@ -639,10 +629,7 @@ def _topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Insert the topic names into their hash table.
-
-    The table is empty, and longer than the number of names.
-    """
+    """Insert the topic names into their hash table, which must be empty and large enough."""
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):

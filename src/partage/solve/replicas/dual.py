@@ -342,10 +342,9 @@ class RestrictedMaster:
         self.highs.changeColBounds(column, 0.0, np.inf)
 
     def prices(self, scaled: Floats) -> Floats:
-        """Convert scaled dual prices of the linear programme to prices of one unit (float64[4, B +
-        Z]).
+        """Convert scaled dual prices of the linear programme to prices of one unit.
 
-        The result is float64[4, B + Z].
+        The result is float64[4, B + Z]: brokers, then racks.
         """
         out = np.zeros(self.task.low.shape)
         out[self.kind, self.place] = scaled * self.unit / self.scale

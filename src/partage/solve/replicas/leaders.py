@@ -39,7 +39,7 @@ def balance_leaders(
         replica: int32[S], the brokers of each partition by ``task.start``, in any order.
 
     Returns:
-        The brokers with each partition's leader first (int32[S]), and dual prices for each figure
+        The brokers with each partition's leader first (int32[S]), and dual prices for each measure
         of leader balance (float64[B + Z]), from which the judge proves how even leadership can be.
         Replicas that stay keep their positions; new ones take the vacant positions.
     """

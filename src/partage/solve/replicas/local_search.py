@@ -118,8 +118,6 @@ class LocalSearch:
     def improve(self) -> NDArray[np.int32]:
         """Run the last 12 rounds of the search, each with swaps; return the broker of each replica
         (int32[S]).
-
-        The result is int32[S].
         """
         *rising, last = self.schedule
         for penalties in rising[-_ROUNDS_OF_IMPROVEMENT:]:

@@ -73,8 +73,6 @@ def select_free(
 def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
     """Return the cost of each partition in a plan: its bytes moved plus the dual prices of its
     brokers (float64[P]).
-
-    The result is float64[P].
     """
     owner, whole = task.owner, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))

@@ -259,7 +259,7 @@ class Swaps:
         return list(np.unique(chosen[np.isfinite(room[chosen])]).tolist())
 
     def _cheapest_roughly(self, s: Ints, t: Ints, *, to_other_racks: bool) -> Ints:
-        """Return the indices of the 4096 pairs with the lowest estimated cost.
+        """Return the indices of the 4096 replica pairs whose swap has the lowest estimated cost.
 
         The estimate assumes that both replicas are copied and that no rule forbids the swap.
         """

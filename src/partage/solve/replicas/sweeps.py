@@ -295,8 +295,6 @@ class MoveCandidates:
     def partitions(self) -> Ints:
         """Return the partitions for which a move may lower the cost at the current penalties
         (int64[n], ascending).
-
-        They are in ascending order.
         """
         state, task, owner = self.state, self.state.task, self.state.task.owner
         n = len(task.alive)
