@@ -18,7 +18,7 @@ __all__ = ["PlainStrategy", "RebalanceProtocol", "Setting", "Strategy"]
 
 
 class RebalanceProtocol(IntEnum):
-    """Protocol by which members give up partitions in a rebalance: Kafka's enum RebalanceProtocol.
+    """Protocol by which members revoke partitions in a rebalance: Kafka's enum RebalanceProtocol.
 
     The values are Kafka's ids.
     """
