@@ -295,7 +295,10 @@ class Shared:
         return self._asked[key]
 
     def _best_loads(self, facts: judge.Facts) -> NDArray[np.int64] | None:
-        """Return the most even loads of a problem (int64[M]), None if the proof takes too long."""
+        """Return the most even numbers of partitions per member (int64[M]).
+
+        None if the proof that they are the most even takes too long.
+        """
         # A cluster is held on to, so that its id means it as long as the answer is kept.
         key = _subscriptions_key(facts)
         if key not in self._best:
@@ -314,8 +317,9 @@ class Shared:
     def _fewest_moves(
         self, facts: judge.Facts, old_owners: judge.PreviousOwners, counted: AssignmentCounts
     ) -> int | None:
-        """Return the proven fewest moves to loads at least as even as the plan's, None if that
-        takes too long.
+        """Return the proven fewest moves of all plans that are at least as even as the given one.
+
+        None if that takes too long.
         """
         known = judge.fewest_moves_of_equal_members(facts, old_owners, counted.loads)
         if known is not None:

@@ -138,7 +138,11 @@ class TopicRows:
 
 
 def rows_in_map_order(problem: Problem) -> TopicRows:
-    """List the partitions of all subscribed topics in the order of `topics_in_map_order`."""
+    """List the partitions of all subscribed topics, in the iteration order of Kafka's map of
+    topics.
+
+    See `topics_in_map_order`.
+    """
     return of_common_subscription(problem, _rows_in_map_order)
 
 
@@ -147,7 +151,7 @@ def _rows_in_map_order(problem: Problem) -> TopicRows:
 
 
 def rows_by_name(problem: Problem) -> TopicRows:
-    """List the partitions of all subscribed topics in the order of `topics_by_name`."""
+    """List the partitions of all subscribed topics, with topics in Java's string order of names."""
     return of_subscriptions(problem, _rows_by_name)
 
 

@@ -127,7 +127,7 @@ def is_dialect(name: str) -> bool:
 
 
 def contestants() -> tuple[str, ...]:
-    """Return the names of the strategies that `compare` lists by default.
+    """Return the names of the strategies that `compare` includes by default.
 
     Dialects are left out, and the jar's strategies for brokers, because `server:partage-optimal`
     balances as `optimal` does.
@@ -299,7 +299,7 @@ def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> 
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
-    """Return the settings that a strategy declares in its ``options``.
+    """Return the configuration settings that a strategy declares in its ``options``.
 
     >>> settings_of(find("failover"))[0].key
     'assignment.consumer.priority'

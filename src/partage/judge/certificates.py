@@ -125,7 +125,8 @@ def _above(
 def verify_moves_certificate(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer], claim: ClaimedFewest
 ) -> int:
-    """Verify that no plan with loads at least as even has fewer moves; return the number of moves.
+    """Verify the proof that no plan with loads at least as even has fewer moves; return the number
+    of moves.
 
     Let a partition cost 1 with a member where it would be a move, and 0 with others. The moves of a
     plan plus the prices of its owners, one by one, are at least the sum over the partitions of the
@@ -200,9 +201,11 @@ def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
 
 
 def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
-    """Return the most even loads if all members have the same subscription, else None (int64[M]).
+    """Return the most even numbers of partitions per member (int64[M]), if all members subscribe
+    alike.
 
-    Any member may then own any subscribed partition, so that loads differ by at most one.
+    Any member may then own any subscribed partition, so that the numbers differ by at most one.
+    None if subscriptions differ.
     """
     if len(facts.problem.group.subscriptions) != 1:
         return None
@@ -215,7 +218,10 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
 def fewest_moves_of_equal_members(
     facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
 ) -> int | None:
-    """Return the fewest moves to loads at least as even, if all members have the same subscription.
+    """Return the fewest moves with which a plan can be at least as even as given loads.
+
+    The load of a member is its number of partitions. The result is None if members have different
+    subscriptions, or if a partition may stay with several members.
 
     Return None if they do not, or if a partition may stay with several members.
 
@@ -247,10 +253,11 @@ def fewest_moves_of_equal_members(
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
-    """Return whether ``loads`` are at least as even as ``by`` (are majorised by them).
+    """Return whether member loads are at least as even as others (mathematically: are majorised by
+    them).
 
-    For every k, the sum of the k largest loads must not be larger than that of ``by``. Both must
-    have the same total.
+    For every k, the sum of the k largest ``loads`` must not be larger than that of ``by``. Both
+    must have the same total.
 
     >>> is_majorised(np.array([2, 2]), np.array([1, 3]))
     True

@@ -215,7 +215,7 @@ def measure(
 def add_optimum(
     found: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
 ) -> Measures:
-    """Return the measures of a plan, completed by the optimum and by the avoidable moves.
+    """Return a plan's measures together with the best possible loads and its avoidable moves.
 
     Args:
         found: the measures of the plan without an optimum.
@@ -267,8 +267,8 @@ def extremes(
 ) -> tuple[int, int, int] | tuple[None, None, None]:
     """Return the smallest load, the largest load and their difference.
 
-    Only members that subscribe to an existing partition count. Without any, or if the loads are
-    unknown, all three are None.
+    The load of a member is its number of partitions. Only members that subscribe to an existing
+    partition count. Without any, or if the loads are unknown, all three are None.
     """
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
 

@@ -228,9 +228,9 @@ def _prove_levels(
     loads: NDArray[np.int64],
     limit: int,
 ) -> None:
-    """Verify that no plan within the limit of moves has fewer members with a high load.
+    """Verify that no plan within the limit of moves has fewer members at the plan's highest loads.
 
-    The check goes from the highest load level down.
+    The load of a member is its number of partitions. The check goes from the highest load down.
     """
     given = certificate.details.get("levels")
     proofs = dict(given) if isinstance(given, tuple) else {}

@@ -52,9 +52,9 @@ _WHY = {
 def certify_counts(
     canonical: CanonicalProblem, found: CountPlan, costs: RackCosts | None, table: RackTable | None
 ) -> Certificate:
-    """Return the certificate that a plan is optimal in partition counts, rack cost and moves.
+    """Return the certificate that proves a plan optimal in partition counts, rack cost and moves.
 
-    Levels of topics prove the loads; dual prices of members prove rack cost and moves.
+    Levels of topics prove the counts; dual prices of members prove rack cost and moves.
     """
     loads = np.bincount(found.owner, minlength=canonical.members)[canonical.takes_part]
     figures: dict[str, float] = {
@@ -145,7 +145,10 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, table: RackTable | None, found: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return the lower bound of rack cost (weighted) plus moves that the dual prices prove."""
+    """Return the proven lower bound of the weighted sum of a plan's rack cost and moves.
+
+    Dual prices prove it.
+    """
     claims, price = canonical.claims, found.price
     columns = np.zeros(canonical.members, np.int64)
     cost, profile = np.zeros((1, 1), np.int64), np.zeros(canonical.size, np.int64)
@@ -186,8 +189,8 @@ def certify_weights(
     together: Int64Array | None,
     max_moves: int | None,
 ) -> Certificate:
-    """Return the certificate of a plan by weights: its overload and largest load, with lower
-    bounds.
+    """Return the certificate of a plan with weighted partitions: its overload, its largest load and
+    their bounds.
 
     Args:
         canonical: the problem.
@@ -294,10 +297,10 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def settled_owner(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Convert the owners of a plan from canonical order to positions in the group, -1 for none
+    """Convert a plan's owners from canonical order to positions in the group, -1 for none
     (int32[P]).
 
-    ``owner`` has partitions and members in canonical order.
+    Canonical order sorts members and partitions independently of the join order.
     """
     out = np.full(canonical.problem.index.partitions, -1, np.int32)
     out[canonical.rows.partition] = canonical.order[owner] if len(owner) else owner

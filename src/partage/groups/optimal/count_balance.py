@@ -54,7 +54,7 @@ _MOST_INTERLEAVED = 1 << 17
 class CountPlan:
     """Best plan by partition counts, with the data that prove it optimal.
 
-    A row is a partition in canonical order.
+    A row is a partition in canonical order, which does not depend on the join order.
 
     Attributes:
         owner: int32[n], the owner of each row, as the member's position in canonical order.
@@ -273,7 +273,7 @@ def _keep_first(
 class AssignmentOrder:
     """Order in which partitions without an owner are assigned, and whether members take turns.
 
-    A row is a partition in canonical order.
+    A row is a partition in canonical order, which does not depend on the join order.
 
     Attributes:
         order: int64[n], rows (partitions); None for ascending rows.
@@ -373,7 +373,8 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
 ) -> CountPlan:
-    """Return the plan with the most even counts if all partitions and members are interchangeable.
+    """Return the most even plan for a group in which all partitions and members are
+    interchangeable.
 
     No flow is needed. Each member owns ``base`` partitions or one more, and the members that owned
     the most keep the most. Dual prices of 1 for members that must release partitions prove that no

@@ -160,7 +160,7 @@ def _balance_equivalent(
     limit: int,
     rack_weight: int,
 ) -> LimitedPlan:
-    """Return the best plan within the limit of moves if all partitions and members are
+    """Return the most even plan within the limit of moves if all partitions and members are
     interchangeable.
 
     No flow is needed: each move takes a partition from one of the most loaded members.

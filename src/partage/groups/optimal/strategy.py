@@ -274,7 +274,8 @@ def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
 def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
     """Return a dict from each unclaimed partition to the member that the previous plan promised it.
 
-    Partitions and members are positions in canonical order. Members that have left are not in it.
+    Both are positions in canonical order, which does not depend on the join order. Members that
+    have left are not in it.
     """
     if not isinstance(memory, Promises):
         return {}

@@ -242,10 +242,11 @@ def _swap_owners(
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
-    """Return how much less evenly topics are spread over their subscribers than possible.
+    """Return how much less evenly topics are spread over their subscribers than possible (0 is
+    best).
 
-    It is half of the sum of squared counts by topic and member, minus that of even counts. None if
-    the problem is too large.
+    It is half of the sum of squared partition counts by topic and member, minus that of even
+    counts. None if the problem is too large.
     """
     topics, members = len(canonical.rows.topics), canonical.members
     if topics * members > _MOST_PAIRS:
@@ -320,9 +321,9 @@ def spread_exactly(
 def _rows_of_equal_weight(
     canonical: CanonicalProblem, owner: Int32Array, weight: NDArray[np.float64]
 ) -> Iterator[Int64Array]:
-    """Yield the partitions of each weight whose exchange may spread topics more evenly.
+    """Yield groups of partitions of equal weight whose exchange may spread topics more evenly.
 
-    They are of several topics, have several owners, and not all of them stay with a claimant.
+    A group has several topics and several owners, and not all its partitions stay with a claimant.
     """
     _, number, count = np.unique(weight, return_inverse=True, return_counts=True)
     number = number.reshape(-1)

@@ -33,7 +33,7 @@ _EXACT = 1 << 50
 class Shares:
     """Part of the total load that each member should get, and each member's capacity.
 
-    Members are in canonical order.
+    Members are in canonical order, which does not depend on the join order.
 
     Attributes:
         speed: float64[M], the member's weight; 1 for members of weight 0.
@@ -77,7 +77,10 @@ def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64],
 
 
 def member_shares(canonical: CanonicalProblem, scale: float) -> Shares:
-    """Return each member's share of the load and its capacity, in canonical order."""
+    """Return each member's desired share of the total load, and its capacity.
+
+    Members are in canonical order, which does not depend on the join order.
+    """
     group = canonical.problem.group
     weight = np.array([m.weight for m in group], float)[canonical.order]
     limit = [np.inf if m.capacity is None else m.capacity for m in group]
@@ -172,11 +175,12 @@ def balance_weights(
 def _compare_small_plans(
     canonical: CanonicalProblem, owner: Int32Array, plan: WeightedPlan
 ) -> Int32Array:
-    """Return the owners in the plan that spreads topics most evenly, as good by load, rack cost and
-    moves.
+    """Return the owners in an equally good plan that spreads topics most evenly, for at most 16
+    partitions.
 
-    It is ``owner`` beyond 16 partitions, if no partition moves, or if former claimants get
-    partitions back, which comes before topics.
+    Equally good means the same load, rack cost and moves. The result is ``owner`` for more
+    partitions, if no partition moves, or if former claimants get partitions back, which comes
+    before topics.
     """
     moved = bool((canonical.claims.keeper != owner).any())
     if not moved or len(canonical.former[0]) or not topic_excess(canonical, owner):
@@ -228,8 +232,7 @@ def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Arr
 def _costs(
     canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the rack costs of members and of sets of partitions, with equal rows and columns
-    merged.
+    """Return the costs of consuming across racks, with equal rows and columns merged.
 
     The results are each member's column, the costs by profile and column, and the profile of each
     item (set of partitions with one owner).

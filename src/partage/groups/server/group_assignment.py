@@ -42,7 +42,9 @@ class GroupAssignment:
 
     @classmethod
     def empty(cls, spec: GroupSpec) -> GroupAssignment:
-        """Return the result for Kafka's empty map, in which no member has an entry."""
+        """Return an assignment in which no member has an entry: Kafka's result for a group without
+        subscriptions.
+        """
         start = np.zeros(spec.members + 1, np.int32)
         return cls(start, np.zeros(0, np.int32), present=False)
 

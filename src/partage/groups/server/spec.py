@@ -143,7 +143,7 @@ class Targets:
 
     @classmethod
     def nothing(cls, members: int) -> Targets:
-        """Return the targets of members that have no partitions."""
+        """Return a previous target assignment in which no member has any partition."""
         none, start = np.zeros(0, np.int32), np.zeros(members + 1, np.int32)
         return cls(start, none, np.zeros(0, np.uint32), start[:1], none)
 
@@ -168,11 +168,18 @@ class Targets:
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """Return the index of the set to which each entry of ``partition`` belongs (int32[n])."""
+        """Return, for each entry of ``partition``, the index of its set (int32[n]).
+
+        There is one set for each member and topic.
+        """
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return the (member, topic) pairs of the selected sets that have no partitions."""
+        """Return the (member, topic) pairs for which the previous target has an empty set of
+        partitions.
+
+        ``selected`` marks the sets to consider.
+        """
         if not len(self.topic):
             return ()
         at = np.flatnonzero(selected & (self.size == 0))

@@ -302,5 +302,5 @@ class StickyMemory:
         return memory
 
     def with_generation(self, highest: int) -> StickyMemory:
-        """Return the memory with another highest generation of all claims so far."""
+        """Return a copy of the memory with a new highest generation of all claims so far."""
         return StickyMemory(highest, self.partitions, self.generation)

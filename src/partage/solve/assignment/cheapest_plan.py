@@ -96,7 +96,8 @@ class CheapestPlan:
 def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
     """Return the cheapest assignment whose loads are at least as even as ``problem.loads``.
 
-    "At least as even" means that the given loads majorise the sorted loads of the assignment.
+    The load of a member is its number of partitions. "At least as even" means that the given loads
+    majorise the sorted loads of the assignment.
 
     Raises:
         ProblemTooLargeError: the network is too large, or searching it would take too long.

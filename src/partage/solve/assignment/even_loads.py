@@ -226,9 +226,10 @@ def _network(
 
 
 def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
-    """Return which nodes of the network lack room (bool[nodes]).
+    """Return which nodes of the flow network lack room (bool[nodes]).
 
-    These are the topics with unassigned partitions, and all nodes that these topics reach.
+    These are the topics with unassigned partitions, and all nodes to which these topics could send
+    flow.
     """
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]
@@ -283,7 +284,7 @@ def assign_partitions(
 def assign_members(
     owner: IntArray, topic: IntArray, classes: SubscriptionClasses, free: IntArray, within: IntArray
 ) -> None:
-    """Give each partition without an owner to a member, in the numbers that the flow prescribes.
+    """Choose a member for each partition without an owner, in the numbers that the flow prescribes.
 
     Args:
         owner: int64[P], the owner of each partition, -1 for none; filled in place.

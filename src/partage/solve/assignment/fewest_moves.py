@@ -77,7 +77,8 @@ def fewest_moves(
 ) -> FewestMoves:
     """Return an assignment with the fewest moves among those at least as even as the given loads.
 
-    "At least as even" means that ``loads`` majorise the assignment's sorted loads.
+    The load of a member is its number of partitions. "At least as even" means that ``loads``
+    majorise the assignment's sorted loads.
 
     Args:
         eligibility: the topics that each member may own.

@@ -38,7 +38,8 @@ _MOST_WORK = 30_000_000
 class LimitedLoads:
     """Most even loads that a limited number of moves can reach, and the proofs of their optimality.
 
-    Sorted from the largest, they are lexicographically least.
+    The load of a member is its number of partitions. Sorted from the largest, the loads are
+    lexicographically least.
 
     Attributes:
         loads: int64[n], largest first.
@@ -51,8 +52,10 @@ class LimitedLoads:
 
 
 def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoads:
-    """Return the most even loads of all assignments in which at least ``least_kept`` partitions
-    stay with their owners.
+    """Return the most even loads of all plans in which at least ``least_kept`` partitions stay.
+
+    The load of a member is its number of partitions. A partition stays if a previous owner keeps
+    it.
 
     Args:
         problem: keeping a partition costs -1, everything else 0; ``loads`` are the most even loads

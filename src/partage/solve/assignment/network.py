@@ -148,7 +148,7 @@ class Network:
         self.left[2 * arcs + 1] += amount
 
     def widen(self, arcs: IntArray, amount: IntArray) -> None:
-        """Add the given amounts to the capacities of arcs."""
+        """Add the given amounts to the capacities of arcs, so that more flow fits."""
         self.left[2 * arcs] += amount
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:

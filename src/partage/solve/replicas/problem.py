@@ -98,7 +98,7 @@ class SearchState:
 
     @classmethod
     def empty(cls, task: ReplicaTask) -> SearchState:
-        """Return a state of the search in which no replica has a broker yet."""
+        """Return the search state in which no replica has a broker yet."""
         count = int(task.start[-1])
         return cls(
             task,

@@ -87,7 +87,8 @@ def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Float
 def restrict(
     task: ReplicaTask, partitions: Ints, plan: NDArray[np.int32]
 ) -> tuple[ReplicaTask, Bools]:
-    """Return the reassignment of some partitions while all others stay as planned.
+    """Return a smaller reassignment in which only some partitions may change, and all others stay
+    as planned.
 
     Args:
         task: the reassignment of all partitions.
