@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from partage.history.clusters import ClusterHistory
-from partage.history.problems import recorded_assignment
 from partage.simulation.commit_evidence import CommitEvidence, FloatArray, Weights, weights_of
 from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_length
 from partage.simulation.metrics import Bounds, CachedJudge, PlanJudge
-from partage.simulation.policies import EAGER, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance
 from partage.simulation.shared_problems import SharedProblems
 
@@ -96,9 +94,7 @@ class SimulationContext:
     def _costs_of(self, rebalance: RecordedRebalance) -> RebalanceCosts:
         """Compute the costs of a recorded rebalance, without the cache."""
         generation = rebalance.generation
-        given = recorded_assignment(generation.first, self.clusters.at(generation.timestamp_ms))
         pauses = rebalance.pauses or self.evidence.of_rebalance(
             generation.incarnation, generation.number
         )
-        eager = recorded_protocol(generation) == EAGER
-        return costs_of(rebalance, given, self.clusters, pauses, self.most, eager=eager)
+        return costs_of(rebalance, self.clusters, pauses, self.most)

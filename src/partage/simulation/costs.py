@@ -17,21 +17,26 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.history import pauses as recorded_pauses
 from partage.history.clusters import ClusterHistory
 from partage.history.pauses import Pause
-from partage.history.problems import partitions_by_member
+from partage.history.problems import partitions_by_member, recorded_assignment
 from partage.model import Assignment, Cluster
 from partage.model.index import Index, Int32Array
 from partage.simulation.commit_evidence import CommitEvidence, FloatArray, values_by_partition
 from partage.simulation.members import EMPTY, owner_view
 from partage.simulation.metrics import NOTHING, Bounds
+from partage.simulation.policies import EAGER, recorded_protocol
 from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
 
 __all__ = [
     "RebalanceCosts",
+    "RecordedStops",
     "costs_of",
     "detection_delay",
     "most_reread",
+    "pause_bounds",
+    "recorded_stops",
     "reread",
     "stop_length",
     "stopped_partitions",
@@ -46,32 +51,42 @@ _HEARTBEATS = 3
 # -- partition-seconds without a consumer ------------------------------------------------------
 
 
-def stop_length(pauses: Iterable[tuple[Pause, Bounds]]) -> Bounds | None:
-    """Return bounds on how long partitions had no consumer in a recorded rebalance (ms).
+def pause_bounds(pause: Pause, undetected: Bounds) -> Bounds | None:
+    """Return bounds on how long one partition had no consumer, from its consumption pause (ms).
 
-    The lower bound is the shortest duration that a pause proves; a partition without new records
-    proves nothing. The upper bound is the median of the pauses.
+    The lower bound is 0 for a partition without new records: its commits prove nothing.
 
     Args:
-        pauses: pauses of the stopped partitions, each with the time (ms) in which its dead owner
-            was not detected yet.
+        pause: the time without commits around a rebalance.
+        undetected: bounds on how long the death of the partition's owner was undetected (ms).
 
     Returns:
-        None if no partition has commits on both sides.
+        None if there is no commit before the rebalance, or none after it.
 
-    >>> stop_length([(Pause(0, 1, "t", 0, 1_000, 6_000, 0, 1_000), NOTHING)])
+    >>> pause_bounds(Pause(0, 1, "t", 0, 1_000, 6_000, 0, 1_000), NOTHING)
     Bounds(low=3000, high=5000)
     """
-    low: list[float] = []
-    high: list[float] = []
-    for pause, undetected in pauses:
-        if pause.pause_ms is not None:
-            is_idle = pause.advance == 0 and not pause.rewind
-            is_proof = pause.resolution_ms is not None and not is_idle
-            proven = pause.pause_ms - 2 * (pause.resolution_ms or 0) if is_proof else 0
-            low.append(max(0, proven - undetected.high))
-            high.append(max(0, pause.pause_ms - undetected.low))
-    return Bounds(min(*low, _median(high)), _median(high)) if high else None
+    if pause.pause_ms is None:
+        return None
+    is_idle = pause.advance == 0 and not pause.rewind
+    is_proof = pause.resolution_ms is not None and not is_idle
+    proven = pause.pause_ms - 2 * (pause.resolution_ms or 0) if is_proof else 0
+    return Bounds(max(0, proven - undetected.high), max(0, pause.pause_ms - undetected.low))
+
+
+def stop_length(bounds: Sequence[Bounds]) -> Bounds | None:
+    """Return bounds on the duration of a recorded rebalance, from those of its partitions (ms).
+
+    The lower bound is the shortest duration that a partition proves. The upper bound is the median
+    of the partitions. The result is None without partitions.
+
+    >>> stop_length([Bounds(3_000, 5_000), Bounds(2_000, 9_000), Bounds(2_500, 7_000)])
+    Bounds(low=2000, high=7000)
+    """
+    if not bounds:
+        return None
+    high = _median([one.high for one in bounds])
+    return Bounds(min(*(one.low for one in bounds), high), high)
 
 
 def usual_length(lengths: Iterable[Bounds | None]) -> Bounds | None:
@@ -258,26 +273,98 @@ class RebalanceCosts:
 
 def costs_of(
     rebalance: RecordedRebalance,
-    given: Assignment,
     clusters: ClusterHistory,
     pauses: Iterable[Pause],
     most: FloatArray,
-    *,
-    eager: bool,
 ) -> RebalanceCosts:
     """Return the costs of a recorded rebalance: stopped partitions, duration, records read twice.
 
     Args:
-        rebalance: the rebalance.
-        given: the recorded assignment.
+        rebalance: the rebalance; strategies can run on it.
         clusters: the cluster metadata over time.
         pauses: pauses of this rebalance.
         most: the most records that each partition rereads (float64[P]), see `most_reread`.
-        eager: whether its members revoked all partitions.
+    """
+    cluster = clusters.at(rebalance.generation.timestamp_ms)
+    given = recorded_assignment(rebalance.generation.first, cluster)
+    stopped = _stopped_in_record(rebalance, given, cluster)
+    stops = RecordedStops.of(rebalance, stopped)
+    located = list(_located(pauses, clusters, cluster))
+    rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
+    length_ms = stop_length(stops.bounds_of(located))
+    return RebalanceCosts(cluster, given, stopped, length_ms, rewinds, most)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStops:
+    """Partitions that a recorded rebalance stopped; their pauses show how long it took.
+
+    Attributes:
+        time_ms: time of the rebalance; partitions are numbered as in the metadata of that time.
+        timeouts: dict from dense number of each stopped partition to the session timeout after
+            which its owner was evicted (ms); 0 if its owner was not evicted.
+    """
+
+    time_ms: int
+    timeouts: Mapping[int, int]
+
+    @classmethod
+    def of(cls, rebalance: RecordedRebalance, stopped: Int32Array) -> RecordedStops:
+        """Build the object from a recorded rebalance and its stopped partitions, as dense numbers.
+
+        Evicted owners are those that left because their session timed out.
+        """
+        timeouts = dict.fromkeys(stopped.tolist(), 0)
+        for absence in rebalance.departures:
+            if absence.expired:
+                timeout_ms = session_timeout_ms(absence.member)
+                for p in rebalance.owned.get(absence.member.owner, EMPTY).tolist():
+                    if p in timeouts:
+                        timeouts[p] = timeout_ms
+        return cls(rebalance.generation.timestamp_ms, timeouts)
+
+    def bounds(self, pauses: Iterable[Pause], clusters: ClusterHistory) -> list[Bounds]:
+        """Return what pauses of the rebalance say about its duration: bounds for each partition.
+
+        Partitions that did not stop, and those without a commit on both sides, are left out.
+        """
+        return self.bounds_of(_located(pauses, clusters, clusters.at(self.time_ms)))
+
+    def bounds_of(self, located: Iterable[tuple[int, Pause]]) -> list[Bounds]:
+        """Return what `bounds` returns, of pauses with the dense numbers of their partitions."""
+        found = []
+        for p, pause in located:
+            timeout_ms = self.timeouts.get(p)
+            if timeout_ms is not None:
+                undetected = detection_delay(timeout_ms) if timeout_ms else NOTHING
+                found.append(pause_bounds(pause, undetected))
+        return [one for one in found if one is not None]
+
+
+def recorded_stops(rebalance: RecordedRebalance, clusters: ClusterHistory) -> RecordedStops:
+    """Return the partitions that a recorded rebalance stopped, with the timeouts of their owners.
+
+    Where strategies cannot run, the recorded assignments before and after it decide alone.
     """
     generation = rebalance.generation
     cluster = clusters.at(generation.timestamp_ms)
-    members = generation.first.members
+    if rebalance.replayable:
+        given = recorded_assignment(generation.first, cluster)
+        return RecordedStops.of(rebalance, _stopped_in_record(rebalance, given, cluster))
+    pairs = sorted(recorded_pauses.stopped_partitions(generation))
+    topics = np.array(cluster.topic_all([topic for topic, _ in pairs]), np.int32)
+    dense = cluster.index.locate_all(topics, np.array([p for _, p in pairs], np.int32))
+    return RecordedStops.of(rebalance, dense[dense >= 0])
+
+
+def _stopped_in_record(
+    rebalance: RecordedRebalance, given: Assignment, cluster: Cluster
+) -> Int32Array:
+    """Return the partitions that a recorded rebalance stopped, as dense numbers (int32).
+
+    Members revoked all of their partitions if the recorded protocol is eager.
+    """
+    members = rebalance.generation.first.members
     owned = partitions_by_member(given)
     size = cluster.index.partitions
     before = owner_view(
@@ -286,30 +373,8 @@ def costs_of(
         rebalance.owned_by_departed(),
     )
     after = owner_view(size, [owned.get(m.id, EMPTY) for m in members])
-    stops = stopped_partitions(before, after, cluster.partition_exists, eager=eager)
-    located = list(_located(pauses, clusters, cluster))
-    is_stopped = np.zeros(size, bool)
-    is_stopped[stops] = True
-    rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
-    delays = _detection_delays(rebalance)
-    length_ms = stop_length(
-        (pause, delays.get(p, NOTHING)) for p, pause in located if is_stopped[p]
-    )
-    return RebalanceCosts(cluster, given, stops, length_ms, rewinds, most)
-
-
-def _detection_delays(rebalance: RecordedRebalance) -> dict[int, Bounds]:
-    """Return bounds on how long the death of each partition's owner was undetected (ms).
-
-    The result is a dict from dense partition number to bounds.
-    """
-    out: dict[int, Bounds] = {}
-    for absence in rebalance.departures:
-        if absence.expired:
-            delay = detection_delay(session_timeout_ms(absence.member))
-            owned = rebalance.owned.get(absence.member.owner, EMPTY)
-            out |= dict.fromkeys(owned.tolist(), delay)
-    return out
+    eager = recorded_protocol(rebalance.generation) == EAGER
+    return stopped_partitions(before, after, cluster.partition_exists, eager=eager)
 
 
 def _located(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.clusters import ClusterHistory
@@ -21,8 +22,10 @@ from partage.simulation.members import last_owned
 
 __all__ = [
     "Absence",
+    "OwnershipTracker",
     "RecordedRebalance",
     "RecordedRebalanceBuilder",
+    "departed_members",
     "recorded_rebalances",
     "session_timeout_ms",
 ]
@@ -86,19 +89,17 @@ class _AbsenceTracker:
         """
         if self._before is not None and now.incarnation != self._before.incarnation:
             self._before, self._departed = None, {}
-        old = {m.owner: m for m in self._before.last.members} if self._before else {}
-        new = {m.owner: m for m in now.first.members}
         departures = []
-        for owner, member in old.items():
-            if owner not in new:
-                departure = _Departure(_absence(self._with_timeout(member), now))
-                departures.append(departure)
-                self._departed[member.id] = departure
+        for absence in departed_members(now, self._before, self._timeout_ms):
+            departure = _Departure(absence)
+            departures.append(departure)
+            self._departed[absence.member.id] = departure
+        old = {m.owner for m in (self._before.last.members if self._before else ())}
         former_id = {c.member: c.was for c in now.causes if c.was is not None}
         returns = []
-        for owner, member in new.items():
+        for member in {m.owner: m for m in now.first.members}.values():
             departed = self._departed.pop(former_id.get(member.id, ""), None)
-            if owner not in old and departed is not None:
+            if member.owner not in old and departed is not None:
                 departed.absence = replace(
                     departed.absence,
                     back=(now.incarnation, now.number),
@@ -111,11 +112,31 @@ class _AbsenceTracker:
         self._before = now
         return departures, returns
 
-    def _with_timeout(self, member: MemberState) -> MemberState:
-        """Return the member with the broker's session timeout filled in if it sent none."""
-        if self._timeout_ms is None or member.session_timeout_ms > 0:
-            return member
-        return replace(member, session_timeout_ms=self._timeout_ms)
+
+def departed_members(
+    now: Generation, before: Generation | None, timeout_ms: int | None
+) -> list[Absence]:
+    """Return an absence for each member that a rebalance no longer has.
+
+    Args:
+        now: the generation that the rebalance created.
+        before: the generation before it in the same incarnation; None for the first one.
+        timeout_ms: the broker's session timeout for members that sent none; None if not known.
+    """
+    present = {m.owner for m in now.first.members}
+    old = {m.owner: m for m in before.last.members} if before is not None else {}
+    return [
+        _absence(_with_timeout(member, timeout_ms), now)
+        for owner, member in old.items()
+        if owner not in present
+    ]
+
+
+def _with_timeout(member: MemberState, timeout_ms: int | None) -> MemberState:
+    """Return the member with the broker's session timeout filled in if it sent none."""
+    if timeout_ms is None or member.session_timeout_ms > 0:
+        return member
+    return replace(member, session_timeout_ms=timeout_ms)
 
 
 def _absence(member: MemberState, now: Generation) -> Absence:
@@ -181,6 +202,55 @@ class RecordedRebalance:
         return [dense for owner, dense in self.owned.items() if owner not in present]
 
 
+class OwnershipTracker:
+    """Tracks which partitions the members of one group own before each of its rebalances.
+
+    Call `feed` for every rebalance in order, including those without members.
+
+    Args:
+        clusters: the cluster metadata over time; dense numbers are those of its index.
+    """
+
+    def __init__(self, clusters: ClusterHistory) -> None:
+        self._clusters = clusters
+        self._incarnation: int | None = None
+        self._owned: dict[str, Int32Array] = {}
+        self._last_owned: dict[str, Int32Array] = {}
+
+    def feed(self, now: Generation) -> RecordedRebalance:
+        """Return a recorded rebalance with the ownership before it; track the ownership after it.
+
+        Its departures, returns and pauses are left empty.
+        """
+        if now.incarnation != self._incarnation:
+            self._incarnation, self._owned, self._last_owned = now.incarnation, {}, {}
+        replayable = unsupported_reason(now.first) is None
+        found = RecordedRebalance(now, replayable, self._owned, self._last_owned)
+        if replayable:
+            cluster = self._clusters.at(now.timestamp_ms)
+            given = partitions_by_member(recorded_assignment(now.last, cluster))
+            # Of two members with one instance id the later one owns the name, as in the broker.
+            self._owned = {m.owner: given[m.id] for m in now.last.members}
+            self._last_owned = last_owned(self._last_owned, self._owned)
+        else:
+            self._owned, self._last_owned = {}, {}
+        return found
+
+    def stored(self) -> tuple[Any, ...]:
+        """Return the state as values for `history.state_store.pack_state`.
+
+        Dense numbers stay valid as long as metadata is only appended (`ClusterHistory.append`).
+        """
+        owned = self._owned
+        more = {m: dense for m, dense in self._last_owned.items() if dense is not owned.get(m)}
+        return self._incarnation, owned, more
+
+    def resume(self, state: tuple[Any, ...]) -> None:
+        """Restore the state that `stored` returned."""
+        self._incarnation, self._owned, more = state
+        self._last_owned = self._owned | more
+
+
 class RecordedRebalanceBuilder:
     """Builds the recorded rebalances of one group from its generations, fed in order.
 
@@ -199,12 +269,11 @@ class RecordedRebalanceBuilder:
         *,
         behind: int | None = None,
     ) -> None:
-        self._clusters, self._behind = clusters, behind
+        self._behind = behind
         self._absences = _AbsenceTracker(session_timeout_ms)
+        self._ownership = OwnershipTracker(clusters)
         self._queue: deque[tuple[Generation, list[_Departure], list[Absence]]] = deque()
         self._before: Generation | None = None
-        self._owned: dict[str, Int32Array] = {}
-        self._last_owned: dict[str, Int32Array] = {}
 
     def feed(self, generation: Generation) -> Iterator[RecordedRebalance]:
         """Add the next rebalance, with or without members.
@@ -223,30 +292,15 @@ class RecordedRebalanceBuilder:
     def _next(self) -> RecordedRebalance:
         """Remove and return the oldest rebalance of the queue; update the ownership."""
         generation, departures, returns = self._queue.popleft()
-        before = self._before
+        before, self._before = self._before, generation
         if before is not None and generation.incarnation != before.incarnation:
-            before, self._owned, self._last_owned = None, {}, {}
-        ids_before = frozenset(m.id for m in before.last.members) if before else frozenset()
-        replayable = unsupported_reason(generation.first) is None
-        made = RecordedRebalance(
-            generation,
-            replayable,
-            self._owned,
-            self._last_owned,
-            ids_before,
-            tuple(departure.absence for departure in departures),
-            tuple(returns),
+            before = None
+        return replace(
+            self._ownership.feed(generation),
+            ids_before=frozenset(m.id for m in before.last.members) if before else frozenset(),
+            departures=tuple(departure.absence for departure in departures),
+            returns=tuple(returns),
         )
-        if replayable:
-            cluster = self._clusters.at(generation.timestamp_ms)
-            given = partitions_by_member(recorded_assignment(generation.last, cluster))
-            # Of two members with one instance id the later one owns the name, as in the broker.
-            self._owned = {m.owner: given[m.id] for m in generation.last.members}
-            self._last_owned = last_owned(self._last_owned, self._owned)
-        else:
-            self._owned, self._last_owned = {}, {}
-        self._before = generation
-        return made
 
 
 def recorded_rebalances(

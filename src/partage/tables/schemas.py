@@ -24,7 +24,7 @@ from partage.tables.statuses import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "TABLES", "schema"]
+__all__ = ["COLUMNS", "SIMULATED_COLUMNS", "TABLES", "schema"]
 
 _RUN: Column = ("run_id", "string", "run that wrote the row")
 _GROUP: Column = ("group", "string", "group id")
@@ -294,6 +294,12 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("settings", "string", "JSON: strategies, Spark settings, versions"),
         ("coverage", "string", "JSON: share of the history that the log still has"),
     ),
+}
+
+#: Nullable columns that only the simulation of `partage replay` fills in, by table. They are null
+#: in the tables of `partage watch`.
+SIMULATED_COLUMNS: dict[str, tuple[str, ...]] = {
+    "rebalances": ("agrees", "judged_by", "disagreement", "assumed"),
 }
 
 TABLES: tuple[str, ...] = tuple(COLUMNS)

@@ -14,7 +14,7 @@ from tests.support.rebuilt import rebalances, rebuilt
 from partage.history.pauses import Pause, PauseTracker
 from partage.history.records import assigned_partitions
 from partage.history.transactions import Outcome, Transactions
-from partage.simulation.costs import stop_length
+from partage.simulation.costs import pause_bounds, stop_length
 from partage.simulation.metrics import NOTHING, Bounds
 from partage.wire.group_log import decode_record
 
@@ -128,11 +128,12 @@ def test_a_partition_that_had_nothing_to_read_tells_nothing_of_a_rebalances_leng
     (idle,) = tracker.stretch(stretch_of(CommitRun.of("g", "t", 0, 163_000, 7)))
     (busy,) = tracker.stretch(stretch_of(CommitRun.of("g", "t", 1, 4_000, 9)))
     assert (idle.advance, idle.rewind, busy.advance) == (0, 0, 2)
-    assert stop_length([(busy, NOTHING)]) == Bounds(1_500, 2_500)
+    shown = {one: pause_bounds(one, NOTHING) for one in (idle, busy)}
+    assert shown[busy] == Bounds(1_500, 2_500)
     # At least nothing, then; at most what it shows, as ever.
-    assert stop_length([(idle, NOTHING)]) == Bounds(0, 161_500)
-    assert stop_length([(idle, NOTHING), (busy, NOTHING)]) == Bounds(0, 2_500)
+    assert shown[idle] == Bounds(0, 161_500)
+    assert stop_length([shown[idle], shown[busy]]) == Bounds(0, 2_500)
     tracker.rebalance(0, 5, [("t", 1)])
     (back,) = tracker.stretch(stretch_of(CommitRun.of("g", "t", 1, 6_000, 3)))
     assert (back.advance, back.rewind) == (0, 6)
-    assert stop_length([(back, NOTHING)]).low > 0
+    assert pause_bounds(back, NOTHING).low > 0

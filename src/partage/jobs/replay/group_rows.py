@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,7 +32,7 @@ from partage.history.events import (
 )
 from partage.history.group_history import GroupHistory, HistoryItem
 from partage.history.ownership import Interval, OwnershipIntervals
-from partage.history.pauses import Pause, stopped_partitions
+from partage.history.pauses import Pause
 from partage.history.problems import unsupported_reason
 from partage.history.records import (
     ClassicState,
@@ -49,8 +49,9 @@ from partage.jobs.replay.group_records import BlockReader
 from partage.jobs.replay.tally import Clocks
 from partage.jobs.replay.totals import GroupTotals
 from partage.simulation.commit_evidence import CommitRate
-from partage.simulation.costs import stop_length
-from partage.simulation.metrics import NOTHING
+from partage.simulation.costs import RecordedStops, recorded_stops, stop_length
+from partage.simulation.metrics import Bounds
+from partage.simulation.recorded_rebalances import OwnershipTracker, departed_members
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,18 +179,6 @@ def _make(record: Callable[[], GroupRecord]) -> GroupRecord:
     return record()
 
 
-#: Rows that wait for later commits; older rows get the duration that is known by then.
-_MOST_PENDING = 256
-_Key = tuple[int, int]
-_Pending = tuple[_Key, dict[str, Any], frozenset[tuple[str, int]]]
-
-
-def _pending(stored: list[Any]) -> _Pending:
-    """Restore a rebalance that waits for commits from its JSON form."""
-    (incarnation, generation), row, stopped = stored
-    return (incarnation, generation), row, frozenset((topic, p) for topic, p in stopped)
-
-
 def event_row(event: Event, position: int) -> dict[str, Any]:
     """Return a membership event as a row of table ``events``.
 
@@ -280,17 +269,72 @@ def _pairs(pairs: Pairs) -> list[dict[str, Any]]:
     return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in pairs]
 
 
+#: Rows that wait for later commits; older rows get the duration that is known by then.
+_MOST_PENDING = 256
+#: (incarnation, generation) of a rebalance.
+_Key = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _PendingRow:
+    """A row of table ``rebalances`` that waits for the offset commits after its rebalance.
+
+    Attributes:
+        row: the row without its storm and duration.
+        stops: the partitions that the rebalance stopped.
+        bounds: what earlier pauses say about its duration (ms).
+        pauses: later pauses of the rebalance.
+    """
+
+    row: dict[str, Any]
+    stops: RecordedStops
+    bounds: list[Bounds] = field(default_factory=list)
+    pauses: list[Pause] = field(default_factory=list)
+
+    @property
+    def key(self) -> _Key:
+        return self.row["incarnation"], self.row["generation"]
+
+    def measured(self, clusters: ClusterHistory) -> list[Bounds]:
+        """Return what all pauses so far say about the duration of the rebalance (ms)."""
+        self.bounds += self.stops.bounds(self.pauses, clusters)
+        self.pauses = []
+        return self.bounds
+
+    def stored(self, clusters: ClusterHistory) -> list[Any]:
+        """Return the state as values for JSON."""
+        partitions: dict[int, list[int]] = {}
+        for p, timeout_ms in self.stops.timeouts.items():
+            partitions.setdefault(timeout_ms, []).append(p)
+        return [self.row, [*partitions.items()], self.measured(clusters)]
+
+    @classmethod
+    def restored(cls, stored: Sequence[Any]) -> _PendingRow:
+        """Restore the row from what `stored` returned."""
+        row, partitions, bounds = stored
+        timeouts = {p: timeout_ms for timeout_ms, some in partitions for p in some}
+        return cls(row, RecordedStops(row["time_ms"], timeouts), [Bounds(*one) for one in bounds])
+
+
 class RebalanceRows:
     """Completes rows of table ``rebalances`` with storm and duration, in log order.
 
     A storm is a series of rebalances in quick succession. The duration follows from offset commits
     around the rebalance, some of which come later in the log.
+
+    Args:
+        clusters: the cluster metadata over time.
     """
 
-    def __init__(self) -> None:
-        self._storms: StormTracker[_Pending] = StormTracker()
-        self._pending: deque[tuple[_Pending, int | None]] = deque()
+    def __init__(self, clusters: ClusterHistory) -> None:
+        self._clusters = clusters
+        self._storms: StormTracker[_PendingRow] = StormTracker()
+        self._pending: deque[tuple[_PendingRow, int | None]] = deque()
+        self._by_key: dict[_Key, list[_PendingRow]] = {}
+        #: Pauses of the newest rebalance, and of those whose rows have not come yet.
         self._pauses: dict[_Key, list[Pause]] = {}
+        self._newest: _Key = (-1, -1)
+        self._written: _Key = (-1, -1)
 
     def stored(self) -> str:
         """Return the state as values for `history.state_store.pack_state`.
@@ -298,26 +342,35 @@ class RebalanceRows:
         Hundreds of rows may wait. They are plain values, so JSON packs them in one step.
         """
         storms, number = self._storms.stored()
-        waiting = [((key, row, sorted(stopped)), *rest) for (key, row, stopped), *rest in storms]
-        pending = [((k, row, sorted(stopped)), storm) for (k, row, stopped), storm in self._pending]
-        return json.dumps([waiting, number, pending, [*self._pauses.values()]])
+        waiting = [(one.stored(self._clusters), *rest) for one, *rest in storms]
+        pending = [(one.stored(self._clusters), storm) for one, storm in self._pending]
+        keys = self._newest, self._written
+        return json.dumps([waiting, number, pending, [*self._pauses.items()], keys])
 
     def resume(self, state: str) -> None:
         """Restore the state that `stored` returned."""
-        waiting, number, pending, pauses = json.loads(state)
-        self._storms.resume(([(_pending(item), *rest) for item, *rest in waiting], number))
-        self._pending = deque((_pending(item), storm) for item, storm in pending)
-        for some in pauses:
-            for one in some:
-                pause = Pause(*one)
-                self._pauses.setdefault((pause.incarnation, pause.generation), []).append(pause)
+        waiting, number, pending, pauses, (newest, written) = json.loads(state)
+        restored = [(_PendingRow.restored(one), *rest) for one, *rest in waiting]
+        self._storms.resume((restored, number))
+        self._pending = deque((_PendingRow.restored(one), storm) for one, storm in pending)
+        for one, *_ in (*self._pending, *restored):
+            self._by_key.setdefault(one.key, []).append(one)
+        self._pauses = {(key[0], key[1]): [Pause(*one) for one in some] for key, some in pauses}
+        self._newest, self._written = tuple(newest), tuple(written)
 
-    def row(self, generation: Generation, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def row(
+        self, generation: Generation, row: dict[str, Any], stops: RecordedStops
+    ) -> Iterator[dict[str, Any]]:
         """Add the row of a rebalance; yield the rows that are now complete."""
-        key = (generation.incarnation, generation.number)
+        pending = _PendingRow(row, stops)
+        if pending.key != self._newest:
+            self._pauses.pop(self._newest, None)
+            self._newest = pending.key
+        # A generation that was taken over has the number of its origin, and so the same pauses.
+        pending.pauses += self._pauses.get(pending.key, ())
+        self._by_key.setdefault(pending.key, []).append(pending)
         window = max((m.session_timeout_ms for m in generation.first.members), default=0)
         counts = row["cause_kind"] not in ("follow-up", "migration")
-        pending = (key, row, stopped_partitions(generation))
         fed = self._storms.feed(pending, generation.timestamp_ms, max(window, 0), counts=counts)
         self._pending.extend(fed)
         while len(self._pending) > _MOST_PENDING:
@@ -325,9 +378,14 @@ class RebalanceRows:
 
     def pause(self, pause: Pause) -> None:
         """Add a consumption pause that a rebalance caused; the rebalance's row may come later."""
-        self._pauses.setdefault((pause.incarnation, pause.generation), []).append(pause)
-        if len(self._pauses) > 2 * _MOST_PENDING:
-            del self._pauses[next(iter(self._pauses))]
+        if pause.pause_ms is None:
+            return
+        key = (pause.incarnation, pause.generation)
+        known = self._by_key.get(key, ())
+        for pending in known:
+            pending.pauses.append(pause)
+        if key == self._newest or (not known and key >= self._written):
+            self._pauses.setdefault(key, []).append(pause)
 
     def finish(self) -> Iterator[dict[str, Any]]:
         """Yield all rows that still wait for commits, at the end of the log."""
@@ -336,13 +394,19 @@ class RebalanceRows:
             yield self._complete()
 
     def _complete(self) -> dict[str, Any]:
-        (key, row, stopped), storm = self._pending.popleft()
-        pauses = (p for p in self._pauses.get(key, []) if (p.topic, p.partition) in stopped)
-        bounds = stop_length((pause, NOTHING) for pause in pauses)
-        return row | {
+        pending, storm = self._pending.popleft()
+        key = pending.key
+        self._by_key[key].pop(0)
+        if not self._by_key[key]:
+            del self._by_key[key]
+        if key != self._written:
+            self._pauses.pop(self._written, None)
+            self._written = key
+        length_ms = stop_length(pending.measured(self._clusters))
+        return pending.row | {
             "storm": storm,
-            "stopped_low_ms": None if bounds is None else int(bounds.low),
-            "stopped_high_ms": None if bounds is None else int(bounds.high),
+            "stopped_low_ms": None if length_ms is None else int(length_ms.low),
+            "stopped_high_ms": None if length_ms is None else int(length_ms.high),
         }
 
 
@@ -393,7 +457,8 @@ class GroupRows:
         self._span = known.span
         self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
         self._ownership = OwnershipIntervals(self._history.topics.id_of, known.span)
-        self._rebalances = RebalanceRows()
+        self._owners = OwnershipTracker(clusters)
+        self._rebalances = RebalanceRows(clusters)
         self._folding = CommitFolder()
         self._traffic: dict[tuple[str, int], CommitRate] = {}
         self._totals = GroupTotals(name)
@@ -407,6 +472,7 @@ class GroupRows:
         return (
             self._history.to_bytes(), self._ownership.stored(), self._rebalances.stored(),
             self._folding.stored(), self._traffic, self._totals.stored(), self._positions,
+            self._owners.stored(),
         )  # fmt: skip
 
     def resume(self, state: tuple[Any, ...]) -> None:
@@ -415,7 +481,9 @@ class GroupRows:
         Raises:
             InvalidCaptureError: the state is of another version, or damaged.
         """
-        history, ownership, rebalances, folding, self._traffic, totals, self._positions = state
+        history, ownership, rebalances, folding, self._traffic, totals, *rest = state
+        self._positions, owners = rest
+        self._owners.resume(owners)
         known = self._around
         self._history = GroupHistory.from_bytes(
             history, self._clusters, known.session_timeout_ms, known.moves
@@ -571,13 +639,22 @@ class GroupRows:
         self._totals.rebalance(row)
         if self._listener is not None:
             self._listener.generation(found)
-        for done in self._rebalances.row(found, row):
+        for done in self._rebalances.row(found, row, self._stops(found)):
             self._write("rebalances", done)
         at = {"incarnation": found.incarnation, "generation": found.number}
         for i, member in enumerate(found.first.members):
             self._write("members", {**at, "position": i, **member_row(member, found.first)})
         for interval in found.unread_intervals:
             self._write("unread", {**at, **interval._asdict()})
+
+    def _stops(self, found: Generation) -> RecordedStops:
+        """Return the partitions that a rebalance stopped, as the simulation finds them."""
+        before = found.previous
+        if before is not None and before.incarnation != found.incarnation:
+            before = None
+        departed = departed_members(found, before, self._around.session_timeout_ms)
+        rebalance = replace(self._owners.feed(found), departures=tuple(departed))
+        return recorded_stops(rebalance, self._clusters)
 
 
 def commit_columns(minutes: MinuteColumns, group: str) -> dict[str, pa.Array]:

@@ -23,7 +23,6 @@ from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.simulation_memo import GroupMemo
 from partage.jobs.replay.spill_files import SpilledHistory
 from partage.jobs.replay.totals import SimulationTotals
-from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_policies
 from partage.simulation.metrics import SimulatedRebalance
 from partage.simulation.per_rebalance import simulate_rebalance
@@ -162,7 +161,7 @@ def _simulate_unit(
                 memo.rebalances.add(key, found, rows)
         else:
             found, rows = known
-        writers.add("rebalances", row | _verdict_columns(rebalance, found, context))
+        writers.add("rebalances", row | _verdict_columns(found))
         totals.add_verdict(group, rebalance.generation, found)
         write(rows)
     if unit.policies:
@@ -207,27 +206,17 @@ class _SpanFilter:
         return key not in self._not
 
 
-def _verdict_columns(
-    rebalance: RecordedRebalance, found: Verdict, context: SimulationContext
-) -> dict[str, Any]:
-    """Return columns of ``rebalances`` that compare the recorded assignment with the strategy's.
+def _verdict_columns(found: Verdict) -> dict[str, Any]:
+    """Return the columns of ``rebalances`` that compare the assignment with its strategy's.
 
-    The columns with the duration of the rebalance are included.
-
-    The duration of a rebalance is the one that the simulation uses. If a rebalance cannot be
-    simulated, the histories job has computed it by the same rule.
+    They are `partage.tables.schemas.SIMULATED_COLUMNS`.
     """
-    said: dict[str, Any] = {
+    return {
         "agrees": found.agrees,
         "judged_by": found.judged_by,
         "disagreement": found.why if found.agrees is False or not found.terminates else None,
         "assumed": found.assumed,
     }
-    if rebalance.replayable:
-        length_ms = context.costs(rebalance).length_ms
-        known = None if length_ms is None else (int(length_ms.low), int(length_ms.high))
-        said["stopped_low_ms"], said["stopped_high_ms"] = known or (None, None)
-    return said
 
 
 #: A group of so many rebalances is never cut.

@@ -37,7 +37,7 @@ from partage.jobs.replay.group_rows import (
     read_group_inputs,
     rebalance_row,
 )
-from partage.tables.schemas import schema
+from partage.tables.schemas import SIMULATED_COLUMNS, schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,16 +75,23 @@ _ORDER = ("log_partition", "log_offset", "kind", "topic", "topic_partition", "mi
 def stream_schema(table: str) -> pa.Schema:
     """Return the pyarrow schema of a table of a stream, without the columns of the micro-batch.
 
+    Columns that only a replay fills in have ``filled_by: partage replay`` as metadata.
+
     Raises:
         KeyError: no table has this name.
 
     >>> stream_schema("ownership").names[:2], stream_schema(OPENED).names[-1]
     (['group', 'incarnation'], 'moved')
+    >>> stream_schema("rebalances").field("agrees").metadata
+    {b'filled_by': b'partage replay'}
     """
     import pyarrow as pa
 
     if table != OPENED:
-        return pa.schema([field for field in schema(table) if field.name != "run_id"])
+        simulated = SIMULATED_COLUMNS.get(table, ())
+        found = [field for field in schema(table) if field.name != "run_id"]
+        marked = {"filled_by": "partage replay"}
+        return pa.schema([f.with_metadata(marked) if f.name in simulated else f for f in found])
     known = schema("rebalances")
     counts = [pa.field("members_before", pa.int32()), pa.field("moved", pa.int32())]
     return pa.schema([*(known.field(name) for name in _OPENED_COLUMNS), *counts])
