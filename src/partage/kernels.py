@@ -332,7 +332,9 @@ def _widest(types: Any, one: Any) -> Any:
 
 
 def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
-    """Collect the names of the modules of a function and of all helpers that it may call."""
+    """Collect the names of the Python modules that define a kernel's function and the helpers that
+    it calls.
+    """
     seen.add(function.__module__)
     names = function.__globals__
     for name in function.__code__.co_names:

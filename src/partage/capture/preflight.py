@@ -484,8 +484,8 @@ class _LogProbe:
                 self._searches[p].add(at[p], window)
 
     def _windows(self, at: Mapping[int, int], size: int) -> dict[int, list[Batch]]:
-        """Read a sample of each partition: the record batches from an offset on, at most ``size``
-        bytes.
+        """Read a sample of each log partition: the record batches from an offset on, at most
+        ``size`` bytes.
 
         A broker leaves out a batch that is larger, unless the request names one partition only.
         """

@@ -171,7 +171,7 @@ def _one_line(value: str) -> str:
 
 
 def json_bytes(value: Any, indent: int | None = None) -> bytes:
-    """Encode JSON as UTF-8, with control and format characters as escape sequences.
+    """Encode a value as JSON in UTF-8; control and format characters become escape sequences.
 
     >>> json_bytes("a" + chr(0x9B)) == b'"a' + bytes([92]) + b'u009b"'
     True

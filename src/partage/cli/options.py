@@ -173,8 +173,9 @@ class ClusterOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def client_properties(self) -> dict[str, str]:
-        """Return the Kafka client properties of the options as a dict, and from now on hide their
-        secrets on stderr.
+        """Return the Kafka client properties that the command line gives, as a dict.
+
+        Their secret values are hidden on stderr from now on.
 
         Raises:
             InvalidConfigError: the file cannot be read, or a property has no equals sign.

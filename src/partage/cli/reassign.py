@@ -105,7 +105,7 @@ class LimitOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def limits(self, pin: list[str] | None = None) -> PlanLimits:
-        """Convert the command-line options to the limits of a reassignment plan.
+        """Return the limits of a reassignment plan that the command line gives.
 
         Raises:
             BadParameter: a tolerance is not KIND=FRACTION.
@@ -135,7 +135,7 @@ class PinnedLimitOptions(LimitOptions):
     ] = None  # fmt: skip
 
     def pinned_limits(self) -> PlanLimits:
-        """Convert the command-line options to the limits of a reassignment plan, including pinned
+        """Return the limits of a reassignment plan that the command line gives, including pinned
         topics.
         """
         return self.limits(self.pin)

@@ -302,7 +302,8 @@ def new_state(
 
 
 def _check_arguments(name: object, rack: object) -> None:
-    """Check that a strategy or its name is given, and that the rack is text or missing.
+    """Check the arguments of ``assignor``: a strategy or its name, and a rack that is text or
+    missing.
 
     Raises:
         InvalidConfigError: an argument has another type.

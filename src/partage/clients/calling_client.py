@@ -93,7 +93,7 @@ class _Factory:
         update_wrapper(self, make)
 
     def __call__(self, *names: Any, **options: Any) -> Any:
-        """Create and return the assignor class of the named strategy.
+        """Create and return the assignor class that runs the named strategy.
 
         Raises:
             InvalidConfigError: no name is given, as when a client calls the factory itself.

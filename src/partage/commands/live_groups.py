@@ -285,7 +285,7 @@ def measure_group(
 ) -> MeasuredGroup:
     """Measure the load of one group of a running cluster, as the input of `forecast` and `size`.
 
-    The end offsets are read at the begin and at the end. Nothing is changed.
+    The end offsets are read at the start and at the end. Nothing is changed.
 
     Args:
         bootstrap: brokers of the cluster, ``host:port,...``.

@@ -222,7 +222,7 @@ def _is_number(value: object) -> bool:
 
 
 def _names(published: PublishedRun, table: str, column: str) -> list[str]:
-    """Return the distinct names in a column of a published table.
+    """Return the distinct names, such as groups, in a column of a finished replay's table.
 
     Raises:
         InvalidCaptureError: the table does not have the column.

@@ -204,7 +204,7 @@ def learn_capacity(load: GroupLoad, owned: Sequence[OwnedSpan]) -> LearntCapacit
     """Estimate how many records per second one consumer can process, from recorded phases in which
     a member caught up.
 
-    Only minutes count in which a member owned a partition from the begin to the end.
+    Only minutes count in which a member owned a partition from start to end.
 
     Args:
         load: the load by minute of a recording.

@@ -64,7 +64,7 @@ class CustomPartitioner(Protocol):
     """
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Receive the producer's settings. The producer calls this once, first of all methods."""
+        """Receive the producer's settings, before the producer calls any other method."""
         ...
 
     def partition(  # noqa: PLR0917 - Kafka's own signature
@@ -240,8 +240,6 @@ class NamedPartitioner:
 class RecordPartitioner:
     """Part of a producer that chooses a record's partition: the one that the record names, or else
     the custom partitioner's. It rejects numbers that the topic does not have.
-
-    It checks both.
 
     Args:
         configs: the producer's settings; ``partitioner.class`` names the partitioner.

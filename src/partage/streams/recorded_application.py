@@ -281,8 +281,9 @@ def _fullest(application: RecordedApplication) -> str:
 
 
 def _seconds(application: RecordedApplication) -> int:
-    """Return the time to simulate in seconds: at least an hour, and enough to restore all tasks
-    twice.
+    """Return the length of the simulation of a recorded application, in seconds.
+
+    It is at least an hour, and enough to restore all tasks twice.
     """
     restore_s = 2 * sum(_bytes_by_task(application).values()) / _RESTORE_RATE
     return max(_LEAST_S, 60 * ceil((_CRASH_S + _BACK_S + restore_s) / 60))

@@ -53,8 +53,8 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether the client has a tag of a client with a copy of the task, so that a
-        standby there would not spread.
+        """Return whether a client has the same tag, such as a zone, as a client that already has a
+        copy of the task.
         """
         return any(self.tags[client].get(key) == value for key, value in used)
 

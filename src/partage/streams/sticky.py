@@ -55,7 +55,9 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add(self, task: int, others: Iterable[int]) -> None:
-        """Record that one client has a task together with other tasks, a pair with each."""
+        """Record that a task is on the same client as these other tasks, which makes a pair with
+        each.
+        """
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:

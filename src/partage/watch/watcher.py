@@ -137,8 +137,8 @@ class WatchListener(Protocol):
 
 
 class _Reset:
-    """Message that tells the watcher's thread to restart with other group histories, after the log
-    was cut.
+    """Message to the watcher's thread: continue with other group histories, because the log was
+    truncated.
     """
 
     def __init__(self, live: LiveGroups) -> None:

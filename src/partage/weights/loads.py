@@ -110,8 +110,9 @@ def rates(
 
 
 def lags(position: Mapping[Partition, int], end: Mapping[Partition, int]) -> dict[Partition, float]:
-    """Return the lag in records (end offset minus position) of each partition that has both
-    offsets.
+    """Return the lag of each partition in records: its end offset minus the consumer's position.
+
+    Partitions that lack one of the offsets are left out.
 
     >>> lags({("t", 0): 10, ("t", 1): 7}, {("t", 0): 30, ("t", 1): 5})
     {('t', 0): 20.0, ('t', 1): 0.0}
