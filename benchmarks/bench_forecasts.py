@@ -3,7 +3,8 @@
     python benchmarks/bench_forecasts.py
 
 Each recorded restart of one member, with no other event of its group shortly before and after it,
-is forecast as a deployment that replaces one member. The truth is what the clients logged.
+is forecast as a deployment that replaces one member. Earlier rebalances of the group scale it, as
+in `pg.forecast`. The truth is what the clients logged.
 docs/guides/forecast.md has the table.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -21,7 +22,15 @@ from tests.support.recordings import Recording, names, recording
 from tests.support.unread_truth import UnreadInterval, unread_intervals
 
 from partage.forecasts.loads import constant_load
-from partage.forecasts.rolling import Deployment, RestartTime, RolloutForecast, forecast_rollout
+from partage.forecasts.restarts import RESTART_CAUSES
+from partage.forecasts.rolling import (
+    Deployment,
+    RestartTime,
+    RolloutForecast,
+    forecast_rollout,
+    slowdown,
+    slowed,
+)
 from partage.history.events import Generation
 from partage.simulation.policies import Policy, recorded_protocol, recorded_strategy
 from partage.simulation.recorded_rebalances import session_timeout_ms
@@ -34,12 +43,20 @@ _QUIET = {"admin.describe"}
 
 
 class Restart(NamedTuple):
-    """One isolated restart: what was forecast and what happened, in partition-seconds."""
+    """One isolated restart: what was forecast and what happened, in partition-seconds.
+
+    Attributes:
+        is_disturbed: whether a fault of the cluster or of another member overlaps with it: a broker
+            that stops or starts, a new partition, or a member that is frozen or stalled.
+    """
 
     recording: str
     group: str
+    library: str
     forecast: RolloutForecast
     true: float
+    is_disturbed: bool
+    at_ms: int
 
     @property
     def is_inside(self) -> bool:
@@ -51,6 +68,8 @@ def restarts(name: str) -> Iterator[Restart]:
     """Yield the isolated restarts of a recording."""
     made = recording(name)
     intervals = unread_intervals(made.observed, made.events)
+    faults = list(_faults(made.events))
+    libraries = {one["id"]: one["lang"] for one in made.events if one["what"] == "add"}
     by_group: dict[str, list[dict[str, Any]]] = {}
     for one in made.events:
         if "group" in one and one["what"] not in _QUIET:
@@ -63,9 +82,41 @@ def restarts(name: str) -> Iterator[Restart]:
             generation = _generation(made.rebalances[group], event["ts_ms"])
             if found is None or generation is None or len(generation.last.members) < 2:
                 continue
-            forecast = _forecast(event, found / 1_000, generation)
+            past = _past_waits(made.rebalances[group], event["ts_ms"])
+            forecast = _forecast(event, found / 1_000, generation, past)
             if forecast is not None:
-                yield Restart(name, group, forecast, _truth(intervals, group, event, found))
+                first, last = event["ts_ms"] - _BEFORE_MS, event["ts_ms"] + found + _AFTER_MS
+                is_disturbed = any(
+                    one.group in (None, group) and one.from_ms <= last and one.to_ms >= first
+                    for one in faults
+                )
+                yield Restart(
+                    name, group, libraries[event["id"]], forecast,
+                    _truth(intervals, group, event, found), is_disturbed, event["ts_ms"],
+                )  # fmt: skip
+
+
+class _Fault(NamedTuple):
+    """A fault of one group, or of the whole cluster (None), with its begin and end."""
+
+    group: str | None
+    from_ms: int
+    to_ms: int
+
+
+def _faults(events: list[dict[str, Any]]) -> Iterator[_Fault]:
+    """Yield the faults of a recording that last, or that concern the whole cluster."""
+    frozen: dict[str, int] = {}
+    for one in events:
+        at, what = one["ts_ms"], one["what"]
+        if what.startswith(("broker_", "admin.grow", "admin.elect")):
+            yield _Fault(None, at, at + _AFTER_MS)
+        elif what == "stall":
+            yield _Fault(one["group"], at, at + one["ms"])
+        elif what == "freeze":
+            frozen[one["id"]] = at
+        elif what == "thaw" and one["id"] in frozen:
+            yield _Fault(one["group"], frozen.pop(one["id"]), at)
 
 
 def _restart(made: Recording, events: list[dict[str, Any]], at: int) -> int | None:
@@ -74,10 +125,12 @@ def _restart(made: Recording, events: list[dict[str, Any]], at: int) -> int | No
     if not rest or rest[0]["what"] != "add" or not rest[0].get("bounce"):
         return None
     new = rest[0]
+    # aiokafka reports its start after its first join, and an empty revocation before.
     started = [
         one["ts_ms"] for one in made.observed
-        if one["id"] == new["id"] and one.get("group") == event["group"] and one["ev"] == "started"
-    ]  # fmt: skip
+        if one["id"] == new["id"] and one.get("group") == event["group"]
+        and (one["ev"] == "started" or (one["ev"] == "revoked" and not one["parts"]))
+    ][:1]  # fmt: skip
     if not started:
         return None
     near = [
@@ -92,8 +145,22 @@ def _generation(generations: list[Generation], at_ms: int) -> Generation | None:
     return known[-1] if known else None
 
 
+def _past_waits(generations: list[Generation], at_ms: int) -> tuple[float, int]:
+    """Return the mean seconds without a reader in earlier rebalances by restarts, and their number.
+
+    A rebalance in which no partition stopped does not count.
+    """
+    found = [
+        [each.unread_ms / 1_000 for each in one.unread_intervals if each.unread_ms]
+        for one in generations
+        if one.timestamp_ms < at_ms and one.causes and one.causes[0].kind in RESTART_CAUSES
+    ]
+    times = [seconds for each in found for seconds in each]
+    return (mean(times) if times else 0.0), sum(map(bool, found))
+
+
 def _forecast(
-    event: dict[str, Any], restart_s: float, generation: Generation
+    event: dict[str, Any], restart_s: float, generation: Generation, past: tuple[float, int]
 ) -> RolloutForecast | None:
     strategy = recorded_strategy(generation)
     if strategy is None or generation.protocol in ("share", "streams"):
@@ -107,12 +174,13 @@ def _forecast(
         return None
     sessions = [session_timeout_ms(one) / 1_000 for one in members]
     is_classic = generation.protocol == "classic"
-    return forecast_rollout(Deployment(
+    found = forecast_rollout(Deployment(
         load=constant_load({topic: count for topic, count in topics.items() if count}, 0.0),
         policy=Policy(recorded_protocol(generation), strategy, event["instance"] is not None),
         members=len(members), replaced=1, restart=RestartTime.given(restart_s),
         session_s=max(sessions) if is_classic else _SERVER_SESSION_S, leaves=not event["hard"],
     ))  # fmt: skip
+    return slowed(found, slowdown(*past, found))
 
 
 def _truth(
@@ -133,12 +201,15 @@ def main() -> None:
             unread, deployment = one.forecast.unread, one.forecast.deployment
             kill = "" if deployment.leaves else ", killed"
             print(
-                f"{name} | {one.group} | {deployment.policy.name}{kill} | {deployment.members} | "
+                f"{name} | {one.group} | {one.library} | {deployment.policy.name}{kill} | "
+                f"{deployment.members} | "
                 f"{deployment.restart.median:.1f} | {unread.best:.0f} ({unread.low:.0f} to "
                 f"{unread.high:.0f}) | {one.true:.0f} | {'yes' if one.is_inside else 'no'}"
+                f"{' (disturbed)' if one.is_disturbed else ''}"
             )
         _summary(name, found)
     _summary("all", every)
+    _summary("undisturbed", [one for one in every if not one.is_disturbed])
 
 
 def _summary(name: str, found: list[Restart]) -> None:

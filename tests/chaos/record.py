@@ -26,7 +26,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow.parquet as pq
 from kafka import KafkaProducer
@@ -234,6 +234,9 @@ class Recording(Closes):
         seconds: how long faults are drawn.
     """
 
+    #: Share of Java members with a process of their own; the others share two processes.
+    own_share = 0.4
+
     def __init__(self, cluster: Brokers, rng: random.Random, seconds: float) -> None:
         self.cluster = cluster
         self.events: list[dict[str, Any]] = []
@@ -301,7 +304,7 @@ class Recording(Closes):
         """Start a member; after a bounce it has the names of the one before it."""
         plan, number = group.plan, next(self._numbers)
         lang = after.lang if after else self._rng.choice(plan.langs)
-        own = lang != "java" or self._rng.random() < 0.4
+        own = lang != "java" or self._rng.random() < self.own_share
         name = f"m{number}"
         node = self._process(f"proc-{name}", lang) if own else self._rng.choice(self._shared)
         if after is not None:
@@ -530,12 +533,22 @@ def write(captured: Path, recording: Recording, out: Path) -> None:
     (out / "groups.json").write_text(json.dumps(groups, indent=1) + "\n")
 
 
+_Kind = TypeVar("_Kind", bound=Recording)
+
+
 def _lines(rows: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
 
 
-def record(out: Path, seed: int, minutes: float) -> None:
-    """Start a cluster, record it, and write the files to ``out``."""
+def record(out: Path, seed: int, minutes: float, kind: type[_Kind]) -> _Kind:
+    """Start a cluster, record it, write the files to ``out``, and return the recording.
+
+    Args:
+        out: folder of the files.
+        seed: draws the settings of groups and the faults.
+        minutes: how long faults are drawn.
+        kind: class of the recording.
+    """
     built("peers.sh")
     jvm_classpath()
     with (
@@ -545,10 +558,11 @@ def record(out: Path, seed: int, minutes: float) -> None:
         for topic, partitions in TOPICS.items():
             cluster.create_topic(topic, partitions, 3)
         captured = Path(folder) / "capture"
-        with Recording(cluster, random.Random(seed), minutes * 60) as recording:
+        with kind(cluster, random.Random(seed), minutes * 60) as recording:
             with Capture(cluster.bootstrap, captured):
                 recording.run()
             write(captured, recording, out)
+    return recording
 
 
 def main() -> None:
@@ -557,7 +571,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=4.0)
     given = parser.parse_args()
-    record(given.out, given.seed, given.minutes)
+    record(given.out, given.seed, given.minutes, Recording)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,10 @@
 static membership (KIP-345). `SimulatedConsumerGroup` is one of the consumer protocol (KIP-848).
 Both use the rounds of `partage.simulation` for assignments, and its clock. Heartbeat intervals and
 latencies are those of the stop model (`partage.history.stop_model`).
+
+Heartbeats are periodic. A member's timer starts when it receives an assignment, so that all members
+of a classic group send theirs at the same time after a rebalance (`AbstractCoordinator`,
+`Heartbeat.resetTimeouts`). The first rebalance finds them at independent times.
 """
 
 from __future__ import annotations
@@ -38,8 +42,8 @@ __all__ = [
 
 #: group.initial.rebalance.delay.ms: an empty classic group waits for more members.
 _INITIAL_DELAY_MS = 3_000
-#: Time until a member handles a heartbeat's answer: it must call ``poll``.
-_POLL_MS = 100
+#: Longest time until a member handles a heartbeat's answer: it must call ``poll``.
+_POLL_MS = 200
 
 
 #: Assignments by generation and state of the members: follow-up, then what each member has.
@@ -103,6 +107,12 @@ class GroupSettings:
 class Unread:
     """Running totals for a simulated group: time in which partitions are unread, and records read
     twice.
+
+    Attributes:
+        unread_ms: partition-milliseconds without a reader.
+        resumed: how often a partition had a reader again.
+        reread: records read twice.
+        last_ms: when the last partition had a reader again.
     """
 
     def __init__(self, clock: Clock, settings: GroupSettings, draws: RandomDraws) -> None:
@@ -110,6 +120,7 @@ class Unread:
         self._since: dict[int, int] = {}
         self.unread_ms = 0.0
         self.reread = 0.0
+        self.resumed = 0
         self.last_ms = 0
 
     def stop(self, partitions: Iterable[int], *, commits: bool) -> None:
@@ -129,6 +140,7 @@ class Unread:
             since = self._since.pop(p, None)
             if since is not None:
                 self.unread_ms += self._clock.now_ms - since + latency_ms
+                self.resumed += 1
                 self.last_ms = self._clock.now_ms
 
 
@@ -169,6 +181,7 @@ class _GroupState:
         partitions_of_away: dict from the same keys to the partitions that the member read when it
             stopped.
         expires_ms: dict from the same keys to the time of the session timeout.
+        heartbeats_ms: dict from key to the time of one heartbeat; the others are periodic.
     """
 
     settings: GroupSettings
@@ -181,6 +194,7 @@ class _GroupState:
     away: dict[str, int] = field(default_factory=dict)
     partitions_of_away: dict[str, set[int]] = field(default_factory=dict)
     expires_ms: dict[str, int] = field(default_factory=dict)
+    heartbeats_ms: dict[str, float] = field(default_factory=dict)
     rebalances: int = 0
     _stops: int = 0
     _named: int = 0
@@ -198,12 +212,18 @@ class _GroupState:
         classic = self.settings.policy.protocol != CONSUMER
         return heartbeat_interval(self.settings.session_ms, classic=classic)
 
+    def until_heartbeat(self, key: str) -> float:
+        """Return the milliseconds until a member's next heartbeat."""
+        passed = (self.clock.now_ms - self.heartbeats_ms[key]) % self.heartbeat_ms
+        return self.heartbeat_ms - passed
+
     def fill(self, keys: Iterable[str]) -> None:
         """Let the first members join the simulated group and get partitions; this costs no unread
         time.
         """
         for key in keys:
             self.members[key] = self._member(key)
+            self.heartbeats_ms[key] = self.draws.uniform(0, self.heartbeat_ms)
         for _ in range(1 + MOST_FOLLOW_UPS):
             if not self._assign():
                 break
@@ -291,7 +311,7 @@ class _GroupState:
                 del self.away[key]
                 expire(key)
 
-        wait = self.settings.session_ms - self.draws.uniform(0, self.heartbeat_ms)
+        wait = self.settings.session_ms - self.heartbeat_ms + self.until_heartbeat(key)
         self.expires_ms[key] = self.clock.now_ms + int(max(0.0, wait))
         self.clock.at(self.expires_ms[key], due)
 
@@ -336,6 +356,7 @@ class SimulatedClassicGroup(_GroupState):
             if not self.members:
                 self._not_before_ms = self.clock.now_ms + _INITIAL_DELAY_MS
             self.members[key] = self._member(key)
+        self.heartbeats_ms[key] = self.clock.now_ms
         self._prepare()
         self._rejoin(key, self._round)
 
@@ -361,8 +382,9 @@ class SimulatedClassicGroup(_GroupState):
         at_once = set(revoked)
         for key in self.members:
             if key not in self.away:
-                wait = 0.0 if key in at_once else self.draws.uniform(0, self.heartbeat_ms)
-                self.clock.after(int(wait) + _POLL_MS, partial(self._rejoin, key, self._round))
+                wait = 0.0 if key in at_once else self.until_heartbeat(key)
+                wait += self.draws.uniform(0, _POLL_MS)
+                self.clock.after(int(wait), partial(self._rejoin, key, self._round))
 
     def _rejoin(self, key: str, number: int) -> None:
         """Let a member rejoin the group in a rebalance; under the eager protocol it revokes its
@@ -396,7 +418,9 @@ class SimulatedClassicGroup(_GroupState):
             self._prepare(revoked)
 
     def _take(self, key: str, target: set[int]) -> None:
+        """Let a member receive its assignment, which restarts its heartbeat timer."""
         self.consumed[key] = target
+        self.heartbeats_ms[key] = self.clock.now_ms
         self.unread.resume(sorted(target), after_record(0.0).mean)
 
 
@@ -425,6 +449,7 @@ class SimulatedConsumerGroup(_GroupState):
             return
         if self.away.pop(key, None) is None:
             self.members[key] = self._member(key)
+            self.heartbeats_ms[key] = self.clock.now_ms
             self._change()
         self._reconcile(key)
 
@@ -437,12 +462,12 @@ class SimulatedConsumerGroup(_GroupState):
         """Compute a new target assignment; each member learns of it with its next heartbeat."""
         self._assign()
         for key in self.members:
-            self._await_heartbeat(key, self.draws.uniform(0, self.heartbeat_ms))
+            self._await_heartbeat(key)
 
-    def _await_heartbeat(self, key: str, wait_ms: float) -> None:
+    def _await_heartbeat(self, key: str) -> None:
         if key not in self._waiting and key not in self.away:
             self._waiting.add(key)
-            self.clock.after(int(wait_ms), partial(self._heartbeat, key))
+            self.clock.after(int(self.until_heartbeat(key)), partial(self._heartbeat, key))
 
     def _heartbeat(self, key: str) -> None:
         self._waiting.discard(key)
@@ -465,5 +490,7 @@ class SimulatedConsumerGroup(_GroupState):
         taken = target - others
         self.consumed[key] = taken
         self.unread.resume(sorted(taken - consumed), after_heartbeat(0.0).mean)
+        if taken != consumed:  # it acknowledges a change at once, and its timer starts again
+            self.heartbeats_ms[key] = self.clock.now_ms
         if taken != target:
-            self._await_heartbeat(key, self.heartbeat_ms)
+            self._await_heartbeat(key)

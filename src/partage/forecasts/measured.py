@@ -75,7 +75,8 @@ def measured_group(
     Args:
         group: name of the group.
         protocol: classic or consumer.
-        strategy: the assignor that the coordinator reports; empty if the group has none.
+        strategy: the assignor that the coordinator reports, with or without Partage's prefix
+            ``server:``; empty if the group has none.
         topics: partition count of each topic that it consumes.
         rates: arriving records per second of each partition; missing ones have none.
         instances: ``group.instance.id`` of each member, None without one.
@@ -96,7 +97,9 @@ def measured_group(
         raise InvalidConfigError("group", what, group)
     if not instances or not topics:
         raise InvalidConfigError("group", "has no members with partitions", group)
-    name = strategy if protocol == "classic" else f"server:{strategy or 'uniform'}"
+    name = strategy
+    if protocol == "consumer":
+        name = f"server:{strategy.removeprefix('server:') or 'uniform'}"
     if name not in registry.strategies():
         raise InvalidConfigError("strategy", "the group's strategy is unknown; give one", name)
     evidence = RestartEvidence(

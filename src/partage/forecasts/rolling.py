@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log, sqrt
+from math import exp, hypot, log, sqrt
 
 import numpy as np
 
@@ -36,6 +36,8 @@ __all__ = [
     "alternatives",
     "forecast_rollout",
     "kubernetes_lines",
+    "slowdown",
+    "slowed",
 ]
 
 #: Distance of the 10th and 90th percentile from the median of a normal distribution.
@@ -51,6 +53,10 @@ _REBALANCES, _FEWEST, _MOST = 2_400, 40, 100
 _SESSION_MARGIN = 1.5
 #: group.consumer.session.timeout.ms, the brokers' default, in seconds.
 _SERVER_SESSION_S = 45.0
+#: Standard deviation of the logarithm of the simulation's own error, beside chance.
+_MODEL_ERROR = 0.1
+#: The simulated time without a reader counts like so many recorded rebalances.
+_PRIOR_REBALANCES = 6
 #: Largest number of members that is simulated.
 _MOST_MEMBERS = 1_000
 
@@ -198,12 +204,14 @@ class RolloutCost:
         duration: seconds from the first shutdown until all partitions are read by the new pods.
         rebalances: number of rebalances.
         reread: records read twice.
+        stops: how often a partition had no reader for some time.
     """
 
     unread: float
     duration: float
     rebalances: int
     reread: float
+    stops: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +225,7 @@ class RolloutForecast:
         rebalances: number of rebalances.
         reread: records read twice.
         samples: number of simulated deployments.
+        wait_s: mean seconds for which a stopped partition has no reader.
     """
 
     deployment: Deployment
@@ -225,6 +234,7 @@ class RolloutForecast:
     rebalances: Estimate
     reread: Estimate
     samples: int
+    wait_s: float
 
 
 def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecast:
@@ -239,12 +249,66 @@ def forecast_rollout(deployment: Deployment, *, seed: int = 0) -> RolloutForecas
     costs = [_simulate(deployment, seed * 1_000_003 + i, known) for i in range(samples)]
     return RolloutForecast(
         deployment,
-        unread=_estimate([one.unread for one in costs]),
+        unread=_with_model_error(_estimate([one.unread for one in costs])),
         duration=_estimate([one.duration for one in costs]),
         rebalances=_estimate([one.rebalances for one in costs]),
         reread=_estimate([one.reread for one in costs]),
         samples=samples,
+        wait_s=sum(one.unread for one in costs) / max(1, sum(one.stops for one in costs)),
     )
+
+
+def slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> float:
+    """Return how many times longer than simulated the group's rebalances take, at least 1.
+
+    It is a ratio of mean times without a reader. The simulated time counts like `_PRIOR_REBALANCES`
+    recorded rebalances, so that a few long ones change little. Busy machines and long polls make
+    rebalances longer; nothing makes them shorter than the protocol's heartbeats allow.
+
+    Args:
+        recorded_s: mean seconds for which a stopped partition had no reader in past rebalances, in
+            which members joined, left or returned.
+        rebalances: number of these rebalances.
+        forecast: the forecast for the settings that the group had then.
+
+    >>> from partage.forecasts.loads import constant_load
+    >>> found = forecast_rollout(Deployment(
+    ...     load=constant_load({"t": 4}, 0.0), policy=Policy.parse("range"), members=2,
+    ...     restart=RestartTime.given(20.0)))
+    >>> round(slowdown(3 * found.wait_s, 6, found), 2), slowdown(0.01, 6, found)
+    (2.0, 1.0)
+    """
+    if not forecast.wait_s or not _waits_for_heartbeats(forecast.deployment):
+        return 1.0
+    prior = _PRIOR_REBALANCES * forecast.wait_s
+    mean = (prior + rebalances * recorded_s) / (_PRIOR_REBALANCES + rebalances)
+    return max(1.0, mean / forecast.wait_s)
+
+
+def slowed(forecast: RolloutForecast, factor: float) -> RolloutForecast:
+    """Return a forecast with its unread time multiplied by a group's slowdown.
+
+    Forecasts of static or killed members stay: restarts and session timeouts decide about them.
+    """
+    if factor == 1.0 or not _waits_for_heartbeats(forecast.deployment):
+        return forecast
+    one = forecast.unread
+    scaled = Estimate(factor * one.best, factor * one.low, factor * one.high)
+    return replace(forecast, unread=scaled)
+
+
+def _waits_for_heartbeats(deployment: Deployment) -> bool:
+    return deployment.leaves and not deployment.policy.static
+
+
+def _with_model_error(found: Estimate) -> Estimate:
+    """Return an estimate whose interval includes the error of the simulation itself."""
+    if found.low <= 0:
+        return found
+    own = _TENTH * _MODEL_ERROR
+    below = hypot(log(found.best / found.low), own)
+    above = hypot(log(found.high / found.best), own)
+    return Estimate(found.best, found.best * exp(-below), found.best * exp(above))
 
 
 def _estimate(values: Sequence[float]) -> Estimate:
@@ -279,7 +343,11 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
     clock.run()
     end_ms = max(group.unread.last_ms, rollout.last_ms)
     return RolloutCost(
-        group.unread.unread_ms / 1_000, end_ms / 1_000, group.rebalances, group.unread.reread
+        group.unread.unread_ms / 1_000,
+        end_ms / 1_000,
+        group.rebalances,
+        group.unread.reread,
+        group.unread.resumed,
     )
 
 

@@ -36,6 +36,8 @@ from partage.forecasts.rolling import (
     RolloutForecast,
     alternatives,
     forecast_rollout,
+    slowdown,
+    slowed,
 )
 from partage.forecasts.sizing import Sizing, size_group
 from partage.groups import registry
@@ -142,9 +144,13 @@ class RecordedGroup:
 
     @property
     def session_s(self) -> float:
-        """The longest session timeout of the newest members, in seconds."""
+        """The longest session timeout of the newest members, in seconds.
+
+        Members of the consumer protocol send none: the broker's setting counts, if it was recorded.
+        """
         sent = [int(row["session_timeout_ms"]) for row in self.members]
-        return max((ms for ms in sent if ms > 0), default=1_000 * DEFAULT_SESSION_S) / 1_000
+        broker_ms = self.run.summary.get("session_timeout_ms") or 1_000 * DEFAULT_SESSION_S
+        return max((ms for ms in sent if ms > 0), default=broker_ms) / 1_000
 
     @property
     def policy(self) -> Policy:
@@ -161,7 +167,8 @@ class RecordedGroup:
         """Evidence of the record about restarts of the group's members."""
         names = ("events", "members", "unread", "commit_rates", "pauses")
         return learn_restarts(
-            {"rebalances": self.rebalances, **{name: self.rows(name) for name in names}}
+            {"rebalances": self.rebalances, **{name: self.rows(name) for name in names}},
+            session_s=self.session_s,
         )
 
     @cached_property
@@ -376,9 +383,13 @@ def forecast(
         leaves=leaves if leaves is not None else evidence is None or evidence.leaves,
         commits_on_stop=evidence is None or evidence.commits_on_stop,
     )  # fmt: skip
+    found = forecast_rollout(now, seed=seed)
+    factor = 1.0
+    if evidence is not None and policy is None:  # the record is of the group's own policy
+        factor = slowdown(evidence.unread_s, evidence.rebalances, found)
     others = [forecast_rollout(one, seed=seed) for one in alternatives(now)] if compare else []
     others.sort(key=lambda one: one.unread.best)
-    return (forecast_rollout(now, seed=seed), *others)
+    return tuple(slowed(one, factor) for one in (found, *others))
 
 
 def _load(

@@ -62,6 +62,17 @@ def test_rates_and_members_are_those_of_the_cluster(cluster: list[LiveGroup]) ->
         pg.size(found, "other", capacity=1.0)
 
 
+@pytest.mark.parametrize("assignor", ["server:uniform", "server:range", ""])
+def test_groups_of_the_consumer_protocol_are_measured(cluster, assignor: str) -> None:
+    """The coordinator's assignor has a prefix already; without one, it is the broker's default."""
+    cluster[0] = live(assignor, "consumer")
+    found = pg.measure_group("broker:9092", "billing", seconds=10)
+    assert found.strategy == (assignor or "server:uniform")
+    rollout = pg.forecast(found, restart_time=5.0, compare=False)[0]
+    assert rollout.deployment.policy.protocol == "consumer"
+    assert pg.size(found, capacity=100.0).strategy == found.strategy
+
+
 def test_the_commands_measure_and_use_the_same_code(cluster: list[LiveGroup], monkeypatch) -> None:
     """Rates of the cluster replace those of a run."""
     monkeypatch.setattr(ClusterOptions, "client_properties", lambda _: {})

@@ -16,6 +16,8 @@ from partage.forecasts.rolling import (
     alternatives,
     forecast_rollout,
     kubernetes_lines,
+    slowdown,
+    slowed,
 )
 from partage.simulation.policies import Policy
 
@@ -67,9 +69,9 @@ def test_eager_rebalances_stop_all_members() -> None:
     eager = forecast_rollout(deployment("eager/range"))
     sticky = forecast_rollout(deployment("cooperative-sticky"))
     assert eager.rebalances.best == 8
-    # Heartbeats are every 3 s: the barrier lasts up to 3.1 s, on average 2.35 s for three members.
-    assert 8 * 12 * 0.5 < eager.unread.best < 8 * 12 * 3.2
-    assert sticky.unread.best < 0.6 * eager.unread.best
+    # Heartbeats are every 3 s. Each member's 3 partitions wait for half of that once, all 12
+    # partitions wait for a poll eight times, and for the latest heartbeat in the first rebalance.
+    assert 4 * 3 * 1.0 < eager.unread.best < 4 * 3 * 2.0 + 8 * 12 * 0.25 + 12 * 3
     assert sticky.rebalances.best > eager.rebalances.best
 
 
@@ -87,7 +89,8 @@ def test_consumer_groups_have_no_barrier() -> None:
     found = forecast_rollout(deployment("consumer/uniform"))
     assert found.rebalances.best == 8
     assert found.unread.best < 8 * 3 * 5.5
-    assert found.unread.best < forecast_rollout(deployment("eager/range")).unread.best
+    # Heartbeats are every 3 s, not every 5 s, where all members learn of a rebalance together.
+    assert forecast_rollout(deployment("eager/range")).unread.best < found.unread.best
 
 
 def test_every_partition_is_read_at_the_end() -> None:
@@ -171,12 +174,22 @@ def member(name: str, instance: str | None = None) -> dict:
     return {"incarnation": 0, "generation": 1, "member": name, "instance": instance}
 
 
+def generation(number: int, members: int, time_ms: int, cause: str = "join") -> dict:
+    return {"incarnation": 0, "generation": number, "members": members, "time_ms": time_ms,
+            "cause_kind": cause}  # fmt: skip
+
+
+def unread_row(member: str, new_owner: str, ms: int, generation: int = 1) -> dict:
+    return {"incarnation": 0, "generation": generation, "member": member, "new_owner": new_owner,
+            "stopped_ms": 0, "assigned_ms": ms, "unread_ms": ms}  # fmt: skip
+
+
 def test_restarts_of_recognised_clients_are_learnt() -> None:
     """A bounce says how long the client was away; LeaveGroup follows from the kinds of departures."""
     events = [event("leave", 10), event("bounce", 18, "was m, away for 8000 ms"),
               event("bounce", 30, "was n, away for 12500 ms"), event("expiry", 40)]  # fmt: skip
-    rebalances = [{"members": 3, "time_ms": 0}, {"members": 2, "time_ms": 1_000},
-                  {"members": 3, "time_ms": 1_500}, {"members": 0, "time_ms": 9_000}]  # fmt: skip
+    rebalances = [generation(1, 3, 0), generation(2, 2, 1_000), generation(3, 3, 1_500),
+                  generation(4, 0, 9_000)]  # fmt: skip
     found = learn_restarts(
         {"rebalances": rebalances, "events": events, "members": [member("a"), member("b", "i")]}
     )
@@ -196,8 +209,7 @@ def test_restarts_of_new_pods_are_matched_in_order() -> None:
 
 def test_static_restarts_and_commits_are_learnt() -> None:
     """A successor with the same instance id ends the restart; rewinds show missing commits."""
-    unread = [{"member": "a-1", "new_owner": "a-2", "stopped_ms": 0, "assigned_ms": 7_000},
-              {"member": "b-1", "new_owner": "a-2", "stopped_ms": 0, "assigned_ms": 9_000}]  # fmt: skip
+    unread = [unread_row("a-1", "a-2", 7_000), unread_row("b-1", "a-2", 9_000)]
     members = [member("a-1", "a"), member("a-2", "a"), member("b-1", "b")]
     rates = [{"commits": 12}, {"commits": 60}, {"commits": 12}, {"commits": 1}]
     pauses = [{"rewind": 5}, {"rewind": 0}, {"rewind": None}]
@@ -207,6 +219,59 @@ def test_static_restarts_and_commits_are_learnt() -> None:
     assert found.restart is not None
     assert (found.restart.count, found.restart.median) == (1, pytest.approx(7.0))
     assert (found.static, found.commit_s, found.commits_on_stop) == (True, 5.0, False)
+
+
+def test_restarts_longer_than_the_session_timeout_are_learnt() -> None:
+    """An evicted member that rejoins was away for its session timeout, too."""
+    events = [event("expiry", 10),
+              event("join", 30, "was m, away for 20000 ms since its session timeout expired"),
+              event("join", 40, "was n, away for 26000 ms")]  # fmt: skip
+    found = learn_restarts({"events": events}, session_s=6.0)
+    assert found.restart is not None
+    assert (found.restart.count, found.restart.median) == (2, pytest.approx(26.0))
+
+
+def test_restarts_do_not_lower_the_usual_number_of_members() -> None:
+    """A group of three that has two members for most of the recording still has three pods."""
+    rebalances = [generation(1, 3, 0), generation(2, 2, 3_000), generation(3, 5, 9_900),
+                  generation(4, 3, 10_000)]  # fmt: skip
+    assert learn_restarts({"rebalances": rebalances}).members == 3
+
+
+def test_past_rebalances_are_learnt_by_cause() -> None:
+    """Rebalances in which members joined or left count, with their second steps, and no others."""
+    rebalances = [generation(1, 3, 0, "first"), generation(2, 2, 1, "leave"),
+                  generation(3, 3, 2, "topics"), generation(4, 3, 3, "follow-up")]  # fmt: skip
+    unread = [unread_row("a", "b", ms, of) for of, ms in
+              ((1, 9_000), (2, 1_000), (2, 3_000), (3, 500), (4, 4_000), (4, 0))]  # fmt: skip
+    found = learn_restarts({"rebalances": rebalances, "unread": unread})
+    assert (found.unread_s, found.rebalances) == (pytest.approx(8 / 3), 2)
+
+
+def test_slow_rebalances_of_the_past_raise_the_forecast() -> None:
+    """The simulated time counts like six rebalances; fast rebalances lower nothing."""
+    found = forecast_rollout(deployment("eager/range"))
+    factor = slowdown(5 * found.wait_s, 6, found)
+    assert factor == pytest.approx(3.0)
+    assert slowed(found, factor).unread.best == pytest.approx(3 * found.unread.best)
+    assert slowdown(found.wait_s / 5, 60, found) == slowdown(0.0, 0, found) == 1.0
+    assert slowed(found, 1.0) is found
+
+
+def test_static_and_killed_members_are_not_slowed() -> None:
+    """Their restarts and session timeouts decide, which are learnt by themselves."""
+    for policy, leaves in (("eager/range+static", True), ("eager/range", False)):
+        found = forecast_rollout(deployment(policy, replaced=1, leaves=leaves))
+        assert slowdown(99.0, 60, found) == 1.0
+        assert slowed(found, 3.0) is found
+
+
+def test_the_interval_includes_the_error_of_the_model() -> None:
+    """Even a forecast without chance has an interval of a quarter around its best estimate."""
+    known = RestartTime(20.0, 20.0, 20.0)
+    unread = forecast_rollout(deployment("eager/range+static", restart=known)).unread
+    assert unread.high / unread.best == pytest.approx(1.137, abs=0.02)
+    assert unread.best / unread.low == pytest.approx(1.137, abs=0.02)
 
 
 def test_the_verb_names_what_is_missing() -> None:

@@ -1,0 +1,150 @@
+"""Record rolling restarts of a live cluster's groups: the truth that forecasts are measured against.
+
+    python -m tests.chaos.rolling OUT --seed 1
+
+The cluster, the groups and the files are those of `tests.chaos.record`, without its faults. Each
+group first has single restarts, from which a forecast learns. Event ``forecast`` marks the end of
+this history. Then all members of each group are replaced, one after the other, between the events
+``rollout_begin`` and ``rollout_end``. ``measured.json`` has what `partage.measure_group` reported of
+each group at the mark. Forecasts use nothing that was recorded later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.record import RecordedGroup, RecordedMember, Recording, record
+
+from partage.commands.live_groups import measure_group
+from partage.errors import PartageError
+
+#: Members of a group, single restarts before the forecast, groups that restart at the same time.
+_MEMBERS, _SINGLE, _AT_ONCE = 3, 3, 4
+#: Seconds between two single restarts of a group, and until a group has settled.
+_BETWEEN_S, _SETTLE_S = 14.0, 14.0
+#: Seconds from a member's start until its pod counts as ready, as in `partage forecast --pause`.
+PAUSE_S = 5.0
+#: Seconds after its start in which a member may still end by itself; it is then started again.
+_TRIAL_S = 1.0
+#: Longest time in seconds that a started process may take until its member subscribes.
+_START_S = 60.0
+#: Share of groups whose members are killed, and the range of a factor of the time without a process.
+_KILLED, _JITTER = 0.25, (0.8, 1.25)
+
+
+class RollingRestarts(Recording):
+    """Groups with single restarts, then rolling restarts of all members.
+
+    Attributes:
+        measured: a dict for each group of what `partage.measure_group` reported.
+    """
+
+    own_share = 1.0
+
+    def run(self) -> None:
+        """Start the groups, restart single members, mark the forecast, and restart all members."""
+        self.measured: list[dict[str, Any]] = []
+        self._away_s = {one.plan.name: self._rng.uniform(0.6, 4.0) for one in self.groups}
+        self._killed = {one.plan.name: self._rng.random() < _KILLED for one in self.groups}
+        self.note("churn_begin")
+        self._for_each(self.groups, self._start)
+        time.sleep(_SETTLE_S)
+        self._for_each(self.groups, self._restart_some)
+        for group in self.groups:
+            self._measure(group.plan.name)
+        self.note("forecast")
+        for first in range(0, len(self.groups), _AT_ONCE):
+            self._for_each(self.groups[first : first + _AT_ONCE], self._restart_all)
+        self.note("churn_end")
+
+    def _for_each(self, groups: Iterable[RecordedGroup], do: Any) -> None:
+        threads = [threading.Thread(target=do, args=(one,), daemon=True) for one in groups]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+
+    def _start(self, group: RecordedGroup) -> None:
+        time.sleep(self._rng.uniform(0, 20))
+        for _ in range(_MEMBERS):
+            self.add(group)
+            self._await_start(group.members[-1].id)
+
+    def _restart_some(self, group: RecordedGroup) -> None:
+        time.sleep(self._rng.uniform(0, _BETWEEN_S))
+        for _ in range(_SINGLE):
+            self._restart(group)
+            time.sleep(_BETWEEN_S)
+
+    def _restart_all(self, group: RecordedGroup) -> None:
+        self.note("rollout_begin", group=group.plan.name, pause=PAUSE_S, replaced=_MEMBERS)
+        for _ in range(_MEMBERS):
+            self._restart(group)
+            time.sleep(PAUSE_S - _TRIAL_S)
+        self.note("rollout_end", group=group.plan.name)
+        time.sleep(_SETTLE_S)
+
+    def _restart(self, group: RecordedGroup) -> None:
+        """Stop the oldest member, start it again under the same names, and wait until it runs."""
+        member, name = group.members[0], group.plan.name
+        gap = self._away_s[name] * self._rng.uniform(*_JITTER)
+        hard = self._killed[name]
+        self.note("bounce", group=name, id=member.id, form="proc", hard=hard, gap=round(gap, 3),
+                  instance=member.instance)  # fmt: skip
+        group.members.remove(member)
+        (member.process.close if hard else lambda: self._close(member))()
+        time.sleep(gap)
+        while True:
+            self.add(group, member)
+            member = group.members[-1]
+            self._await_start(member.id)
+            time.sleep(_TRIAL_S)
+            if not self._has_ended(member):
+                return
+            # UNRELEASED_INSTANCE_ID ends the successor of a killed static member (KIP-848).
+            self.note("died", group=name, id=member.id)
+            group.members.remove(member)
+
+    def _has_ended(self, member: RecordedMember) -> bool:
+        return member.process.process.poll() is not None or member.id in self._closed
+
+    def _await_start(self, member: str) -> None:
+        until = time.monotonic() + _START_S
+        while time.monotonic() < until:
+            with self._lock:
+                if any(e["id"] == member and e["ev"] == "started" for e in self.observed[-400:]):
+                    return
+            time.sleep(0.02)
+
+    def _measure(self, group: str) -> None:
+        """Write down what a measurement of the running cluster reports of a group."""
+        try:
+            found = measure_group(self.cluster.bootstrap, group, seconds=1.0)
+        except PartageError as error:
+            self.measured.append({"group": group, "error": str(error)})
+            return
+        self.measured.append({
+            "group": group, "strategy": found.strategy, "topics": found.topics, "lag": found.lag,
+            "rate": found.load.total, "members": found.restarts.members,
+            "static": found.restarts.static,
+        })  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    recording = record(given.out, given.seed, 0.0, RollingRestarts)
+    text = "".join(json.dumps(one) + "\n" for one in recording.measured)
+    (given.out / "measured.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
