@@ -237,8 +237,9 @@ def _library(keys: object) -> str:
 def place_arrow(keys: Any, place: Place) -> Any:
     """Return the partition of each key in an Arrow array, as an int32 array of the same library.
 
-    A polars Series and classes with a method ``from_arrow`` come back as such, everything else as
-    an array of pyarrow. A chunked array of pyarrow keeps its chunks.
+    A polars Series, an Array of nanoarrow and classes with a method ``from_arrow`` (arro3) come
+    back as such, everything else as an array of pyarrow. A chunked array of pyarrow keeps its
+    chunks.
 
     Args:
         keys: an array of binary, large_binary, binary_view, fixed_size_binary, text of each kind,
@@ -258,6 +259,8 @@ def place_arrow(keys: Any, place: Place) -> Any:
         placed = place_arrow(_imported(keys, pa), place)
         if _library(keys) == "polars":
             return type(keys)(keys.name, placed)
+        if _library(keys) == "nanoarrow":
+            return type(keys)(placed)
         make = getattr(type(keys), "from_arrow", None)
         return placed if make is None else make(placed)
     if isinstance(keys, pa.ChunkedArray):
@@ -279,9 +282,18 @@ def _imported(keys: Any, pa: Any) -> Any:
     Raises:
         InvalidKeysError: the object is a table, or not a column of an Arrow type.
     """
+    wrong = (pa.ArrowException, TypeError, ValueError)
     try:
-        return pa.array(keys) if hasattr(keys, "__arrow_c_array__") else pa.chunked_array(keys)
-    except (pa.ArrowException, TypeError, ValueError) as e:
+        if not hasattr(keys, "__arrow_c_array__"):
+            return pa.chunked_array(keys)
+        try:
+            return pa.array(keys)
+        except wrong:
+            # An Array of nanoarrow has both methods; with several chunks only the stream works.
+            if not hasattr(keys, "__arrow_c_stream__"):
+                raise
+            return pa.chunked_array(keys)
+    except wrong as e:
         raise InvalidKeysError(
             f"are a {type(keys).__name__} that is no column ({e}): pass one column of it",
             where="keys",

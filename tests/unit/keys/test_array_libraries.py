@@ -79,6 +79,23 @@ def test_the_pycapsule_interface_is_enough() -> None:
     assert own._column.to_pylist() == PLACED
 
 
+class _Chunks(_Stream):
+    """A column of nanoarrow with several chunks: its array method raises, its stream works."""
+
+    def __arrow_c_array__(self, requested_schema=None):
+        raise ValueError("non-contiguous")
+
+
+_Chunks.__module__ = "nanoarrow.array"
+
+
+def test_a_column_of_several_chunks_is_read_as_a_stream() -> None:
+    """The result has the class of the keys."""
+    found = pg.partition_for(_Chunks(pa.chunked_array([KEYS[:1], KEYS[1:]])), partitions=10)
+    assert isinstance(found, _Chunks)
+    assert found._column.to_pylist() == PLACED
+
+
 class _Polars(_Stream):
     """What `partition_for` uses of a polars Series, which is no requirement of the tests."""
 
