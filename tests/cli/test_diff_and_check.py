@@ -88,6 +88,18 @@ def test_check_treats_unknown_as_asked(runs) -> None:
     assert json.loads(run(*limits, "--json", "--unknown", "pass").stdout)["passed"] is True
 
 
+def test_a_run_without_groups_passes_no_check(tmp_path) -> None:
+    """Exit code 5, and an error in JUnit XML: a gate must not pass without a comparison."""
+    empty, file = str(made_run(tmp_path / "empty", {})), tmp_path / "junit.xml"
+    done = run("check", empty, "--no-storms", "--junit", str(file))
+    assert done.exit_code == 5
+    assert "unknown groups: unknown: the run has no group" in done.stdout
+    assert "1 check of 0 groups: 0 passed, 0 failed, 1 unknown" in done.stdout
+    (case,) = ET.parse(file).getroot().iter("testcase")  # noqa: S314 - our own file
+    assert (case.get("name"), case[0].tag) == ("run", "error")
+    assert run("check", empty, "--no-storms", "--unknown", "pass").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -86,7 +86,7 @@ def check(
     rate = None if max_rebalances is None else parse_rate(max_rebalances)
     if share is None and rate is None and not no_storms:
         raise typer.BadParameter("give --max-unread, --max-rebalances or --no-storms")
-    with named_options(groups="--group"):
+    with named_options(groups="--group", max_rebalances="--max-rebalances"):
         found = check_run(
             folder, max_unread=share, max_rebalances=rate, no_storms=no_storms, groups=group,
             run_id=run,
@@ -148,13 +148,18 @@ def _write(path: Path, document: bytes) -> None:
 
 
 def _lines(outcomes: Sequence[CheckResult]) -> Iterator[Text]:
+    from partage.report.messages import plural
+
     counts = Counter(one.status for one in outcomes)
     for status in ("failed", "unknown"):
         for one in outcomes:
             if one.status == status:
-                text = f"{status:8}{short_name(one.group)}  {one.limit}: {one.text}"
+                group = f"{short_name(one.group)}  " if one.group else ""
+                text = f"{status:8}{group}{one.limit}: {one.text}"
                 yield name(text, _STYLES[status])
-    groups = len({one.group for one in outcomes})
+    groups = len({one.group for one in outcomes if one.group})
     each = ", ".join(f"{counts[status]} {status}" for status in ("passed", "failed", "unknown"))
     worst = next((one for one in ("failed", "unknown") if counts[one]), "passed")
-    yield name(f"{len(outcomes)} checks of {groups} groups: {each}", _STYLES[worst])
+    yield name(
+        f"{plural(len(outcomes), 'check')} of {plural(groups, 'group')}: {each}", _STYLES[worst]
+    )

@@ -5,6 +5,7 @@ A run is the folder of a replay, or a `Run`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -213,12 +214,16 @@ def _recording(run: Run | str | Path, argument: str, run_id: str | None = None) 
 
 
 def _is_number(value: object) -> bool:
-    """Return whether an optional limit is a number or missing; text and booleans are not numbers.
+    """Return whether an optional limit is missing or a finite number (not text, not a boolean).
 
-    >>> [_is_number(one) for one in (None, 0.01, True, "1%")]
-    [True, True, False, False]
+    >>> [_is_number(one) for one in (None, 0.01, True, "1%", float("nan"))]
+    [True, True, False, False, False]
     """
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    if value is None:
+        return True
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return -math.inf < value < math.inf
 
 
 def _names(published: PublishedRun, table: str, column: str) -> list[str]:

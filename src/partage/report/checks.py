@@ -71,6 +71,12 @@ class CheckResult:
     text: str
 
 
+#: Result for a run without groups. Otherwise a gate in CI would pass without a comparison.
+_NO_GROUP = CheckResult(
+    "", "groups", UNKNOWN, 0, 1, "unknown: the run has no group with recorded generations"
+)
+
+
 def check_groups(
     recording: Recording, limits: Limits, names: Sequence[str] | None = None
 ) -> list[CheckResult]:
@@ -80,7 +86,13 @@ def check_groups(
         recording: the published run with its rates.
         limits: the limits.
         names: names of groups to check; None for all.
+
+    Returns:
+        One result for each group and limit. A run without groups has one unknown result, whose
+        group is empty.
     """
+    if not recording.groups:
+        return [_NO_GROUP]
     wanted = None if names is None else set(names)
     return [
         outcome
@@ -178,7 +190,7 @@ class RunCheck:
 
     Attributes:
         recording: the published run.
-        results: one result for each group and limit.
+        results: one result for each group and limit, as `check_groups` returns them.
         unknown_passes: whether a result that the log cannot decide counts as passed.
     """
 
@@ -230,7 +242,9 @@ class RunCheck:
         folder = _xml(str(self.recording.folder))
         suite = ET.SubElement(root, "testsuite", {"name": folder, **counted})
         for one in self.results:
-            case = ET.SubElement(suite, "testcase", classname=one.limit, name=_xml(one.group))
+            case = ET.SubElement(
+                suite, "testcase", classname=one.limit, name=_xml(one.group) or "run"
+            )
             text = _xml(one.text)
             if one.status == VIOLATED:
                 ET.SubElement(case, "failure", type=one.limit, message=text).text = text
