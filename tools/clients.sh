@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts Kafka clients of Python, one version each, into environments of their own, in which our
 # plug-ins run against real brokers: .tools/clients/NAME, as locked in tools/clients/NAME.txt.
+# nbconvert-7, polars-1 and opentelemetry-sdk-1 have libraries that a few soak tests need beside ours.
 #   tools/clients.sh kafka-python-3.0.12 ...    a second call is instant
 #   tools/clients.sh lock                       locks all anew from tools/clients/NAME.in
 # Exit 3 means that one cannot be installed here: the last line on stderr says what is missing.

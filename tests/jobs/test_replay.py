@@ -270,8 +270,10 @@ def test_some_groups_and_some_time(replayed, tmp_path: Path) -> None:
 def test_a_pattern_without_a_group_is_reported(tmp_path: Path) -> None:
     """A misspelt pattern is an error, and nothing is published."""
     folder = capture(tmp_path / "c", records().slice(0, 2_000))
-    with pytest.raises(InvalidConfigError, match="no group of the capture is called so"):
+    with pytest.raises(InvalidConfigError, match="no group of the capture has this name"):
         replay(folder, tmp_path / "out", engine="local", selection=Selection(("nobody-*",)))
+    with pytest.raises(InvalidConfigError, match="groups: no group of the capture has this name"):
+        pg.replay(folder, engine="local", groups="nobody-*")
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 

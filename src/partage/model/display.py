@@ -169,7 +169,10 @@ def html_table(
     True
     """
     cells = [[_cell(value) for value in row] for row in rows]
-    sides = [kind == "n" for kind, _ in cells[0]] if cells else [False] * len(columns)
+    sides = [
+        "n" in kinds and kinds <= {"n", "e"}
+        for kinds in ({row[i][0] for row in cells} for i in range(len(columns)))
+    ]
     head = "".join(
         f'<th scope="col"{_NUMBER if right else ""}>{_text(column)}</th>'
         for column, right in zip(columns, sides, strict=True)
@@ -184,14 +187,20 @@ def html_table(
 
 
 def _cell(value: str | int | Picture) -> tuple[str, str]:
-    """Return the CSS class and the HTML content of a table cell."""
+    """Return the CSS class and the HTML content of a table cell.
+
+    Classes are n (number), t (text), p (picture) and e (empty).
+    """
     if isinstance(value, Picture):
         return "p", value.svg
     if isinstance(value, int):
         return "n", f"{value:,}"
+    if not value:
+        return "e", ""
     return "n" if _FIGURE.fullmatch(value) else "t", _text(value)
 
 
 def _text(value: str) -> str:
     short = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
-    return escape(printable(short))
+    # `printable` would escape the no-break spaces between numbers and units.
+    return escape(printable(short.replace("\N{NO-BREAK SPACE}", " ")))

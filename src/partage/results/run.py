@@ -39,6 +39,11 @@ __all__ = ["GroupRun", "Run", "open_run", "replay"]
 R = TypeVar("R", bound=ResultRow)
 #: Columns of the histogram of a group's rebalances over time.
 _COLUMNS = 40
+#: Option of `partage replay` that an error of the job names -> argument of `replay`.
+_ARGUMENTS = {
+    "--append": "append", "--engine": "engine", "--group": "groups", "--out": "out",
+    "--to": "until",
+}  # fmt: skip
 #: Order of rows that come from the log.
 _IN_LOG_ORDER = ("group", "log_partition", "log_offset")
 
@@ -102,9 +107,11 @@ def replay(
             append=append, engine=engine, processes=processes, spark=spark, kafka=kafka,
             progress=progress,
         )  # fmt: skip
-    except BaseException:
+    except BaseException as e:
         if out is None:
             shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(e, InvalidConfigError) and e.setting in _ARGUMENTS:
+            raise InvalidConfigError(_ARGUMENTS[e.setting], e.what, e.value) from None
         raise
     run = Run(folder, summary["run_id"])
     if out is None:
@@ -244,17 +251,21 @@ class Run:
         return TableView(pa.table(cells, names=names), row)
 
     def __repr__(self) -> str:
-        from partage.report.messages import headline
+        from partage.report.messages import headline, plural
 
         engine = self.summary.get("engine")  # runs of earlier versions have none
         where = f", engine {engine['name']}" if engine else ""
         records = self.summary["accounting"]["records"]
-        text = headline(self._figures).replace("\N{NO-BREAK SPACE}", " ")
-        return "\n".join([
-            f"Run {self.id}: {records:,} records, {len(self.groups):,} groups, "
-            f"{self._figures.in_log:,} rebalances{where}",
-            text, repr(self.groups),
-        ])  # fmt: skip
+        counts = (
+            (records, "record"),
+            (len(self.groups), "group"),
+            (self._figures.in_log, "rebalance"),
+        )
+        lines = [
+            f"Run {self.id}: {', '.join(plural(*one) for one in counts)}{where}",
+            headline(self._figures), repr(self.groups),
+        ]  # fmt: skip
+        return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
     _repr_pretty_ = pretty_print
 
@@ -318,8 +329,10 @@ class GroupRun:
         return TableView.of(AdviceResult, (row for _, row in _advice_rows(self._figures)))
 
     def __repr__(self) -> str:
-        one = self.row
-        head = f"Group {self.name}: {one.protocol}, {one.status}, {one.rebalances:,} rebalances"
+        from partage.report.messages import plural
+
+        one, count = self.row, plural(self.row.rebalances, "rebalance")
+        head = f"Group {self.name}: {one.protocol}, {one.status}, {count}"
         return "\n".join([head, repr(self.timeline), repr(self.advice)])
 
     _repr_pretty_ = pretty_print

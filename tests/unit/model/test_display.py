@@ -95,6 +95,18 @@ def test_pictures_are_as_wide_as_their_figures() -> None:
     assert "1,234" in html_table("t", ["n"], [[1234]])
 
 
+def test_headings_are_aligned_with_the_numbers_of_their_column() -> None:
+    """A first cell without a value does not decide; text in a column makes it text."""
+    html = html_table("t", ["saved", "note", "none"], [["", 1, ""], ["12", "a", ""]])
+    assert '<th scope="col" class="n">saved</th>' in html
+    assert '<th scope="col">note</th><th scope="col">none</th>' in html
+
+
+def test_no_break_spaces_are_shown_as_spaces() -> None:
+    """Units follow their numbers; the space between them is not an escape sequence."""
+    assert "77 p·s" in html_table("t", ["gain"], [["77\N{NO-BREAK SPACE}p·s"]])
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [

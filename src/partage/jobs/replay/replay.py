@@ -480,7 +480,7 @@ def _expect_groups(done: JobResults, selection: Selection) -> None:
     """
     if selection.groups and not done.groups:
         when = "" if selection.to_ms is None else " before --to"
-        what = f"no group of the capture{when} is called so"
+        what = f"no group of the capture{when} has this name"
         raise InvalidConfigError("--group", what, ", ".join(selection.groups))
 
 
