@@ -75,7 +75,8 @@ class PartitionRequest(NamedTuple):
 
 
 class ClusterConnection:
-    """Open connection to a Kafka cluster for the requests of a capture, as a context manager.
+    """Open connection to a Kafka cluster for the requests of a recording (capture), as a context
+    manager.
 
     The connection is closed at the end of the block, which turns an error of kafka-python into a
     `ClusterUnreachableError`.

@@ -89,7 +89,7 @@ _MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
 
 @dataclass(frozen=True)
 class Pace:
-    """Time intervals of a live capture, in seconds.
+    """Time intervals of the recording of a running cluster, in seconds.
 
     Attributes:
         metadata: time between two reads of the metadata.
@@ -140,8 +140,8 @@ class LiveCapture:
         self._conditions = LastingConditions(trouble, writer.trouble)
 
     def run(self, *, follow: bool) -> None:
-        """Record the group log to its current end, or with ``follow`` until the event ``stop`` is
-        set.
+        """Record ``__consumer_offsets`` to its current end, or with ``follow`` until the event
+        ``stop`` is set.
 
         Raises:
             NotAuthorizedError: the account may not read the topic.
@@ -184,8 +184,8 @@ class LiveCapture:
     # --- metadata --------------------------------------------------------------------------
 
     def _read_metadata(self) -> None:
-        """Read the cluster's metadata, store it in the capture, and update the leaders of the group
-        log's partitions.
+        """Read the cluster's metadata, store it in the recording, and update the leaders of the
+        partitions of ``__consumer_offsets``.
 
         Raises:
             NotAuthorizedError: the account may not describe the topic.

@@ -41,7 +41,7 @@ DamageReport = Callable[[str], None]
 
 
 def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
-    """Add the records in copied log folders of brokers to a capture.
+    """Add the records in copied log folders of brokers to a recording (capture).
 
     Records that it already has are skipped. Unreadable ranges are listed in the manifest's
     troubles.
@@ -127,7 +127,7 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
 
 def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) -> None:
     """Merge copies of one log partition from several brokers, and add its record batches to the
-    capture in log order.
+    recording in log order.
 
     Of several copies of a batch, the one with the most records counts.
     """

@@ -34,20 +34,20 @@ _MOST_TROUBLES = 100
 
 
 class Part(NamedTuple):
-    """A numbered part of a capture: one Parquet file of records and one of batches."""
+    """A numbered part of a recording (capture): one Parquet file of records and one of batches."""
 
     number: int
     level: int = 0
 
     @property
     def name(self) -> str:
-        """File name of this part of a capture, the same in the folders of both tables."""
+        """File name of this part of a recording, the same in the folders of both tables."""
         return f"part-{self.number:08d}.parquet"
 
 
 def aside(path: Path) -> Path:
-    """Return the hidden path to which a capture's file is renamed after it was merged into another
-    one.
+    """Return the hidden path to which a file of a recording is renamed after it was merged into
+    another one.
 
     The name is hidden from new readers; a reader that has opened the file can go on.
 
@@ -58,7 +58,8 @@ def aside(path: Path) -> Path:
 
 
 def expect_growing_capture(folder: Path) -> None:
-    """Check that a folder is a capture that a streaming reader can follow while it grows.
+    """Check that a folder is a recording (capture) that a streaming reader can follow while it
+    grows.
 
     Raises:
         InvalidCaptureError: the folder or its metadata is missing.
@@ -72,7 +73,7 @@ def expect_growing_capture(folder: Path) -> None:
 
 @dataclass
 class Manifest:
-    """Content of a capture's manifest ``capture.json``: the files that belong to the capture, and
+    """Content of ``capture.json``, the manifest of a recording: the files that belong to it, and
     the offsets read so far.
 
     Attributes:
@@ -108,7 +109,7 @@ class Manifest:
 
     @staticmethod
     def of(folder: Path) -> Manifest | None:
-        """Read the manifest ``capture.json`` in a capture's folder; return None if the folder has
+        """Read the manifest ``capture.json`` in the folder of a recording; return None if there is
         none.
 
         Raises:
@@ -141,7 +142,9 @@ class Manifest:
             raise InvalidCaptureError(f"{what}; capture into a new folder") from None
 
     def put(self, folder: Path) -> None:
-        """Write the manifest ``capture.json`` to the capture's folder.
+        """Write the manifest ``capture.json`` to the folder of a recording.
+
+        From then on the recording consists of the files that it lists.
 
         From then on the capture consists of the files that it lists.
         """

@@ -26,7 +26,7 @@ _BATCHES = (
 
 
 class RecordBuffer:
-    """Records and batches that a capture has read and not yet written to a file.
+    """Records and batches of a recording (capture) that are not yet written to a file.
 
     Attributes:
         bytes: estimated memory: keys and values, and an amount for each row.
@@ -41,12 +41,12 @@ class RecordBuffer:
 
     @property
     def records(self) -> int:
-        """Number of records that the capture has in memory, not yet on disk."""
+        """Number of records of the recording that are in memory, not yet on disk."""
         return len(self._records["offset"])
 
     @property
     def batches(self) -> int:
-        """Number of record batches that the capture has in memory, transaction markers included."""
+        """Number of record batches of the recording in memory, transaction markers included."""
         return len(self._batches["base_offset"])
 
     def add(self, partition: int, batch: Batch, payload: bytes) -> LogBatch:
@@ -124,8 +124,8 @@ def put_table(path: Path, table: pa.Table) -> None:
 
 
 def drop_cut_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
-    """Remove the rows that the log has lost from a capture's file; return the number of remaining
-    rows.
+    """Remove the rows that the log has lost from a file of a recording; return the number of
+    remaining rows.
 
     Args:
         path: the file.
@@ -150,7 +150,8 @@ _READ_ROWS = 20_000
 
 
 def recorded_batches(records: Path, batches: Path, after: Mapping[int, int]) -> Iterator[LogBatch]:
-    """Yield the record batches in a capture's pair of files, in the order in which they were read.
+    """Yield the record batches in a recording's pair of files, in the order in which they were
+    read.
 
     Args:
         records: the part's file of records.
@@ -201,7 +202,8 @@ def merge(
     size: int,
     together: int = TOGETHER,
 ) -> bool:
-    """Merge the last small files of a capture into larger ones; return whether any were merged.
+    """Merge the last small files of a recording (capture) into larger ones; return whether any were
+    merged.
 
     Without merging, a capture of a month would have 43,000 parts. A part has a level: 0 when it is
     written, one more than its sources when it is merged. A capture then has some dozens of parts,

@@ -54,8 +54,8 @@ _ACL_RESOURCES = {
 
 @dataclass(frozen=True)
 class Permission:
-    """A permission that a capture needs (an operation on a Kafka resource), and whether the account
-    has it.
+    """A permission that `partage capture` needs (an operation on a Kafka resource), and whether the
+    account has it.
 
     Attributes:
         operation: Kafka's name of the operation, such as READ.
@@ -129,7 +129,7 @@ class PartitionExtent:
 @dataclass(frozen=True)
 class AccessReport:
     """Result of `check_access`: what an account may read of a cluster, and how much history its
-    group log has.
+    ``__consumer_offsets`` has.
 
     Attributes:
         cluster_id: the cluster's id; None from brokers that send none.
@@ -164,8 +164,8 @@ class AccessReport:
 
     @property
     def complete_share(self) -> float | None:
-        """Fraction of all records ever written to the group log that follow the last gap of their
-        partition.
+        """Fraction of all records ever written to ``__consumer_offsets`` that follow the last gap
+        of their partition.
 
         None if the log has no record or cannot be read.
         """
@@ -175,7 +175,7 @@ class AccessReport:
 
     @property
     def complete_since_ms(self) -> int | None:
-        """Time from which on the group log has every record; None if it has no record.
+        """Time from which on ``__consumer_offsets`` has every record; None if it has no record.
 
         If no record was ever removed, it is the time of the first one.
         """
@@ -189,13 +189,13 @@ class AccessReport:
 
     @property
     def follow_seconds(self) -> float:
-        """Seconds for which to follow the group log until a capture covers a whole day."""
+        """Seconds for which to follow ``__consumer_offsets`` until a recording covers a day."""
         since = self.complete_since_ms
         return DAY_SECONDS if since is None else max(0.0, DAY_SECONDS - self._age(since))
 
     @property
     def safe_seconds(self) -> float | None:
-        """Age up to which compaction keeps every record of the group log, in seconds
+        """Age up to which compaction keeps every record of ``__consumer_offsets``, in seconds
         (``min.compaction.lag.ms``).
 
         None if the account may not read the setting.
@@ -207,8 +207,8 @@ class AccessReport:
         return max(0.0, (self.now_ms - at_ms) / 1000)
 
     def sentences(self) -> Iterator[str]:
-        """Yield sentences for the user: how much history the group log has, and how long to follow
-        it.
+        """Yield sentences for the user: how much history ``__consumer_offsets`` has, and how long
+        to follow it.
         """
         since, share = self.complete_since_ms, self.complete_share
         if share is not None and since is not None:
@@ -268,7 +268,8 @@ class AccessReport:
 
 
 def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
-    """Check what the account may read of a cluster, and how much history its group log still has.
+    """Check what the account may read of a cluster, and how much history its ``__consumer_offsets``
+    still has.
 
     Nothing is written, and no group is joined.
 
@@ -450,8 +451,8 @@ class _LogProbe:
         self._searches: dict[int, _GapSearch] = {}
 
     def read(self) -> None:
-        """Find the account's permissions on the group log, and the range of records in each
-        partition.
+        """Find the account's permissions on ``__consumer_offsets``, and the range of records in
+        each partition.
         """
         self.settings = self._connection.topic_config(OFFSETS_TOPIC, _COMPACTION)
         topic = self._connection.metadata([OFFSETS_TOPIC]).topics[0]
@@ -527,8 +528,8 @@ class _LogProbe:
         self._searches.pop(partition, None)
 
     def extents(self) -> list[PartitionExtent]:
-        """Return, for each readable partition of the group log, the range of records that it still
-        has.
+        """Return, for each readable partition of ``__consumer_offsets``, the range of records that
+        it still has.
         """
         if not self.readable:
             return []

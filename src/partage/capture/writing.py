@@ -52,7 +52,7 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _Loss:
-    """Offsets that a capture lost in one log partition since the last report."""
+    """Offsets that a recording (capture) lost in one log partition since the last report."""
 
     first: int
     last: int
@@ -66,7 +66,7 @@ class _Loss:
 
 @dataclass
 class CleanedOffsets:
-    """Counter of the offsets that log compaction removed before a capture read them, by log
+    """Counter of the offsets that log compaction removed before the recording read them, by log
     partition.
 
     Losses that were not yet reported are stored too.
@@ -156,7 +156,7 @@ _MOST = 100
 
 
 class Epochs:
-    """Leader epochs of the batches read so far, by which a capture detects that a log was
+    """Leader epochs of the batches read so far, by which the recording detects that a log was
     overwritten.
 
     Each epoch of a log partition is stored with the offset after its last batch.
@@ -185,7 +185,7 @@ class Epochs:
         self.known = {p: list(rows) for p, rows in (known or {}).items()}
 
     def record_batch(self, partition: int, epoch: int, first: int, end: int) -> None:
-        """Store the leader epoch of a batch that the capture read, with the batch's offset range.
+        """Store the leader epoch and the offset range of a record batch that was read.
 
         The offsets are from ``first`` to before ``end``.
         """
@@ -212,8 +212,7 @@ class Epochs:
         return rows[-1][0] if rows and rows[-1][1] == position else UNKNOWN_EPOCH
 
     def diverging_offset(self, partition: int, epoch: int, end: int) -> int:
-        """Return the offset from which the leader's log differs from the records that the capture
-        has read.
+        """Return the offset from which the leader's log differs from the records that were read.
 
         Args:
             partition: the log partition.
@@ -250,12 +249,12 @@ PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
 
 class CaptureObserver(Protocol):
-    """Interface of an observer that receives everything that a capture records, while the capture
+    """Interface of an observer that receives all data that `partage capture` records, while it
     runs.
     """
 
     def batch(self, batch: LogBatch) -> None:
-        """Process a batch that the capture has read. Batches of a log partition arrive in offset
+        """Process a record batch that was recorded. Batches of a log partition arrive in offset
         order.
         """
 
@@ -263,7 +262,7 @@ class CaptureObserver(Protocol):
         """Process a recorded state of the cluster's metadata (a line of ``cluster.jsonl``)."""
 
     def config(self, configs: Mapping[str, str]) -> None:
-        """Process the broker's settings, which the capture reads before any batch."""
+        """Process the broker's settings, which arrive before any record batch."""
 
     def end(self, partition: int, first_end: int) -> None:
         """Process the end offset of a log partition at its first fetch; called again at each later
@@ -275,7 +274,7 @@ class CaptureObserver(Protocol):
 
 
 class CaptureWriter:
-    """Writer that creates a capture folder, or adds records to an existing one.
+    """Writer of a recording (capture): it creates the folder, or adds records to an existing one.
 
     Only one process may write into a folder at a time.
 
@@ -397,7 +396,7 @@ class CaptureWriter:
     # --- what is written -------------------------------------------------------------------
 
     def set_ids(self, *, cluster_id: str | None = None, topic_id: str | None = None) -> None:
-        """Set the ids of the recorded cluster and topic; check them in an existing capture.
+        """Set the ids of the recorded cluster and topic; check them in an existing recording.
 
         Raises:
             InvalidCaptureError: the capture is of another cluster or topic.
@@ -416,9 +415,7 @@ class CaptureWriter:
             self._changed = True
 
     def position(self, partition: int) -> int:
-        """Return the offset at which the capture reads a log partition next; 0 if it has read
-        nothing yet.
-        """
+        """Return the offset at which to read a log partition next; 0 if nothing was read yet."""
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, why: str) -> None:
@@ -466,8 +463,7 @@ class CaptureWriter:
         self._changed = True
 
     def add(self, partition: int, batch: Batch) -> bool:
-        """Add a record batch of a log partition to the capture; return False if the capture already
-        has it.
+        """Add a record batch of a log partition; return False if the recording already has it.
 
         Raises:
             WireFormatError: the batch cannot be read; none of its records are added.
@@ -500,7 +496,7 @@ class CaptureWriter:
         self._cleaned.damaged.add(partition)
 
     def take_reports(self) -> list[str]:
-        """Return the messages about offsets that the capture lost to compaction since the last
+        """Return the messages about offsets that the recording lost to compaction since the last
         call.
         """
         reports, self._unreported = self._unreported, []
@@ -509,7 +505,7 @@ class CaptureWriter:
     def recorded(
         self, after: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Read what the capture contains so far: the broker's settings, the cluster's states, and
+        """Read what the recording contains so far: the broker's settings, the cluster's states, and
         the record batches.
 
         Batches come from the parts that the manifest lists, if a part has a batch after the base
@@ -550,12 +546,12 @@ class CaptureWriter:
 
     @property
     def records(self) -> int:
-        """Number of records in the capture, on disk and in memory."""
+        """Number of records in the recording, on disk and in memory."""
         return self.manifest.records + self._columns.records
 
     def state(self, state: Mapping[str, Any]) -> bool:
-        """Add a state of the cluster's metadata to the capture; return False if it equals the last
-        one.
+        """Add a state of the cluster's metadata to the recording; return False if it equals the
+        last one.
         """
         said = _content(state)
         if said == self._last:

@@ -201,8 +201,8 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Yield the watcher that reports rebalances of a running capture; None if neither events
-        nor metrics are requested.
+        """Yield the watcher that reports rebalances while `partage capture` runs; None if neither
+        events nor metrics are requested.
         """
         if self.events is None and self.metrics is None:
             yield None
@@ -232,7 +232,7 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield a threading event that Ctrl-C and SIGTERM set, to end a capture.
+    """Yield a threading event that Ctrl-C and SIGTERM set, to end a recording.
 
     This is so with ``follow``. Without it, both signals interrupt the program as usual.
     """
@@ -250,8 +250,8 @@ def _until_stopped(*, follow: bool) -> Iterator[Event]:
 
 @contextmanager
 def _counted(*, quiet: bool, follow: bool) -> Iterator[Any]:
-    """Yield a function that shows a capture's progress on a terminal: records read, and offsets
-    still to read.
+    """Yield a function that shows the progress of a recording on a terminal: records read, and
+    offsets still to read.
     """
     from rich.console import Console
 
@@ -299,8 +299,8 @@ def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
 
 
 def _check(cluster: ClusterOptions, *, as_json: bool) -> None:
-    """Print which permissions the account has; exit with code 3 if one that a capture requires is
-    missing.
+    """Print which permissions the account has; exit with code 3 if one that `partage capture`
+    requires is missing.
     """
     from partage.commands.clusters import check_access
 

@@ -59,7 +59,8 @@ class DecidedCell(NamedTuple):
 
 
 class DescribedApplication(NamedTuple):
-    """Result of `describe_streams`: a Kafka Streams application found in a capture.
+    """Result of `describe_streams`: a Kafka Streams application found in the recording of a
+    cluster.
 
     Attributes:
         description: the input of `simulate_streams`, as a JSON object.
@@ -91,8 +92,8 @@ class DescribedApplication(NamedTuple):
 
 
 def describe_streams(source: str | Path, application_id: str) -> DescribedApplication:
-    """Describe a Kafka Streams application that a capture recorded, and estimate the gain and cost
-    of one standby replica.
+    """Describe a recorded Kafka Streams application, and estimate the gain and cost of one standby
+    replica.
 
     The description has the application's sub-topologies, partitions, clients, state sizes and lags,
     and a crash of the client with most state. `simulate_streams` takes it.

@@ -38,7 +38,8 @@ def capture_cluster(
     trouble: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Manifest:
-    """Record a cluster's group log and metadata to a folder, which `replay` reads.
+    """Record a cluster's ``__consumer_offsets`` and metadata to a folder (a capture), which
+    `replay` reads.
 
     Nothing is written to the cluster, and no group is joined. A folder with a capture of the same
     cluster is continued.
@@ -97,7 +98,8 @@ def capture_cluster(
 
 
 def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None) -> AccessReport:
-    """Check what an account may read of a cluster, and how much of the past its group log has.
+    """Check what an account may read of a cluster, and how much of the past its
+    ``__consumer_offsets`` has.
 
     Nothing is written, and no group is joined. A few small parts of the log are read.
 

@@ -159,7 +159,8 @@ def _slices(source: Path) -> tuple[Slice, ...]:
 def _read_log(
     slices: Iterable[Slice], types: set[int] | None, groups: Sequence[str] | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield a JSON object for each record of a group log that has one of these types and groups.
+    """Yield a JSON object for each record of ``__consumer_offsets`` that has one of these types and
+    groups.
 
     Records that cannot be decoded are included.
     """
@@ -178,7 +179,9 @@ def _read_log(
 
 
 def _line(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON object of a group log record, with ``error`` if it is not decodable."""
+    """Return the JSON object of a record of ``__consumer_offsets``, with ``error`` if it is not
+    decodable.
+    """
     key, value = _bytes(row.pop("key"), "key"), _bytes(row.pop("value"), "value")
     try:
         return _decoded(key, value, row)

@@ -8,7 +8,7 @@ __all__ = ["folder"]
 
 
 def folder() -> Path:
-    """Return the folder of the recording, which is a capture.
+    """Return the folder of the recorded cluster history that ships with Partage.
 
     >>> (folder() / "cluster.jsonl").is_file()
     True

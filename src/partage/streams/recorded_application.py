@@ -95,7 +95,7 @@ class RecordedClient:
 
 @dataclass(frozen=True)
 class RecordedApplication:
-    """A Kafka Streams application as a capture of its cluster shows it.
+    """A Kafka Streams application as the recording of its cluster shows it.
 
     Attributes:
         name: its ``application.id``.

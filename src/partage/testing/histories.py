@@ -45,7 +45,7 @@ _MARK = 0x5A5A5A5A5A5A5A5A
 
 @dataclass(frozen=True)
 class Size:
-    """Size and shape of a synthetic capture.
+    """Size and shape of a synthetic recording of a cluster (capture).
 
     Attributes:
         records: approximate number of records.

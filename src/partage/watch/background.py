@@ -68,8 +68,8 @@ def verdict(generation: Generation, cluster: Cluster) -> Measures | None:
 
 
 class Background:
-    """Thread that reads the groups' lag and measures the balance of assignments while a capture
-    runs.
+    """Thread that reads the groups' lag and measures the balance of assignments while a cluster is
+    recorded.
 
     It runs for as long as a ``with`` block lasts.
 

@@ -130,8 +130,8 @@ class _GroupFigures:
 
 
 class WatchFigures:
-    """All Prometheus metrics of a capture that follows a cluster: rebalances, unread time and lag
-    of its groups.
+    """All Prometheus metrics of `partage capture --follow`: rebalances, unread time and lag of its
+    groups.
 
     The watcher's thread calls `event` and `tick`. Other threads read `families` and deliver
     results: they assign `lags` as a whole, and append to `judged`.

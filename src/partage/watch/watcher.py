@@ -105,7 +105,7 @@ class EventSink:
 
 @dataclass(frozen=True)
 class CaptureProgress:
-    """Progress of a running capture, for metrics and health checks.
+    """Progress of a running `partage capture`, for metrics and health checks.
 
     Attributes:
         records: number of records in the capture.
@@ -149,7 +149,8 @@ _Round = tuple[list[Mapping[str, Any]], list[LogBatch], int]
 
 
 class Watcher:
-    """Observer of a running capture that turns the records of the group log into rebalance events.
+    """Observer of a running `partage capture` that turns records of ``__consumer_offsets`` into
+    rebalance events.
 
     The state of the groups' histories is stored in the capture's folder every few minutes and at
     the end; the next start reads only what came later.
@@ -187,7 +188,7 @@ class Watcher:
         self._thread = Thread(target=self._run, name="partage-watch", daemon=True)
 
     def start(self, writer: CaptureWriter) -> None:
-        """Rebuild the group histories from the capture so far, and start the thread.
+        """Rebuild the groups' histories from the records so far, and start the thread.
 
         Raises:
             InvalidCaptureError: a file of the capture is damaged.
@@ -197,7 +198,7 @@ class Watcher:
         self._thread.start()
 
     def _rebuild(self, writer: CaptureWriter, *, from_state: bool = True) -> LiveGroups:
-        """Rebuild the groups' histories from the records that a capture already has.
+        """Rebuild the groups' histories from the records that the recording already has.
 
         Events in it are not fresh, that is, they are from before the watch began.
         """
@@ -234,7 +235,7 @@ class Watcher:
                     one.event(event, live)
 
     def _store(self, live: LiveGroups) -> None:
-        """Write the group histories to the capture's folder, so that the next start is fast.
+        """Write the groups' histories to the recording's folder, so that the next start is fast.
 
         Raises:
             InvalidConfigError: the folder cannot be written.
@@ -280,7 +281,7 @@ class Watcher:
         self._live.fresh_from.setdefault(partition, first_end)
 
     def cut(self, partition: int) -> None:
-        """Rebuild the histories from the capture, because a log partition was truncated."""
+        """Rebuild the histories from the recording, because a log partition was truncated."""
         self._batches = []
         if self._writer is not None:
             self._trouble(f"partition {partition}: histories are rebuilt from the capture")
