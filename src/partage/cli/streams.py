@@ -216,11 +216,15 @@ def _gain_sentence(described: DescribedApplication, clients: int) -> str:
         cost += f" and {amount(gain.write_bytes_per_second)}/s of changelog reads"
     before, after = f"{gain.worst_s:,.0f} s", f"{gain.worst_with_s:,.0f} s"
     crash = f"when {crashed} crashes and loses its disk"
-    if round(gain.worst_with_s) >= round(gain.worst_s):
-        return (
-            f"{what}: no shorter worst outage ({before} without, {after} with it) {crash}; {cost}"
+    if round(gain.worst_with_s) < round(gain.worst_s):
+        return f"{what}: worst outage {before} to {after} {crash}; {cost}"
+    sentence = f"{what}: no shorter worst outage ({before} without, {after} with it) {crash}"
+    if gain.handover_s:
+        sentence += (
+            f", because a member of a streams group releases its standby one heartbeat "
+            f"({gain.handover_s:g} s) before it runs the task"
         )
-    return f"{what}: worst outage {before} to {after} {crash}; {cost}"
+    return f"{sentence}; {cost}"
 
 
 def _write_page(
