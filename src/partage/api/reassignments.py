@@ -383,11 +383,11 @@ def _with_better_prices(
     return plan, verdict
 
 
-def _with_prices(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> NewReplicas:
+def _with_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) -> NewReplicas:
     """Add dual prices that prove a lower bound for each cost of the plan that is above 0."""
     pairs = len(task.cost) * len(task.cluster.brokers)
     rounds = _BOUND_ROUNDS if pairs < _MANY_PAIRS else _BOUND_ROUNDS_OF_MANY
-    figures = reached.figures
+    figures = verdict.figures
     prices = {
         name: find_prices(task, figures, name=name, rounds=rounds)
         for name in (*RANKS, "moved")
@@ -411,13 +411,13 @@ def _with_best_disk_prices(
     plan: NewReplicas,
     name: str,
     figures: dict[str, int],
-    tried: list[NDArray[np.float64]],
+    candidates: list[NDArray[np.float64]],
 ) -> NewReplicas:
     """Add the dual prices of disks that prove the highest bound of a cost, if any help."""
     found = rack_minima(task)
     least = found if figures["racks"] <= int(found.breach.sum()) else None
     best, most = plan, figure_bound(task, plan, name, figures, least)
-    for prices in tried:
+    for prices in candidates:
         priced = replace(plan, disk_prices={**plan.disk_prices, name: prices})
         bound = figure_bound(task, priced, name, figures, least)
         if bound > most:

@@ -236,7 +236,7 @@ def add_optimum(
 
 def figures(
     facts: Facts,
-    counted: AssignmentCounts,
+    counts: AssignmentCounts,
     old_owners: PreviousOwners,
     *,
     partition_weight: ArrayLike | None = None,
@@ -247,18 +247,18 @@ def figures(
         InvalidProblemError: the weights are malformed.
     """
     taking = facts.takes_part
-    smallest, largest, spread = _extremes(counted.loads[taking])
+    smallest, largest, spread = _extremes(counts.loads[taking])
     return Measures(
-        partitions=int(np.count_nonzero(counted.owner != NOBODY)),
-        unowned=int(np.count_nonzero(facts.is_open & (counted.owner == NOBODY))),
+        partitions=int(np.count_nonzero(counts.owner != NOBODY)),
+        unowned=int(np.count_nonzero(facts.is_open & (counts.owner == NOBODY))),
         largest=largest,
         smallest=smallest,
         spread=spread,
-        idle=int(np.count_nonzero(counted.loads[taking] == 0)),
-        moved=moves_of(old_owners, counted.owner) + _moved_to_several(old_owners.owned, counted),
-        load_spread=_load_spread(facts, counted, partition_weight),
-        rack_mismatches=_rack_mismatches(facts, counted),
-        colocation=_colocation(facts, counted.owner),
+        idle=int(np.count_nonzero(counts.loads[taking] == 0)),
+        moved=moves_of(old_owners, counts.owner) + _moved_to_several(old_owners.owned, counts),
+        load_spread=_load_spread(facts, counts, partition_weight),
+        rack_mismatches=_rack_mismatches(facts, counts),
+        colocation=_colocation(facts, counts.owner),
     )
 
 
@@ -320,7 +320,7 @@ def member_loads(
 
 
 def _load_spread(
-    facts: Facts, counted: AssignmentCounts, partition_weight: ArrayLike | None
+    facts: Facts, counts: AssignmentCounts, partition_weight: ArrayLike | None
 ) -> float | None:
     """Return the largest minus the smallest weighted load per unit of member weight.
 
@@ -333,7 +333,7 @@ def _load_spread(
     weight = np.ones(len(facts.is_open))
     if partition_weight is not None:
         weight = np.asarray(partition_weight, float)
-    load = _loads(facts, counted, weight)
+    load = _loads(facts, counts, weight)
     taking = facts.takes_part & (share > 0)
     if not taking.any():
         return None
@@ -342,7 +342,7 @@ def _load_spread(
 
 
 def _loads(
-    facts: Facts, counted: AssignmentCounts, weight: NDArray[np.float64]
+    facts: Facts, counts: AssignmentCounts, weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Check the partition weights, and return the sum of the weights of each member's partitions.
 
@@ -353,7 +353,7 @@ def _loads(
         what = f"must be {len(facts.is_open)} finite numbers, none negative"
         raise InvalidProblemError(what, path="partition_weight", value=weight)
     load: NDArray[np.float64] = np.bincount(
-        counted.member, weight[counted.partition], minlength=facts.members
+        counts.member, weight[counts.partition], minlength=facts.members
     ).astype(float)
     return load
 

@@ -394,7 +394,7 @@ def proven_bound(
     facts: Facts,
     old_owners: PreviousOwners,
     certificate: Certificate,
-    of: WeightedFigures,
+    measured: WeightedFigures,
     name: str,
 ) -> float:
     """Return the lower bound that a certificate proves for a plan with weighted partitions.
@@ -417,22 +417,22 @@ def proven_bound(
     if kind == "none":
         return 0.0
     if kind == "moves":
-        return _shed(facts, old_owners, certificate, of)
+        return _shed(facts, old_owners, certificate, measured)
     who = _subscribers(facts, inside)
-    weight = _items(facts, certificate, of, inside)
+    weight = _items(facts, certificate, measured, inside)
     if name == "overload":
-        return max(0.0, float(weight.sum() - of.capacity[who].sum()))
-    who &= of.counts
+        return max(0.0, float(weight.sum() - measured.capacity[who].sum()))
+    who &= measured.counts
     # A plan without misplaced partitions spills nothing to members of weight 0.
-    spilled = of.overload if of.misplaced else 0.0
-    if not of.misplaced and (facts.takes_part & ~of.counts).any():
-        weight = _items(facts, certificate, of, inside & _subscribed(facts, of.counts))
+    spilled = measured.overload if measured.misplaced else 0.0
+    if not measured.misplaced and (facts.takes_part & ~measured.counts).any():
+        weight = _items(facts, certificate, measured, inside & _subscribed(facts, measured.counts))
     if not who.any() or not len(weight):
         return 0.0
     if kind == "cut":
         # Members that count bear all of it except what spills to the others.
-        return max(0.0, float(weight.sum() - spilled)) / float(of.speed[who].sum())
-    fastest = float(of.speed[who].max())
+        return max(0.0, float(weight.sum() - spilled)) / float(measured.speed[who].sum())
+    fastest = float(measured.speed[who].max())
     if kind == "heaviest":
         return float(weight.max()) / fastest if weight.max() > spilled else 0.0
     if kind == "crowd":
@@ -454,7 +454,7 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _items(
-    facts: Facts, certificate: Certificate, of: WeightedFigures, topics: NDArray[np.bool_]
+    facts: Facts, certificate: Certificate, measured: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Return the weights of the partitions of some topics.
 
@@ -463,17 +463,17 @@ def _items(
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
     if family is None:
-        return of.weight[rows]
+        return measured.weight[rows]
     mine = np.asarray(family, np.int64)[facts.topic_of[rows]]
     number = facts.problem.index.number_of[rows].astype(np.int64)
     wide = int(number.max(initial=0)) + 1
     alone = rows + wide * (int(mine.max(initial=0)) + 1)
     _, item = np.unique(np.where(mine < 0, alone, mine * wide + number), return_inverse=True)
-    return np.bincount(item.reshape(-1), of.weight[rows]).astype(float)
+    return np.bincount(item.reshape(-1), measured.weight[rows]).astype(float)
 
 
 def _shed(
-    facts: Facts, old_owners: PreviousOwners, certificate: Certificate, of: WeightedFigures
+    facts: Facts, old_owners: PreviousOwners, certificate: Certificate, measured: WeightedFigures
 ) -> float:
     """Return a lower bound of the largest relative load after the allowed number of moves.
 
@@ -490,11 +490,11 @@ def _shed(
     able = np.bincount(partition[good], minlength=len(old_owners.owned))
     moves = moves_of(old_owners, np.asarray(certificate.owner, np.int64))
     forced = int(np.count_nonzero(facts.is_open & old_owners.owned & (able == 0)))
-    sole = good & (able[partition] == 1) & of.counts[old_owners.claimant]
+    sole = good & (able[partition] == 1) & measured.counts[old_owners.claimant]
     remaining: list[float] = []
     for m in np.unique(old_owners.claimant[sole]).tolist():
-        mine = np.sort(of.weight[partition[sole & (old_owners.claimant == m)]])
-        remaining += (np.cumsum(mine) / of.speed[m]).tolist()
+        mine = np.sort(measured.weight[partition[sole & (old_owners.claimant == m)]])
+        remaining += (np.cumsum(mine) / measured.speed[m]).tolist()
     remaining.sort(reverse=True)
     left = max(0, max(limit, moves) - forced)
     return remaining[left] if left < len(remaining) else 0.0

@@ -105,28 +105,28 @@ def figure_bound(
     return total + choices.cheapest() - _ROUNDING * size
 
 
-def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -> float:
-    """Return how much the plan's imbalance ``of`` lowers the bound of the cost ``name``.
+def _allowance(cost: str, imbalance: str, prices: Floats, figures: Mapping[str, int]) -> float:
+    """Return how much the plan's imbalance ``imbalance`` lowers the bound of the cost ``cost``.
 
     Raises:
-        CertificateError: ``of`` has no price in this bound.
+        CertificateError: ``imbalance`` has no price in this bound.
     """
     dearest = float(np.abs(prices).max(initial=0.0))
     if not dearest:
         return 0.0
-    if of not in figures:
-        raise CertificateError(f"a price of {of}, which is no figure of this task")
-    rank = len(RANKS) if name in MOVES else RANKS.index(name)
-    other = RANKS.index(of)
+    if imbalance not in figures:
+        raise CertificateError(f"a price of {imbalance}, which is no figure of this task")
+    rank = len(RANKS) if cost in MOVES else RANKS.index(cost)
+    other = RANKS.index(imbalance)
     if other > rank:
         raise CertificateError(
-            f"{name}: a price of {of}, of which another plan may have any amount"
+            f"{cost}: a price of {imbalance}, of which another plan may have any amount"
         )
     if other == rank:
         if dearest > 1.0:
             raise CertificateError("a price is beyond what a unit outside the band costs")
         return 0.0
-    return dearest * figures[of]
+    return dearest * figures[imbalance]
 
 
 def _disk_unit_prices(
@@ -231,24 +231,26 @@ class _Choices:
 
     def _least(
         self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
-        forced: NDArray[np.bool_], factor: int,
+        required: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
         """Return the total cost of the ``factor`` cheapest valid brokers of each partition.
 
-        ``forced`` marks brokers where a current replica must stay.
+        ``required`` marks brokers where a current replica must stay.
         """
         out = self._by_racks(price, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
-        loose = forced.any(axis=1) | ~np.isfinite(out)
+        loose = required.any(axis=1) | ~np.isfinite(out)
         if self.least is None:
             loose[:] = True
         else:
             loose |= self.least.breach[part] > 0
-        out[loose] = _cheapest_of(price[loose], forced[loose], factor - forced[loose].sum(axis=1))
+        out[loose] = _cheapest_of(
+            price[loose], required[loose], factor - required[loose].sum(axis=1)
+        )
         if self.least is not None:
             closed = self.task.closed[part]
             new = self.least.newcomers[part][closed]
-            cost, must, current = price[closed], forced[closed], old[closed]
+            cost, must, current = price[closed], required[closed], old[closed]
             kept = _cheapest_of(
                 np.where(current, cost, np.inf), must, factor - new - must.sum(axis=1)
             )
@@ -295,19 +297,19 @@ class _Choices:
 
 
 def _cheapest_of(
-    price: Floats, forced: NDArray[np.bool_] | None, wanted: NDArray[np.int64]
+    price: Floats, required: NDArray[np.bool_] | None, count: NDArray[np.int64]
 ) -> Floats:
-    """Return, for each partition, the cost of its required brokers and of its ``wanted`` cheapest
+    """Return, for each partition, the cost of its required brokers and of its ``count`` cheapest
     others.
 
-    ``forced`` marks the required brokers. The result is float64[n].
+    ``required`` marks the required brokers. The result is float64[n].
     """
     kept = np.zeros(len(price))
-    if forced is not None:
-        kept = np.where(forced, price, 0.0).sum(axis=1)
-        price = np.where(forced, np.inf, price)
-    others = _smallest(price, int(wanted.max(initial=0)))
-    out: Floats = kept + np.where(np.arange(others.shape[1]) < wanted[:, None], others, 0.0).sum(
+    if required is not None:
+        kept = np.where(required, price, 0.0).sum(axis=1)
+        price = np.where(required, np.inf, price)
+    others = _smallest(price, int(count.max(initial=0)))
+    out: Floats = kept + np.where(np.arange(others.shape[1]) < count[:, None], others, 0.0).sum(
         axis=1
     )
     return out

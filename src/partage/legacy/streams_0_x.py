@@ -66,7 +66,7 @@ class Release0102:
 
 
 def tasks_in_turn(
-    problem: TaskProblem, given: list[tuple[list[int], list[int]]]
+    problem: TaskProblem, assigned: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
     """Return each client's tasks in the order in which Kafka Streams before 2.4 assigns them to its
     consumers.
@@ -75,10 +75,10 @@ def tasks_in_turn(
 
     Args:
         problem: the tasks.
-        given: the active and the standby tasks of each client, in the order of their assignment.
+        assigned: the active and the standby tasks of each client, in the order of their assignment.
     """
     turns = []
-    for actives, standbys in given:
+    for actives, standbys in assigned:
         ordered: list[int] = []
         for tasks in (actives, standbys):
             ids = tasks_in_hash_order(

@@ -313,7 +313,7 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
     return out
 
 
-def _with_racks(index: Index, placed: Sequence[list[list[str | None]] | None]) -> Cluster:
+def _with_racks(index: Index, replica_racks: Sequence[list[list[str | None]] | None]) -> Cluster:
     """Build a cluster from the racks of replicas.
 
     Its brokers are invented: one for each rack and position in a replica list.
@@ -323,7 +323,7 @@ def _with_racks(index: Index, placed: Sequence[list[list[str | None]] | None]) -
     replicas: list[Int32Array] = []
     # Topics given by count are mostly consecutive: their columns are built at once.
     for plain, run in groupby(
-        zip(index.counts.tolist(), placed, strict=True), lambda row: row[1] is None
+        zip(index.counts.tolist(), replica_racks, strict=True), lambda row: row[1] is None
     ):
         if plain:
             count = sum(one for one, _ in run)

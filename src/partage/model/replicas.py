@@ -43,15 +43,15 @@ RANKS = (
 FREE, STAY, LEAVE = 0, 1, 2
 
 
-def among(values: Int64Array, those: Int64Array) -> NDArray[np.bool_]:
-    """Return which values occur among ``those`` (bool[n]), ten times faster than `numpy.isin`.
+def among(values: Int64Array, candidates: Int64Array) -> NDArray[np.bool_]:
+    """Return which values occur among ``candidates`` (bool[n]), ten times faster than `numpy.isin`.
 
     >>> among(np.array([3, 1, 2]), np.array([2, 3, 3])).tolist()
     [True, False, True]
     """
-    if not len(those):
+    if not len(candidates):
         return np.zeros(len(values), bool)
-    ordered = np.sort(those)
+    ordered = np.sort(candidates)
     at = np.searchsorted(ordered, values)
     out: NDArray[np.bool_] = ordered[np.minimum(at, len(ordered) - 1)] == values
     return out
@@ -182,11 +182,11 @@ class Disks:
         brokers = np.arange(len(self.start) - 1, dtype=np.int32)
         return np.repeat(brokers, np.diff(self.start))
 
-    def band(self, k: int, held: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def band(self, k: int, amount: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the lowest and the highest amount that counts as balanced on each disk (two
         int64[D]).
 
-        ``held`` is the amount on each broker. ``k`` is the index of the resource: capacity,
+        ``amount`` is the amount on each broker. ``k`` is the index of the resource: capacity,
         replicas, bytes or load.
 
         >>> disks = Disks(np.array([0, 2]), np.array([.5, .5]), np.array([0, .1, .1, .1]),
@@ -194,7 +194,7 @@ class Disks:
         >>> [side.tolist() for side in disks.band(2, np.array([100]))]
         [[45, 45], [55, 55]]
         """
-        part = self.part * held[self.broker]
+        part = self.part * amount[self.broker]
         low = np.floor(part * (1 - min(float(self.tolerance[k]), 1.0)) + 1e-6).astype(np.int64)
         return low, np.ceil(part * (1 + self.tolerance[k]) - 1e-6).astype(np.int64)
 

@@ -415,15 +415,15 @@ class _Placement:
         self.standbys: list[set[int]] = [set() for _ in owner]
         self._existing: list[set[int]] = [set() for _ in owner]
 
-    def keep_existing(self, previous: PreviousCopies, wanted: int) -> None:
-        """Keep existing copies of each partition as its standbys, at most ``wanted`` for a
+    def keep_existing(self, previous: PreviousCopies, standbys_wanted: int) -> None:
+        """Keep existing copies of each partition as its standbys, at most ``standbys_wanted`` for a
         partition.
 
         If there are more, those that spread standbys most evenly stay.
         """
         for p in self._order:
             copies = {*previous.standbys[p], previous.owner[p]} - {-1, self._owner[p]}
-            self._add(p, self._best_members(p, np.array(sorted(copies), np.intp), wanted))
+            self._add(p, self._best_members(p, np.array(sorted(copies), np.intp), standbys_wanted))
             self._existing[p] = set(self.standbys[p])
 
     def add_missing(self, wanted: int) -> None:

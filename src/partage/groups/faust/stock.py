@@ -247,7 +247,7 @@ def _free_up_partition(
     return p
 
 
-def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, wanted: int) -> list[int]:
+def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, copies: int) -> list[int]:
     """Remove surplus copies of partitions from members; return the partitions that lack copies.
 
     The first members that have a copy lose it. The result is ascending; a partition occurs as often
@@ -255,9 +255,9 @@ def _unassign_overassigned(assigned: Sequence[set[int]], partitions: int, wanted
     """
     unassigned = []
     for p, count in enumerate(_count_assigned(assigned, partitions)):
-        for _ in range(count - wanted):
+        for _ in range(count - copies):
             next(numbers for numbers in assigned if p in numbers).remove(p)
-        unassigned += [p] * (wanted - count)
+        unassigned += [p] * (copies - count)
     return unassigned
 
 

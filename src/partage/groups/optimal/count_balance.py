@@ -234,27 +234,27 @@ def _eligible_pairs(
     return free_class, np.concatenate([np.zeros(0, np.int64), *groups])
 
 
-def keep_partitions(owner: Int32Array, arcs: TransportArcs, kept: Int64Array) -> None:
+def keep_partitions(owner: Int32Array, arcs: TransportArcs, stay_counts: Int64Array) -> None:
     """Leave partitions with their previous owners, as many for each owner as the flow decides.
 
     ``owner`` is changed in place. The first partitions of an owner stay.
     """
-    cells = len(kept) if not len(arcs.cell) else int(arcs.cell.max()) + 1
-    whole = np.zeros(len(kept) + 1, bool)
-    whole[:-1] = kept == arcs.keep_most
+    cells = len(stay_counts) if not len(arcs.cell) else int(arcs.cell.max()) + 1
+    whole = np.zeros(len(stay_counts) + 1, bool)
+    whole[:-1] = stay_counts == arcs.keep_most
     keeper = np.append(arcs.keep_member, -1).astype(np.int32)
     stays = whole[arcs.cell] & (arcs.cell >= 0)
     owner[stays] = keeper[arcs.cell[stays]]
-    partly = np.append((kept > 0) & ~whole[:-1], False)
+    partly = np.append((stay_counts > 0) & ~whole[:-1], False)
     partly[cells:-1] = False
     some = np.flatnonzero(partly[arcs.cell])
-    _keep_first(owner, some, arcs.cell[some], kept, arcs.keep_member)
+    _keep_first(owner, some, arcs.cell[some], stay_counts, arcs.keep_member)
     # Contested classes: their keepers get rows in the order listed.
-    behind = np.arange(cells, len(kept))
+    behind = np.arange(cells, len(stay_counts))
     for c in dict.fromkeys(arcs.keep_class[behind].tolist()):
         mine = behind[arcs.keep_class[behind] == c]
         rows = np.flatnonzero(arcs.of_row == c)
-        who = np.repeat(arcs.keep_member[mine], kept[mine])
+        who = np.repeat(arcs.keep_member[mine], stay_counts[mine])
         owner[rows[: len(who)]] = who
 
 

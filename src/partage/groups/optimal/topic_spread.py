@@ -33,7 +33,7 @@ def spread_topics(
     canonical: CanonicalProblem,
     owner: Int32Array,
     weight: NDArray[np.float64] | None,
-    alike: Int64Array,
+    class_of: Int64Array,
     classes: PartitionClasses | None = None,
 ) -> Int32Array:
     """Return owners that spread each topic more evenly over members, with the same loads, rack cost
@@ -49,18 +49,18 @@ def spread_topics(
         canonical: the problem.
         owner: int32[n], the owner of each partition; both are positions in canonical order.
         weight: float64[n], weights of partitions; None for counts.
-        alike: int64[n], the class of each partition; those of a class have the same subscribers and
-            rack costs.
+        class_of: int64[n], the class of each partition; those of a class have the same subscribers
+            and rack costs.
         classes: classes of partitions and members; None for the 2-exchange local search alone.
     """
     if len(canonical.former[0]):
         return _exchange_owners(
-            canonical, _return_to_former(canonical, owner, weight, alike), weight, alike
+            canonical, _return_to_former(canonical, owner, weight, class_of), weight, class_of
         )
     before = topic_excess(canonical, owner)
     if not before or (canonical.claims.keeper == owner).all():
         return owner
-    out = _exchange_owners(canonical, owner, weight, alike)
+    out = _exchange_owners(canonical, owner, weight, class_of)
     after = topic_excess(canonical, out) or 0
     best = out if after < before else owner
     if classes is None or not min(before, after):
@@ -72,7 +72,7 @@ def _exchange_owners(
     canonical: CanonicalProblem,
     owner: Int32Array,
     weight: NDArray[np.float64] | None,
-    alike: Int64Array,
+    class_of: Int64Array,
 ) -> Int32Array:
     """Exchange partitions between members as long as that spreads topics more evenly; return the
     owners.
@@ -93,10 +93,10 @@ def _exchange_owners(
     counts = counts.reshape(topics, members)
     out: Int32Array = owner.copy()
     for _ in range(_MOST_PASSES):
-        if not before or not _trade_topics(canonical, out, counts, weight, alike):
+        if not before or not _trade_topics(canonical, out, counts, weight, class_of):
             break
     loose = np.flatnonzero((claims.keeper != out) & ~stays & (out >= 0))
-    key = alike[loose]
+    key = class_of[loose]
     if weight is not None:
         _, number = np.unique(weight[loose], return_inverse=True)
         key = key * (int(number.max()) + 1) + number.reshape(-1)
@@ -111,7 +111,7 @@ def _return_to_former(
     canonical: CanonicalProblem,
     owner: Int32Array,
     weight: NDArray[np.float64] | None,
-    alike: Int64Array,
+    class_of: Int64Array,
 ) -> Int32Array:
     """Swap equivalent partitions, so that members get back partitions that they owned in an older
     generation.
@@ -127,7 +127,9 @@ def _return_to_former(
             continue
         if weight is not None:
             same = weight == weight[row]
-        given = np.flatnonzero((keeper == newest) & (out == place) & (alike == alike[row]) & same)
+        given = np.flatnonzero(
+            (keeper == newest) & (out == place) & (class_of == class_of[row]) & same
+        )
         if len(given):
             out[given[-1]], out[row] = newest, place
     return out
@@ -138,7 +140,7 @@ def _trade_topics(
     owner: Int32Array,
     counts: Int64Array,
     weight: NDArray[np.float64] | None,
-    alike: Int64Array,
+    class_of: Int64Array,
 ) -> bool:
     """Swap owned partitions for moved ones of other topics where that spreads topics better.
 
@@ -152,7 +154,7 @@ def _trade_topics(
     for q in np.flatnonzero((keeper >= 0) & (keeper != owner) & (owner >= 0)).tolist():
         n, m = int(keeper[q]), int(owner[q])
         mine = kept[ends[n] : ends[n + 1]]
-        mine = mine[(alike[mine] == alike[q]) & (owner[mine] == n)]
+        mine = mine[(class_of[mine] == class_of[q]) & (owner[mine] == n)]
         if weight is not None:
             mine = mine[weight[mine] == weight[q]]
         if not len(mine):

@@ -57,19 +57,19 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
 
 
 @kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
-def larger_quotas(had, quota, extra, kept, missing):
+def larger_quotas(previous, quota, extra, kept, missing):
     """Compute how many previous partitions each member keeps, and how many new ones it gets.
 
-    The results go to ``kept`` and ``missing``. ``had`` is the number of previous partitions.
+    The results go to ``kept`` and ``missing``. ``previous`` is the number of previous partitions.
     ``extra`` members may have one partition more than ``quota``. Members are in the order of the
     coordinator's map.
     """
-    for i in range(len(had)):
+    for i in range(len(previous)):
         limit = quota + 1 if extra > 0 else quota
-        keeps = min(had[i], limit)
+        keeps = min(previous[i], limit)
         left = limit - keeps
         if extra > 0:
-            if left > 0 and len(had) - i > extra:
+            if left > 0 and len(previous) - i > extra:
                 left -= 1
             else:
                 extra -= 1

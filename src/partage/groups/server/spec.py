@@ -342,7 +342,7 @@ def _undisputed(
     problem: Problem,
     claimed: _Claimed,
     partition: Int32Array,
-    inside: NDArray[np.bool_],
+    exists: NDArray[np.bool_],
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
@@ -353,7 +353,7 @@ def _undisputed(
     first claim of a partition is valid.
     """
     good = np.ones(len(partition), bool)
-    at = np.flatnonzero(inside)
+    at = np.flatnonzero(exists)
     member = claimed.member()[at]
     generation = np.array([m.generation for m in problem.group], np.int64)[member]
     if several_owners:

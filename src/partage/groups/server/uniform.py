@@ -250,14 +250,14 @@ def _skip_walk(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> In
     return (first + np.arange(len(first))).astype(np.int32)
 
 
-def _rows_of(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
+def _rows_of(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
     """Return the indices of all entries in the given rows of a compressed-row (CSR) array.
 
-    The second result is, for each entry, the position of its row in ``which``.
+    The second result is, for each entry, the position of its row in ``rows``.
     """
-    sizes = np.diff(start)[which]
-    rank = np.repeat(np.arange(len(which)), sizes)
-    first = start[:-1][which] - (np.cumsum(sizes) - sizes)
+    sizes = np.diff(start)[rows]
+    rank = np.repeat(np.arange(len(rows)), sizes)
+    first = start[:-1][rows] - (np.cumsum(sizes) - sizes)
     entries = np.arange(len(rank)) + first[rank]
     return entries.astype(np.int32), rank
 

@@ -208,16 +208,16 @@ def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> tuple[Int32Array, I
 
 
 def _find_transfers(
-    given: Transfers, previous_owner: Int32Array, disputed: NDArray[np.bool_] | None
+    assigned: Transfers, previous_owner: Int32Array, disputed: NDArray[np.bool_] | None
 ) -> Transfers:
     """Return the assigned partitions that had another owner, or that several members claimed."""
     if disputed is None and previous_owner.max(initial=NO_OWNER) == NO_OWNER:
         return _NO_TRANSFERS
-    before = previous_owner[given.slot]
-    moves = (before != NO_OWNER) & (before != given.member)
+    before = previous_owner[assigned.slot]
+    moves = (before != NO_OWNER) & (before != assigned.member)
     if disputed is not None:
-        moves |= disputed[given.slot]
-    return Transfers(given.slot[moves], given.member[moves])
+        moves |= disputed[assigned.slot]
+    return Transfers(assigned.slot[moves], assigned.member[moves])
 
 
 def assign_by_rack(
@@ -330,13 +330,13 @@ class MemberLists:
         previous_owner[revoked] = member[~stays]
         owner[revoked] = NO_OWNER
 
-    def finish(self, keep: Int32Array, given: Transfers) -> tuple[Int32Array, Int32Array]:
-        """Return each member's list: its kept partitions, then its new ones in order of ``given``.
+    def finish(self, keep: Int32Array, new_partitions: Transfers) -> tuple[Int32Array, Int32Array]:
+        """Return each member's list: its kept partitions, then its new ones in the given order.
 
         The result is in compressed rows (CSR): offsets by member, and partitions as indices in this
         problem.
         """
-        slot, member = given.slot, given.member
+        slot, member = new_partitions.slot, new_partitions.member
         sizes = keep + np.bincount(member, minlength=self._members).astype(np.int32)
         start = np.zeros(self._members + 1, np.int32)
         sizes.cumsum(dtype=np.int32, out=start[1:])

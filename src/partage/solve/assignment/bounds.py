@@ -103,12 +103,12 @@ class WeightedProblem:
         subscribe: NDArray[np.bool_] = np.append(self.subscribers(topics), False)
         return subscribe[self.classes.member]
 
-    def subscribed(self, besides: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def subscribed(self, excluded: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which topic classes have a subscriber that is not excluded (bool[B]).
 
-        ``besides`` marks the excluded members.
+        ``excluded`` marks the excluded members.
         """
-        mine = self.classes.member[(self.classes.member >= 0) & ~besides]
+        mine = self.classes.member[(self.classes.member >= 0) & ~excluded]
         there = np.zeros(len(self.classes.size), bool)
         there[mine] = True
         out = np.zeros(len(self.classes.supply), bool)

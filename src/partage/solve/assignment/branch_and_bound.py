@@ -30,7 +30,7 @@ Score = tuple["float | int | tuple[float, ...]", ...]
 def solve_exactly(
     items: Items,
     members: Members,
-    known: Sequence[int],
+    known_owners: Sequence[int],
     *,
     most_moves: float,
     topic: Sequence[int] = (),
@@ -38,15 +38,15 @@ def solve_exactly(
     """Return the owner of each item in an optimal assignment, found by branch and bound.
 
     An item is a partition, or several that must have one owner. For more than 16 items, or if the
-    search reaches its limit, the result is no worse than ``known``.
+    search reaches its limit, the result is no worse than ``known_owners``.
 
     Args:
         items: the items.
         members: the members that receive them.
-        known: the owner of each item in the best known assignment.
+        known_owners: the owner of each item in the best known assignment.
         most_moves: limit of moves.
-        topic: the topic of each item. With it, only assignments with the sorted loads of ``known``
-            are searched, and an even spread of topics is the last criterion.
+        topic: the topic of each item. With it, only assignments with the sorted loads of
+            ``known_owners`` are searched, and an even spread of topics is the last criterion.
 
     >>> import numpy as np
     >>> items = Items(np.array([3.0, 3.0, 2.0, 2.0, 2.0]), np.zeros(5, int), [[0]],
@@ -55,13 +55,16 @@ def solve_exactly(
     >>> solve_exactly(items, two, [0, 1, 0, 1, 0], most_moves=0)
     [0, 0, 1, 1, 1]
     """
-    if len(known) > MOST_ITEMS:
-        return list(known)
+    if len(known_owners) > MOST_ITEMS:
+        return list(known_owners)
     search = _Search(items, members, most_moves, topic)
-    search.best, search.owner = search.score(list(known)), list(known)
+    search.best, search.owner = search.score(list(known_owners)), list(known_owners)
     if topic:
-        search.nodes, search.ceiling = _MOST_NODES_FOR_TOPICS, search.relative_loads(list(known))
-    search.descend(0, [-1] * len(known))
+        search.nodes, search.ceiling = (
+            _MOST_NODES_FOR_TOPICS,
+            search.relative_loads(list(known_owners)),
+        )
+    search.descend(0, [-1] * len(known_owners))
     return search.owner
 
 

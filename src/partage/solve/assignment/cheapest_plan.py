@@ -200,7 +200,7 @@ class Layout:
         return cls(unit, size, group, steps, first_group, first_unit, first_step,
                    first_step + len(steps), arcs)  # fmt: skip
 
-    def shared(self, within: IntArray) -> IntArray:
+    def shared(self, received: IntArray) -> IntArray:
         """Divide the partitions of each unit evenly among its members (int64[M]).
 
         A unit is a set of interchangeable members. If the partitions do not divide evenly, the
@@ -212,7 +212,7 @@ class Layout:
         order = np.argsort(of, kind="stable")
         mine, of = mine[order], of[order]
         nth = np.arange(len(mine)) - np.searchsorted(of, of)
-        out[mine] = within[of] // self.size[of] + (nth < within[of] % self.size[of])
+        out[mine] = received[of] // self.size[of] + (nth < received[of] % self.size[of])
         return out
 
 

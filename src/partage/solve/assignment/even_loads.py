@@ -282,7 +282,11 @@ def assign_partitions(
 
 
 def assign_members(
-    owner: IntArray, topic: IntArray, classes: SubscriptionClasses, free: IntArray, within: IntArray
+    owner: IntArray,
+    topic: IntArray,
+    classes: SubscriptionClasses,
+    pair_counts: IntArray,
+    member_counts: IntArray,
 ) -> None:
     """Choose a member for each partition without an owner, in the numbers that the flow prescribes.
 
@@ -290,13 +294,13 @@ def assign_members(
         owner: int64[P], the owner of each partition, -1 for none; filled in place.
         topic: int64[P], topic class of each partition, -1 for none.
         classes: classes of topics and members.
-        free: int64[A], partitions that go from each topic class to each member class.
-        within: int64, partitions of each member that has a class, in join order.
+        pair_counts: int64[A], partitions that go from each topic class to each member class.
+        member_counts: int64, partitions of each member that has a class, in join order.
     """
     pool = np.flatnonzero((owner < 0) & (topic >= 0))
     pool = pool[np.argsort(topic[pool], kind="stable")]
-    target = np.repeat(classes.arc_member, free)
+    target = np.repeat(classes.arc_member, pair_counts)
     pool = pool[np.argsort(target, kind="stable")]
     everyone = np.flatnonzero(classes.member >= 0)
     order = np.argsort(classes.member[everyone], kind="stable")
-    owner[pool] = np.repeat(everyone[order], within[order])
+    owner[pool] = np.repeat(everyone[order], member_counts[order])

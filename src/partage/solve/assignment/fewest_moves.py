@@ -307,7 +307,7 @@ class PlanFlows:
 
 
 def assign_owners(
-    classes: SubscriptionClasses, claims: ClaimClasses, kept: PlanFlows
+    classes: SubscriptionClasses, claims: ClaimClasses, flows: PlanFlows
 ) -> NDArray[np.int32]:
     """Return an owner for each partition so that the assignment has the given flows (int32[P]).
 
@@ -315,26 +315,26 @@ def assign_owners(
     """
     owner = np.full(len(claims.topic), -1, np.int64)
     _keep_first_partitions(
-        owner, claims.arc_of, np.arange(len(kept.claim) + 1), claims.arc_member, kept.claim
+        owner, claims.arc_of, np.arange(len(flows.claim) + 1), claims.arc_member, flows.claim
     )
     _keep_first_partitions(
-        owner, claims.class_of, claims.class_start, claims.class_claimant, kept.contested
+        owner, claims.class_of, claims.class_start, claims.class_claimant, flows.contested
     )
-    assign_members(owner, claims.topic, classes, kept.free, kept.within)
+    assign_members(owner, claims.topic, classes, flows.free, flows.within)
     return owner.astype(np.int32)
 
 
 def _keep_first_partitions(
-    owner: IntArray, kind_of: IntArray, start: IntArray, member: IntArray, kept: IntArray
+    owner: IntArray, class_of: IntArray, start: IntArray, member: IntArray, stay_count: IntArray
 ) -> None:
     """Give the first partitions of each class to their previous owners, as many as each may keep.
 
-    ``start``, ``member`` and ``kept`` are compressed rows (CSR), one row per class.
+    ``start``, ``member`` and ``stay_count`` are compressed rows (CSR), one row per class.
     """
-    mine = np.flatnonzero(kind_of >= 0)
-    mine = mine[np.argsort(kind_of[mine], kind="stable")]
-    kind = kind_of[mine]
+    mine = np.flatnonzero(class_of >= 0)
+    mine = mine[np.argsort(class_of[mine], kind="stable")]
+    kind = class_of[mine]
     nth = np.arange(len(mine)) - np.searchsorted(kind, kind)
-    upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
+    upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(stay_count)])
     stays = nth < (upto[start[1:]] - upto[start[:-1]])[kind]
-    owner[mine[stays]] = np.repeat(member, kept)
+    owner[mine[stays]] = np.repeat(member, stay_count)

@@ -104,15 +104,17 @@ def fill(plan: WeightedPlan) -> None:
         plan.put(i, int(to[at[0]]))
 
 
-def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
+def _fill_alike(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
     """Assign partitions to the least loaded of several members that differ only in their loads.
 
     A heap finds that member.
     """
-    heap = [(load, m) for load, m in zip(plan.load[who].tolist(), who.tolist(), strict=True)]
+    heap = [
+        (load, m) for load, m in zip(plan.load[members].tolist(), members.tolist(), strict=True)
+    ]
     heapify(heap)
-    weight = plan.items.weight[waiting].tolist()
-    for i, w in zip(waiting.tolist(), weight, strict=True):
+    weight = plan.items.weight[items].tolist()
+    for i, w in zip(items.tolist(), weight, strict=True):
         load, m = heap[0]
         plan.put(i, m)
         heapreplace(heap, (load + w, m))

@@ -248,7 +248,7 @@ class Network:
 
 
 def _augment_paths(
-    start: list[int], head: list[int], left: list[int], source: int, sink: int
+    start: list[int], head: list[int], residual: list[int], source: int, sink: int
 ) -> list[int]:
     """Send a blocking flow (Dinic's algorithm) along the given arcs; return each arc's residual
     capacity.
@@ -260,17 +260,17 @@ def _augment_paths(
     node = source
     while True:
         if node == sink:
-            amount = min(left[a] for a in path)
+            amount = min(residual[a] for a in path)
             cut = 0
             for i in range(len(path) - 1, -1, -1):
-                left[path[i]] -= amount
-                if left[path[i]] == 0:
+                residual[path[i]] -= amount
+                if residual[path[i]] == 0:
                     cut = i
             # Walk on from the first arc that is now full.
             node = source if cut == 0 else head[path[cut - 1]]
             del path[cut:]
         arc, end = at[node], start[node + 1]
-        while arc < end and left[arc] == 0:
+        while arc < end and residual[arc] == 0:
             arc += 1
         at[node] = arc
         if arc < end:
@@ -282,7 +282,7 @@ def _augment_paths(
             node = source if not path else head[path[-1]]
             at[node] += 1
         else:
-            return left
+            return residual
 
 
 #: Rounds of `proportional_flow`; the exact search places the rest.
@@ -292,12 +292,12 @@ _ROUNDS = 2
 _GOLDEN = 633
 
 
-def sum_by_position(at: IntArray, amount: IntArray, size: int) -> IntArray:
+def sum_by_position(position: IntArray, amount: IntArray, size: int) -> IntArray:
     """Return the sum of the amounts at each position (int64[size]).
 
     Sums are exact below 2**53.
     """
-    return np.bincount(at, amount, minlength=size).astype(np.int64)
+    return np.bincount(position, amount, minlength=size).astype(np.int64)
 
 
 def proportional_flow(

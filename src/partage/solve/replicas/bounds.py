@@ -295,15 +295,15 @@ class _Dual:
         sums = [np.bincount(rack, weights=row)[: self.task.zones] for row in held]
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
-    def subgradient(self, prices: Floats, held: Floats) -> Floats:
+    def subgradient(self, prices: Floats, use: Floats) -> Floats:
         """Return the direction in which to change the dual prices so that the bound rises
         (float64[4, B + Z]).
 
-        ``held`` is the use of each resource on each broker and rack. Each entry of the result is
+        ``use`` is the use of each resource on each broker and rack. Each entry of the result is
         the distance of the use from a balance limit: the upper limit for a positive price, the
         lower limit for a negative price, the missed one otherwise.
         """
-        over, under = held - self.high, held - self.low
+        over, under = use - self.high, use - self.low
         over[self.unbounded] = 0.0
         at_zero = np.where(over > 0, over, np.where(under < 0, under, 0.0))
         out: Floats = np.where(prices > 0, over, np.where(prices < 0, under, at_zero))

@@ -216,7 +216,9 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
     return out
 
 
-def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> tuple[Ints, Ints]:
+def _outside(
+    disks: Disks, disk: _Int32s, weight: Ints, k: int, broker_amount: Ints
+) -> tuple[Ints, Ints]:
     """Return how far each disk is above, and how far below, its balance limits.
 
     Both results are int64[D]. ``k`` is the index of the resource: capacity, replicas, bytes or
@@ -227,11 +229,11 @@ def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> t
         disk: int32[n], the disk of each replica, -1 for none.
         weight: int64[n], its weight in resource k.
         k: the index of the resource.
-        held: int64[B], the amount of the resource on each broker.
+        broker_amount: int64[B], the amount of the resource on each broker.
     """
     on_disks = np.zeros(len(disks.part), np.int64)
     np.add.at(on_disks, disk[disk >= 0], weight[disk >= 0])
-    low, high = disks.band(k, held)
+    low, high = disks.band(k, broker_amount)
     return np.maximum(on_disks - high, 0), np.maximum(low - on_disks, 0)
 
 

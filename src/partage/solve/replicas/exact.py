@@ -235,10 +235,12 @@ class MoveProgramme:
             new = columns[self.fate[columns] == -1]
             self._add_row(0.0, float(self._limits.newcomers[p]), new)
 
-    def _add_bands(self, k: int, places: range, at: NDArray[Any], allowed: int) -> None:
+    def _add_bands(
+        self, k: int, places: range, place_of_variable: NDArray[Any], allowed: int
+    ) -> None:
         """Add the balance constraints of one resource (such as bytes) for brokers or racks.
 
-        ``at`` is the broker or rack of each binary variable.
+        ``place_of_variable`` is the broker or rack of each binary variable.
         """
         weight = self.task.weight[k]
         if not weight.any():
@@ -246,7 +248,7 @@ class MoveProgramme:
         scale = float(weight.mean()) or 1.0
         first = len(self.partition) + self._slacks
         for place in places:
-            columns = np.flatnonzero((at == place) & (weight[self.partition] > 0))
+            columns = np.flatnonzero((place_of_variable == place) & (weight[self.partition] > 0))
             value = weight[self.partition[columns]] / scale
             low, high = self._band(k, place, scale)
             rows = len(self.rows)

@@ -98,7 +98,7 @@ class _LeaderBalancer:
         self.free = free.view(np.uint8)
 
     def balance(
-        self, within: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
+        self, limits: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
         """Pass leadership along paths of brokers until each rack leads as many partitions as it
@@ -107,7 +107,7 @@ class _LeaderBalancer:
         The search ends earlier if no path is left.
 
         Args:
-            within: int64[B] twice, the fewest and the most that a broker may lead meanwhile.
+            limits: int64[B] twice, the fewest and the most that a broker may lead meanwhile.
             rack: int32[B], the rack of each broker.
             bands: int64[racks] twice, the fewest and the most that a rack is to lead.
             sign: 1 or -1, as the module's docstring explains.
@@ -124,7 +124,7 @@ class _LeaderBalancer:
         work = len(self.ordered) + 4 * self.brokers * int(off.sum())
         arrays = LeaderArrays(
             self.task.start, self.ordered, self.task.owner, self.free, self.slot, self.count,
-            within[0].copy(), within[1].copy(), rack, sums, bands[0].copy(), bands[1].copy(),
+            limits[0].copy(), limits[1].copy(), rack, sums, bands[0].copy(), bands[1].copy(),
             self.slots_of_broker, self.first, parent, queue, reached, full,
         )  # fmt: skip
         _balance(arrays, sign, work=work)

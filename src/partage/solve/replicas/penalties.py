@@ -141,12 +141,12 @@ def _with_racks(
 
 
 @piece
-def _outside_band(held, low, high, k, place, change):
+def _outside_band(amount, low, high, k, place, change):
     """Return how far a broker or rack will be outside its balance limits after ``change`` is added.
 
     ``k`` is the index of the resource: capacity, replicas, bytes or load.
     """
-    now = held[k, place] + change
+    now = amount[k, place] + change
     if now > high[k, place]:
         return now - high[k, place]
     if now < low[k, place]:
@@ -215,13 +215,12 @@ def _distance(count, low, high):
 
 
 @piece
-def rack_rule_change(arrays, p, out, into):
+def rack_rule_change(arrays, p, from_rack, to_rack):
     """Return how many more breaches of the rack rule a partition has if a replica changes racks.
 
-    The replica goes from rack ``out`` to rack ``into``. ``out`` is -1 for an added replica,
-    ``into`` is -1 for a removed one.
+    ``from_rack`` is -1 for an added replica, ``to_rack`` is -1 for a removed one.
     """
-    if out == into:
+    if from_rack == to_rack:
         return 0
     start, broker, rack = arrays.start, arrays.broker, arrays.rack
     factor = start[p + 1] - start[p]
@@ -229,28 +228,28 @@ def rack_rule_change(arrays, p, out, into):
     into_count = 0
     for s in range(start[p], start[p + 1]):
         if broker[s] >= 0:
-            if rack[broker[s]] == out:
+            if rack[broker[s]] == from_rack:
                 out_count += 1
-            elif rack[broker[s]] == into:
+            elif rack[broker[s]] == to_rack:
                 into_count += 1
     change = 0
-    if out >= 0:
-        low, high = arrays.rack_low[factor, out], arrays.rack_high[factor, out]
+    if from_rack >= 0:
+        low, high = arrays.rack_low[factor, from_rack], arrays.rack_high[factor, from_rack]
         change += _distance(out_count - 1, low, high) - _distance(out_count, low, high)
-    if into >= 0:
-        low, high = arrays.rack_low[factor, into], arrays.rack_high[factor, into]
+    if to_rack >= 0:
+        low, high = arrays.rack_low[factor, to_rack], arrays.rack_high[factor, to_rack]
         change += _distance(into_count + 1, low, high) - _distance(into_count, low, high)
     return change
 
 
 @piece
-def add_replica(held, weight, rack, p, b, sign):
+def add_replica(totals, weight, rack, p, b, sign):
     """Add a replica of partition p to the totals of broker b and its rack.
 
     With ``sign`` -1 the replica is subtracted.
     """
     place = len(rack) + rack[b]
-    for k in range(len(held)):
-        held[k, b] += sign * weight[k, p]
-        if place < held.shape[1]:
-            held[k, place] += sign * weight[k, p]
+    for k in range(len(totals)):
+        totals[k, b] += sign * weight[k, p]
+        if place < totals.shape[1]:
+            totals[k, place] += sign * weight[k, p]

@@ -149,12 +149,12 @@ def held_by_places(
     return held
 
 
-def outside_bands(task: ReplicaTask, held: Ints) -> Ints:
+def outside_bands(task: ReplicaTask, amount: Ints) -> Ints:
     """Return how far each broker and rack is outside its balance limits, 0 within them.
 
     The result is int64[4, B + Z]: one row for each resource; brokers first, then racks.
     """
-    out: Ints = np.maximum(np.maximum(held - task.high, task.low - held), 0)
+    out: Ints = np.maximum(np.maximum(amount - task.high, task.low - amount), 0)
     return out
 
 

@@ -342,17 +342,19 @@ class Swaps:
     def _has_replica(self, p: Ints, b: NDArray[np.integer]) -> Bools:
         return self._count(p, b, np.arange(len(self.task.alive))) > 0
 
-    def _count(self, p: Ints, place: NDArray[np.integer], of: NDArray[np.integer]) -> Ints:
+    def _count(
+        self, p: Ints, place: NDArray[np.integer], place_of_broker: NDArray[np.integer]
+    ) -> Ints:
         """Return how many replicas of each partition a broker or rack holds.
 
-        ``of`` maps each broker to its own or its rack's number. The arguments are arrays of equal
-        length.
+        ``place_of_broker`` maps each broker to its own or its rack's number. The arguments are
+        arrays of equal length.
         """
         out = np.zeros(len(p), np.int64)
         begin, factor = self.task.start[p], self.task.factor[p]
         for j in range(int(factor.max(initial=0))):
             at = self.state.broker[np.where(j < factor, begin + j, 0)]
-            out += (j < factor) & (of[at] == place)
+            out += (j < factor) & (place_of_broker[at] == place)
         return out
 
     def _breach_change(self, p: Ints, out: NDArray[np.integer], into: NDArray[np.integer]) -> Ints:

@@ -85,29 +85,29 @@ class SweepArrays(NamedTuple):
 
 
 @kernel("int64(SearchArrays, SweepArrays, int64[::1])", SearchArrays, SweepArrays)
-def sweep(arrays, now, candidates):
+def sweep(arrays, work, candidates):
     """Move each replica of the candidate partitions to its cheapest broker; return how many moved.
 
-    ``now`` holds the work arrays of the sweep.
+    ``work`` holds the work arrays of the sweep.
     """
-    start, rack_cost = arrays.start, now.rack_cost
+    start, rack_cost = arrays.start, work.rack_cost
     n, moved = len(arrays.rack), 0
-    for place in range(len(now.added)):
-        _update_excess(arrays.held, arrays.low, arrays.high, now.excess, place)
+    for place in range(len(work.added)):
+        _update_excess(arrays.held, arrays.low, arrays.high, work.excess, place)
     for b in range(n):
-        now.move_cost[b] = 0.0 if arrays.receives[b] else _FORBIDDEN
+        work.move_cost[b] = 0.0 if arrays.receives[b] else _FORBIDDEN
     for i in range(len(candidates)):
         p = candidates[i]
         factor = start[p + 1] - start[p]
-        _compute_added(now.excess, arrays.weight, arrays.penalty, p, n, now.added)
-        _mark_replicas(arrays, now, p, 1)
+        _compute_added(work.excess, arrays.weight, arrays.penalty, p, n, work.added)
+        _mark_replicas(arrays, work, p, 1)
         for r in range(len(rack_cost)):
-            rack_cost[r] = _rack_cost(arrays, now, factor, r)
+            rack_cost[r] = _rack_cost(arrays, work, factor, r)
         # The preferred leader, the first replica, moves only if no other replica would do.
         for s in range(start[p + 1] - 1, start[p] - 1, -1):
             if arrays.fixed[s] == 0:
-                moved += _move_replica(arrays, now, p, s)
-        _mark_replicas(arrays, now, p, -1)
+                moved += _move_replica(arrays, work, p, s)
+        _mark_replicas(arrays, work, p, -1)
     return moved
 
 
@@ -179,8 +179,8 @@ def _rack_cost(arrays, now, factor, r):
 
 
 @piece
-def _cheapest_broker(arrays, now, factor, own, restricted, limit):
-    """Return the cheapest broker for a replica now in rack ``own``, -1 if none costs less than
+def _cheapest_broker(arrays, work, factor, own_rack, restricted, limit):
+    """Return the cheapest broker for a replica now in rack ``own_rack``, -1 if none costs less than
     ``limit``.
 
     A restricted replica may only go to a current broker of its partition, or to another rack if
@@ -188,11 +188,11 @@ def _cheapest_broker(arrays, now, factor, own, restricted, limit):
     """
     rack, rack_low, rack_high = arrays.rack, arrays.rack_low, arrays.rack_high
     added, move_cost, rack_cost, rack_count = (
-        now.added, now.move_cost, now.rack_cost, now.rack_count,
+        work.added, work.move_cost, work.rack_cost, work.rack_count,
     )  # fmt: skip
     best, at = limit, -1
-    fall = 1 * (rack_count[own] <= rack_low[factor, own])
-    fall -= rack_count[own] > rack_high[factor, own]
+    fall = 1 * (rack_count[own_rack] <= rack_low[factor, own_rack])
+    fall -= rack_count[own_rack] > rack_high[factor, own_rack]
     for c in range(len(rack)):
         price = added[c] + move_cost[c] + rack_cost[rack[c]]
         if price < best:
@@ -200,7 +200,7 @@ def _cheapest_broker(arrays, now, factor, own, restricted, limit):
             if restricted and move_cost[c] >= 0.0:
                 rise = 1 * (rack_count[r] >= rack_high[factor, r])
                 rise -= rack_count[r] < rack_low[factor, r]
-                if r == own or fall + rise >= 0:
+                if r == own_rack or fall + rise >= 0:
                     continue
             best, at = price, c
     return at
@@ -221,12 +221,12 @@ def _add_replica(arrays, now, p, b, sign):
 
 
 @piece
-def _move_replica(arrays, now, p, s):
+def _move_replica(arrays, work, p, s):
     """Move one replica of p to the cheapest broker if that lowers the cost; return 1 if it moved,
     else 0.
     """
-    rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, now.move_cost
-    rack_cost, rack_count = now.rack_cost, now.rack_count
+    rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, work.move_cost
+    rack_cost, rack_count = work.rack_cost, work.rack_count
     n, kinds, b = len(rack), len(arrays.held), arrays.broker[s]
     factor = arrays.start[p + 1] - arrays.start[p]
     own, move = rack[b], 1.0 * arrays.cost[p]
@@ -236,15 +236,15 @@ def _move_replica(arrays, now, p, s):
         (rack_count[own] <= arrays.rack_low[factor, own])
         - 1.0 * (rack_count[own] > arrays.rack_high[factor, own])
     )
-    if n < len(now.added):
-        leave += _penalty_change(now.excess, weight, penalty, p, n + own, -1, kinds + 1)
-    limit = -_penalty_change(now.excess, weight, penalty, p, b, -1, 0) - leave
+    if n < len(work.added):
+        leave += _penalty_change(work.excess, weight, penalty, p, n + own, -1, kinds + 1)
+    limit = -_penalty_change(work.excess, weight, penalty, p, b, -1, 0) - leave
     limit -= _LEAST_GAIN * (1.0 + move)
     if is_current:
         limit -= move
     stays, rack_cost[own] = rack_cost[own], -leave
     restricted = arrays.closed[p] != 0 and is_current
-    at = _cheapest_broker(arrays, now, factor, own, restricted, limit)
+    at = _cheapest_broker(arrays, work, factor, own, restricted, limit)
     rack_cost[own] = stays
     if at < 0:
         return 0
@@ -255,10 +255,10 @@ def _move_replica(arrays, now, p, s):
         move_cost[b] = -move
     rack_count[own] -= 1
     rack_count[rack[at]] += 1
-    _add_replica(arrays, now, p, b, -1)
-    _add_replica(arrays, now, p, at, 1)
+    _add_replica(arrays, work, p, b, -1)
+    _add_replica(arrays, work, p, at, 1)
     for r in (own, rack[at]):
-        rack_cost[r] = _rack_cost(arrays, now, factor, r)
+        rack_cost[r] = _rack_cost(arrays, work, factor, r)
     return 1
 
 
@@ -474,10 +474,10 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
 
 
 @kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
-def _construct(arrays, order, kept):
+def _construct(arrays, order, buffer):
     """Place the given partitions greedily; return the first one that finds no broker, else -1.
 
-    ``kept`` is a work array with one element more than the largest replication factor.
+    ``buffer`` is a work array with one element more than the largest replication factor.
     """
     start, broker, old_start, old = arrays.start, arrays.broker, arrays.old_start, arrays.old
     held, weight, rack, fate = arrays.held, arrays.weight, arrays.rack, arrays.fate
@@ -487,16 +487,16 @@ def _construct(arrays, order, kept):
         count = 0
         for o in range(old_start[p], old_start[p + 1]):
             if fate[o] != 2:
-                kept[count] = o
+                buffer[count] = o
                 count += 1
         while count > factor:
-            count = _drop_replica(arrays, p, kept, count)
+            count = _drop_replica(arrays, p, buffer, count)
         for j in range(factor):
             broker[begin + j] = -1
         for j in range(count):
-            b = old[kept[j]]
+            b = old[buffer[j]]
             broker[begin + j] = b
-            arrays.fixed[begin + j] = fate[kept[j]] == 1
+            arrays.fixed[begin + j] = fate[buffer[j]] == 1
             add_replica(held, weight, rack, p, b, 1)
     for i in range(len(order)):
         p = order[i]
@@ -511,20 +511,20 @@ def _construct(arrays, order, kept):
 
 
 @piece
-def _fullness(held, high, b):
+def _fullness(amount, high, b):
     """Return how full a broker is, to break ties: the sum of its amounts divided by their upper
     limits.
     """
     total = 0.0
-    for k in range(len(held)):
+    for k in range(len(amount)):
         if high[k, b] > 0:
-            total += held[k, b] / high[k, b]
+            total += amount[k, b] / high[k, b]
     return total
 
 
 @piece
-def _drop_replica(arrays, p, kept, count):
-    """Remove from ``kept`` the replica of p that costs least to lose; return how many remain.
+def _drop_replica(arrays, p, brokers, count):
+    """Remove from ``brokers`` the replica of p that costs least to lose; return how many remain.
 
     Replicas that must stay are never removed. The preferred leader goes only if that lowers the
     cost.
@@ -533,18 +533,18 @@ def _drop_replica(arrays, p, kept, count):
     factor, rack_rule = arrays.start[p + 1] - arrays.start[p], arrays.penalty[len(arrays.held)]
     best, at = 1e300, -1
     for j in range(count):
-        if arrays.fate[kept[j]] == 1:
+        if arrays.fate[brokers[j]] == 1:
             continue
-        b = old[kept[j]]
+        b = old[brokers[j]]
         same = 0
         for other in range(count):
-            if rack[old[kept[other]]] == rack[b]:
+            if rack[old[brokers[other]]] == rack[b]:
                 same += 1
         price = penalty_change(arrays, b, p, -1, 0)
         price -= 1e-6 * _fullness(arrays.held, arrays.high, b)
         price += rack_penalty_change(arrays, rack[b], p, -1)
         price -= 1e-7 * j
-        if kept[j] == first:
+        if brokers[j] == first:
             price += 1e-3
         if same > arrays.rack_high[factor, rack[b]]:
             price -= rack_rule
@@ -554,7 +554,7 @@ def _drop_replica(arrays, p, kept, count):
     if at < 0:
         at = count - 1
     for j in range(at, count - 1):
-        kept[j] = kept[j + 1]
+        brokers[j] = brokers[j + 1]
     return count - 1
 
 
