@@ -275,7 +275,7 @@ class _Consumer:
 def _newest_claims(
     consumers: Mapping[str, _Consumer],
 ) -> tuple[dict[tuple[str, int], str], tuple[str, ...]]:
-    """Return the newest owner that each partition has by its members' claims.
+    """Return the newest owner of each partition, according to the members' claims.
 
     The second result has a warning if several members claim a partition. Of equal generations the
     member that joined first counts.

@@ -373,7 +373,7 @@ class StringMap:
     tree_bins: Mapping[int, Bucket[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def with_key(self, key: str) -> StringMap:
-        """Return the map after Java's ``put`` of a new key."""
+        """Return a map in which Java's ``put`` has inserted a new key."""
         spread = {**self.spread, key: _spread(key)}
         grown = replace(self, spread=spread)
         slot = grown.slot_of(key)

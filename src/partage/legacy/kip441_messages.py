@@ -154,7 +154,7 @@ class SubscriptionDraft5:
         endpoint: str | None = None,
         latest_version: int = 5,
     ) -> SubscriptionDraft5:
-        """Build the message from ordinary Python values.
+        """Build KIP-441's subscription message from ordinary Python values.
 
         Raises:
             EncodingError: a lag is no int32, or a store id is no pair.

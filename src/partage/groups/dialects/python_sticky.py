@@ -238,6 +238,6 @@ class Movements:
     def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
         """Return all moves recorded so far as a comparable value, to detect endless loops.
 
-        Equal values in two passes show an endless loop.
+        The run never ends if it has equal values after two of its passes.
         """
         return frozenset(self._way.items())

@@ -281,7 +281,7 @@ class GeneralAssignment(ABC):
     def _state(self) -> object:
         """Return owners and moves as a comparable value, to detect endless loops.
 
-        Equal values in two passes show an endless loop.
+        The run never ends if it has equal values after two of its passes.
         """
 
 

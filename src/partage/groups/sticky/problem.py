@@ -454,7 +454,8 @@ class Racks:
     def weight(self) -> NDArray[np.int64]:
         """Number of members on the racks of each partition's replicas (int64[S]).
 
-        A partition's racks are added up.
+        Kafka assigns partitions with few such members first. A member has one rack, so none counts
+        twice.
         """
         on_rack = self.of_member[self.of_member >= 0]
         members = np.bincount(on_rack, minlength=self._width)

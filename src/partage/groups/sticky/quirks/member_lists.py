@@ -346,7 +346,7 @@ class PartitionMovements:
     def state(self) -> object:
         """Return all moves recorded so far as a comparable value, to detect endless loops.
 
-        Equal values in two passes show an endless loop.
+        The run never ends if it has equal values after two of its passes.
         """
         sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
         return dict(self._net), sets
