@@ -236,10 +236,11 @@ class Range(PlainStrategy):
 
     Guarantees, the first before the next:
 
-    1. per topic, loads differ by at most one; the first members get the larger ranges; 2. topics
-    with equally many partitions and the same subscribers are co-located: equal partition numbers
-    have one owner; 3. with racks (KIP-881), a partition goes to a member on a rack of one of its
-    replicas where this costs neither balance nor co-location.
+    1. per topic, loads differ by at most one; the first members get the larger ranges;
+    2. topics with equally many partitions and the same subscribers are co-located: equal
+       partition numbers have one owner;
+    3. with racks (KIP-881), a partition goes to a member on a rack of one of its replicas
+       where this costs neither balance nor co-location.
 
     Members are ordered by `partage.groups.layout.member_order`, so the join order has no
     effect (except for members that share an instance id). A member's list has topics in

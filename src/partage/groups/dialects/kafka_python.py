@@ -180,7 +180,7 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
         return b""
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for this rebalance of the two, with a warning if the class never returns.
+        """Return the plan of the cooperative-sticky assignor; warn if its class never returns.
 
         A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
 

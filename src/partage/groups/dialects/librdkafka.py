@@ -148,7 +148,7 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     merges_topics = False
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """Return the plan for this rebalance of the two; warn if the library never returns.
+        """Return the plan of the cooperative-sticky assignor; warn if the library never returns.
 
         A partition that moves is revoked in the first rebalance and assigned in the next (KIP-429).
         ``unresolved`` of the plan has the claims of partitions that do not exist and go back to a

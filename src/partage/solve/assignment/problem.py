@@ -97,9 +97,9 @@ class SubscriptionClasses:
     arc_member: IntArray
 
     def of_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
-        """Expand these classes to all members, given the subscription of each member.
+        """Return these classes for all members, given the subscription of each member.
 
-        Before, each distinct subscription counts as one member.
+        In the original, each distinct subscription counts as one member.
         """
         member = self.member[subscription]
         size = np.bincount(member[member >= 0], minlength=len(self.size)).astype(np.int64)
