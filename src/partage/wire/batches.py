@@ -61,11 +61,15 @@ _SMALLEST_RECORD = 7
 
 
 class ChecksumError(WireFormatError):
-    """Error for a record batch whose CRC-32C does not match its bytes: they are damaged."""
+    """Error for a record batch whose bytes are damaged:
+    its CRC-32C checksum does not match them.
+    """
 
 
 class OldMagicError(UnsupportedVersionError):
-    """Error for a message of magic 0 or 1, written before Kafka 0.11, of ``size`` bytes.
+    """Error for a message in the format that was used before Kafka 0.11 (magic 0 or 1).
+
+    ``size`` is its number of bytes.
 
     >>> OldMagicError(1, size=80).version
     1
@@ -79,7 +83,7 @@ class OldMagicError(UnsupportedVersionError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The header of a record batch (magic 2), and the stored bytes of its records.
+    """A record batch of the log (magic 2): its decoded header, and its records as stored bytes.
 
     Attributes:
         base_offset, last_offset: offsets in the log, both inclusive.
@@ -118,7 +122,8 @@ class Batch:
 def batch_at(
     data: bytes | memoryview, position: int = 0, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Batch | None:
-    """Parse the record batch that begins at ``position``; return None if it is not complete.
+    """Parse the record batch that begins at a position in the data;
+    return None if it is incomplete.
 
     A Fetch response and a copied segment may end within a batch: that is no error.
 
@@ -188,7 +193,7 @@ def _batch(data: bytes, crc32c: Callable[[bytes], int] | None) -> Batch:
 def batches_of(
     data: bytes | memoryview, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Iterator[Batch]:
-    """Yield the complete record batches in the records of a Fetch response.
+    """Yield the complete record batches in the bytes of a Fetch response or of a log segment.
 
     Raises:
         WireFormatError: as `batch_at`.
@@ -203,12 +208,10 @@ def batches_of(
 
 
 def end_of_batch(data: bytes | memoryview, offset: int) -> int | None:
-    """Return the offset with which to continue reading after a damaged batch at ``offset``; None if
-    its header is damaged, too.
+    """Return the offset from which a reader can continue after a damaged record batch.
 
-    It is the offset after the first batch that ends at ``offset`` or later, damaged or not.
-
-    Only headers are read, so that a reader can skip a damaged batch.
+    It is the offset after the first batch that ends at ``offset`` or later, damaged or not. Only
+    headers are read. If the header is damaged too, the result is None.
 
     >>> end_of_batch(b"", 0) is None
     True
@@ -247,7 +250,7 @@ _VARINT_BITS, _VARLONG_BITS = 35, 70
 
 
 class LogRecord(NamedTuple):
-    """A record with its absolute offset and time. Its headers are checked and left out."""
+    """A record of the log with its absolute offset and time; its headers are left out."""
 
     offset: int
     timestamp_ms: int
@@ -257,7 +260,7 @@ class LogRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The content of a control batch, such as a transaction's COMMIT or ABORT marker.
+    """The content of a control batch, such as the COMMIT or ABORT marker of a transaction.
 
     Attributes:
         type: a name of `CONTROL_TYPES`; UNKNOWN for a type of a later Kafka.
@@ -271,7 +274,7 @@ class Marker:
 
 
 def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
-    """Parse and yield the records of a batch, in log order.
+    """Parse and yield the records of a record batch, in log order.
 
     Args:
         batch: any batch; a control batch has one record.
@@ -306,8 +309,9 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
 
 
 def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | None, bytes | None]:
-    """Parse a record whose body ends at ``stop``; return its time delta, offset delta, key and
-    value.
+    """Parse one record, whose body ends at ``stop``.
+
+    Return its time and offset (both relative to the batch), its key and its value.
     """
     ms, position = _varint(data, position + 1, stop, _VARLONG_BITS)
     delta, position = _varint(data, position, stop, _VARINT_BITS)
@@ -328,10 +332,7 @@ def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | No
 
 
 def _varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, int]:
-    """Parse a zigzag varint; return it and the position after it.
-
-    Most have one byte.
-    """
+    """Parse a zigzag-encoded varint; return its value and the position of the byte after it."""
     if position < end:
         byte = data[position]
         if byte < 0x80:
@@ -366,7 +367,7 @@ def _length(what: str, offset: int, number: int | None = None) -> LengthError:
 
 
 def marker_of(batch: Batch, data: bytes | None = None) -> Marker:
-    """Parse the single record of a control batch, such as a transaction's COMMIT or ABORT marker.
+    """Parse the record of a control batch, such as the COMMIT or ABORT marker of a transaction.
 
     Key: version int16, type int16. Value of a transaction's marker: version int16, coordinator
     epoch int32. (Kafka 4.3.1: ``ControlRecordType``, ``EndTransactionMarker``.)

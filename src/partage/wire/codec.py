@@ -28,7 +28,7 @@ Write = Callable[[Writer, Any], None]
 
 
 class Codec(NamedTuple):
-    """Pair of functions that decode and encode one field type of a Kafka message.
+    """A pair of functions that decode and encode one type of field in Kafka's messages.
 
     Their errors have the path within the type, and no version.
     """
@@ -38,7 +38,7 @@ class Codec(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """One version of a message layout, and the types for which the caller gives its own codecs."""
+    """One version of a message layout, with the types that the caller encodes by its own codecs."""
 
     name: str
     version: int
@@ -62,7 +62,7 @@ _BULK = {"int8": ("b", 1), "int16": ("h", 2), "int32": ("i", 4)}
 
 
 def decode(message: Message, reader: Reader, *, version: int, path: str = "") -> dict[str, Any]:
-    r"""Decode one message body at the reader's position to a dict from field name to value.
+    r"""Decode a Kafka message body at the reader's position to a dict from field name to value.
 
     ``path`` precedes the field's name in errors.
 
@@ -83,7 +83,7 @@ def decode(message: Message, reader: Reader, *, version: int, path: str = "") ->
 
 
 def encode(message: Message, values: Mapping[str, Any], *, version: int, path: str = "") -> bytes:
-    r"""Encode a dict from field name to value as one message body, without header.
+    r"""Encode a dict from field name to value as the body of a Kafka message, without header.
 
     A field that the values lack gets its default. A name that the layout lacks is an error, and so
     is a value other than the default for a field that this version lacks, unless it is ignorable.
@@ -108,7 +108,7 @@ def encode(message: Message, values: Mapping[str, Any], *, version: int, path: s
 
 @lru_cache(maxsize=256)
 def message_codec(message: Message, version: int) -> Codec:
-    """Return the codec for the body of one version of a message.
+    """Return the decoder and encoder for one version of a Kafka message.
 
     It is built once and cached.
 
@@ -122,28 +122,26 @@ def message_codec(message: Message, version: int) -> Codec:
 
 
 def codec_of(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
-    """Return a codec of a message version in which the caller's own codecs replace those of some
-    types.
+    """Return a codec of a Kafka message in which the caller's own codecs handle some types.
 
-    A replaced type is, for example, ``[]TaskId``.
-
-    Large arrays of structs are decoded to NumPy arrays this way.
+    A replaced type is, for example, ``[]TaskId``. Large arrays of structs are decoded to NumPy
+    arrays this way.
     """
     layout = _Layout(message.name, version, version in message.flexible, replaced)
     return _struct_codec(message.fields, layout)
 
 
 def set_location(error: WireFormatError, field: str, version: int) -> None:
-    """Add the path of the enclosing field and the version to an error, which the caller raises
-    again.
+    """Add the enclosing field's path and the message version to a decoding error.
 
-    The error object is modified, so that a bad record costs one error and one traceback.
+    The error object is modified, and the caller raises it again. So a bad record costs one error
+    and one traceback.
     """
     error.field, error.version = join_path(field, error.field), version
 
 
 def join_path(outer: str, inner: str) -> str:
-    """Join two parts of a field path with a dot; either may be empty, an index needs no dot.
+    """Join two parts of a field path, such as ``members`` and ``id``, with a dot.
 
     >>> join_path("members", "[2].clientId"), join_path("value", ""), join_path("a", "b")
     ('members[2].clientId', 'value', 'a.b')
@@ -229,8 +227,9 @@ def _struct_writer(
 def _names_checker(
     fields: tuple[Field, ...], layout: _Layout
 ) -> Callable[[Writer, Mapping[str, Any]], None]:
-    """Return a function that rejects unknown field names, and values of fields that the version
-    lacks, before a struct is encoded.
+    """Return a function that rejects fields which a struct cannot encode.
+
+    These are unknown names, and values of fields that the message version does not have.
     """
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [
@@ -301,7 +300,7 @@ def _flexible_codec(
 
 
 def _tags_reader(known: _Tagged) -> Callable[[Reader, dict[str, Any]], None]:
-    """Return a function that reads the tagged fields at the end of a struct.
+    """Return a function that decodes the tagged fields at the end of a struct.
 
     Known tags are read by their type, whatever size they claim, as in Kafka. A known field with
     its default is left out, like one that was not written.
@@ -391,10 +390,9 @@ def _check_unknown(writer: Writer, unknown: Any, known: _Tagged) -> None:
 def _length_writer(
     fixed: Write, *, flexible: bool, nullable: bool
 ) -> Callable[[Writer, int | None], None]:
-    """Return a function that writes lengths: compact ones in flexible versions, else with
-    ``fixed``.
+    """Return a function that encodes the length of a string or array.
 
-    A length of None writes null.
+    Flexible versions have compact lengths, others use ``fixed``. A length of None encodes null.
     """
 
     def write(writer: Writer, length: int | None) -> None:

@@ -46,8 +46,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True)
 class ConsumerSubscription:
-    """Decoded subscription of a group member: what its consumer sends to the group's leader on
-    joining.
+    """Decoded subscription of a group member, which its consumer sends to the leader when it joins.
 
     Attributes:
         topics: the subscribed topics.
@@ -68,7 +67,10 @@ class ConsumerSubscription:
 
 @dataclass(frozen=True)
 class ConsumerAssignment:
-    """Decoded assignment of a group member, in the leader's order and with duplicates."""
+    """Decoded assignment of a group member, with partitions in the leader's order.
+
+    Duplicates are kept.
+    """
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
@@ -76,8 +78,9 @@ class ConsumerAssignment:
 
 
 class Embedded(NamedTuple):
-    """Decoded message from a bytes field of another message: the header's version, the fields, and
-    the number of bytes after it.
+    """A message that was decoded from a bytes field of another message.
+
+    It has the version of the header, the decoded fields, and the number of bytes after them.
     """
 
     version: int
@@ -96,7 +99,7 @@ def _no_version(message: Message, left: int) -> TruncatedError:
 
 
 def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
-    r"""Decode a subscription or assignment to a dict of raw fields, with its version.
+    r"""Decode a member's subscription or assignment to a dict of raw fields, with its version.
 
     With ``version``, the bytes are of that version and have no header.
 
@@ -123,8 +126,7 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
 
 
 def read_recorded_subscription(data: bytes) -> Embedded:
-    r"""Decode the raw fields of a subscription in a group's record, including those that Faust
-    writes.
+    r"""Decode the subscription in a group's record to raw fields, also if a Faust worker wrote it.
 
     Faust writes version 4 into the header, followed by the fields of version 0. Such bytes end with
     the user data; later versions of Kafka's layout have owned partitions after it.
@@ -200,7 +202,7 @@ def encode_subscription(
     rack: str | None = None,
     version: int = HIGHEST_VERSION,
 ) -> bytes:
-    r"""Encode a subscription exactly as Kafka's Java consumer does.
+    r"""Encode a group member's subscription, byte for byte as Kafka's Java consumer does.
 
     Topics are sorted, owned partitions sorted and grouped by topic. Fields that ``version`` does
     not have are dropped.
@@ -234,7 +236,7 @@ def encode_assignment(
     user_data: bytes | None = None,
     version: int = HIGHEST_VERSION,
 ) -> bytes:
-    r"""Encode a group member's assignment as a leader does.
+    r"""Encode a group member's assignment, as the group's leader does.
 
     Topics are ordered by first use, partitions as given.
 

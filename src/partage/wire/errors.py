@@ -26,11 +26,11 @@ __all__ = [
 
 
 class TruncatedError(WireFormatError):
-    """Error for a payload that ends within a fixed-width number or a varint."""
+    """Error for bytes that end within a number, which has a fixed width or is a varint."""
 
 
 class LengthError(WireFormatError):
-    """Error for a length, count or varint that is impossible.
+    """Error for an impossible length, count or varint in received bytes.
 
     A length or count exceeds the remaining bytes or the limit of its type, or is negative (null)
     for a field that cannot be null. Or a varint has more than five bytes.
@@ -38,18 +38,18 @@ class LengthError(WireFormatError):
 
 
 class UnsupportedVersionError(WireFormatError):
-    """Error for a version that the message does not have."""
+    """Error for a message version that the message's layout does not have."""
 
 
 class EncodingError(WireFormatError):
-    """Error for a value that the layout cannot hold.
+    """Error for a value that cannot be encoded in the message's layout.
 
     ``offset`` is the number of bytes written before it.
     """
 
 
 class UnknownRecordTypeError(WireFormatError):
-    """Error for a record key with a record type that Kafka 4.3.1 does not have.
+    """Error for a record of ``__consumer_offsets`` whose type Kafka 4.3.1 does not know.
 
     >>> UnknownRecordTypeError(9).type
     9
@@ -61,7 +61,7 @@ class UnknownRecordTypeError(WireFormatError):
 
 
 class UnknownRecordVersionError(WireFormatError):
-    """Error for a value version that Kafka 4.3.1 does not have for the record type.
+    """Error for a value version that Kafka 4.3.1 does not know for the record's type.
 
     >>> error = UnknownRecordVersionError(3, 1)
     >>> error.type, error.version

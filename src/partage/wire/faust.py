@@ -49,7 +49,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class FaustMetadata:
-    """The user data in a Faust worker's subscription or assignment, decoded.
+    """Decoded user data of a Faust worker's subscription or assignment.
 
     Attributes:
         actives: dict from topic to numbers of the worker's active partitions.
@@ -57,7 +57,7 @@ class FaustMetadata:
         url: the address of the worker's web server.
         changelogs: active partitions of changelog topics, by worker URL and topic.
         others: active partitions of all other topics, by worker URL and topic.
-        groups: topic -> number of its topic group; topics of a group have equal partition counts.
+        groups: dict from topic to its topic group; topics of a group have equal partition counts.
 
     >>> FaustMetadata({"t": [0]}, url="http://a:6066").standbys
     {}
@@ -72,8 +72,7 @@ class FaustMetadata:
 
 
 def write_faust_subscription(metadata: FaustMetadata) -> bytes:
-    """Encode the user data of a Faust worker's subscription, byte for byte as Faust does without
-    orjson.
+    """Encode the user data of a Faust worker's subscription, byte for byte as Faust without orjson.
 
     >>> write_faust_subscription(FaustMetadata({"t": [0]}))[:47]
     b'{"assignment":{"actives":{"t":[0]},"standbys":{'
@@ -89,8 +88,7 @@ def write_faust_subscription(metadata: FaustMetadata) -> bytes:
 
 
 def write_faust_assignment(metadata: FaustMetadata) -> bytes:
-    """Encode the user data of a Faust worker's assignment: the JSON of a subscription, compressed
-    with zlib.
+    """Encode the user data of a Faust worker's assignment: zlib-compressed JSON.
 
     >>> read_faust_assignment(write_faust_assignment(FaustMetadata({"t": [3]}))).actives
     {'t': [3]}

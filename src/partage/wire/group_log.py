@@ -82,14 +82,14 @@ _VALUE_READERS: dict[tuple[int, int], Callable[[Reader], dict[str, Any]]] = {
 
 
 class DecodedRecord(NamedTuple):
-    """A decoded record of the topic ``__consumer_offsets``, with key and value as dicts of fields.
+    """A decoded record of the topic ``__consumer_offsets``.
 
     Attributes:
         type: the name of the record type.
         key_version: the number of the record type, which is the key's version.
-        key: the values of the key.
+        key: dict of the key's fields.
         value_version: the version of the value; None for a tombstone.
-        value: the values of the value; None for a tombstone.
+        value: dict of the value's fields; None for a tombstone.
     """
 
     type: str
@@ -100,7 +100,7 @@ class DecodedRecord(NamedTuple):
 
 
 def record_type(key: bytes | None) -> int:
-    r"""Return the number of the record type in a record's key; it need not be a known type.
+    r"""Return the number of a record's type, which its key begins with; the type may be unknown.
 
     Raises:
         TruncatedError: the key is null, or has fewer than two bytes.
@@ -119,8 +119,7 @@ def _missing_type(key: bytes | None) -> TruncatedError:
 
 
 def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
-    r"""Decode the key of a ``__consumer_offsets`` record; return the number of its type and its
-    fields.
+    r"""Decode the key of a ``__consumer_offsets`` record to its record type and a dict of fields.
 
     Raises:
         UnknownRecordTypeError: Kafka 4.3.1 knows no such type.
@@ -143,8 +142,9 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
 
 
 def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
-    r"""Decode the value of a ``__consumer_offsets`` record of a given type; return its version and
-    its fields.
+    r"""Decode the value of a ``__consumer_offsets`` record to its version and a dict of fields.
+
+    ``number`` is the record type, from the record's key.
 
     Raises:
         UnknownRecordVersionError: Kafka 4.3.1 knows no such version of it.
@@ -168,7 +168,7 @@ def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> DecodedRecord:
-    r"""Decode one record of ``__consumer_offsets``.
+    r"""Decode the key and the value of a ``__consumer_offsets`` record.
 
     A null ``value`` is a tombstone.
 
@@ -194,7 +194,7 @@ def encode_record(
     version: int | None = None,
     value: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, bytes | None]:
-    r"""Encode a ``__consumer_offsets`` record of a given type; return its key and value bytes.
+    r"""Encode a ``__consumer_offsets`` record of a given type to the bytes of its key and value.
 
     Without ``value`` the record is a tombstone.
 

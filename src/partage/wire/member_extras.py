@@ -38,14 +38,15 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Extras:
-    """Trailer that Partage appends to a strategy's user data: the member's owned partitions and
-    measured loads.
+    """The trailer that Partage's assignor appends to a strategy's user data.
+
+    It has the member's owned partitions and measured loads.
 
     Attributes:
         claims: the partitions that the member owned before it revoked everything.
         generation: the generation of the claims; -1 for none.
-        measured: partition -> load that the member measured.
-        held: partition -> load in the last plan (see `partage.weights`).
+        measured: dict from partition to the load that the member measured.
+        held: dict from partition to the load in the last plan (see `partage.weights`).
     """
 
     claims: tuple[Partition, ...] = ()
@@ -84,8 +85,9 @@ def with_extras(data: bytes | None, extras: Extras) -> bytes:
 
 
 def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
-    """Split user data into the strategy's own bytes and Partage's trailer; None for the trailer if
-    there is no valid one.
+    """Divide user data into the strategy's own bytes and Partage's trailer.
+
+    The trailer is None if the user data has no valid one.
 
     >>> split(b"no trailer"), split(b"PTG1"), split(None)
     ((b'no trailer', None), (b'PTG1', None), (None, None))
@@ -104,9 +106,9 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
 
 
 def trailer_body(data: bytes | None) -> int:
-    """Return the position of the body of Partage's trailer in user data; -1 if there is no trailer.
+    """Return the position at which the content of Partage's trailer begins in user data.
 
-    The body ends 8 bytes before the end.
+    The content ends 8 bytes before the end. The result is -1 if there is no trailer.
 
     >>> trailer_body(with_extras(b"own", Extras())), trailer_body(b"own")
     (3, -1)

@@ -34,7 +34,7 @@ METADATA_RECORDS = {
 
 
 class MetadataRecord(NamedTuple):
-    """A decoded record of the topic ``__cluster_metadata``, with its fields as a dict.
+    """A decoded record of the topic ``__cluster_metadata``, with a dict of its fields.
 
     ``type`` is "" and ``value`` empty for a record that is not decoded.
     """
@@ -46,7 +46,8 @@ class MetadataRecord(NamedTuple):
 
 
 def decode_metadata_record(value: bytes | None) -> MetadataRecord:
-    r"""Decode the value of one record of ``__cluster_metadata``.
+    r"""Decode the value of a ``__cluster_metadata`` record, which describes a broker,
+    topic or partition.
 
     Raises:
         UnsupportedVersionError: Kafka 4.3.1 knows no such frame, or no such version of the record.

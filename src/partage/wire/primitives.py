@@ -37,7 +37,8 @@ _INT64 = Struct(">q")
 
 
 class Reader:
-    r"""A read cursor in encoded bytes: each method decodes one value and advances.
+    r"""A cursor that reads Kafka's primitive types from bytes;
+    each method decodes a value and advances.
 
     ``position`` and ``end`` are byte offsets in ``data``. Methods raise `TruncatedError` or
     `LengthError` with the offset at which the value begins and an empty ``field``, which the
@@ -69,7 +70,7 @@ class Reader:
         return LengthError(what, offset=self.position, field="")
 
     def int8(self) -> int:
-        """Read a signed byte."""
+        """Read a signed 8-bit integer."""
         start = self.position
         if start >= self.end:
             raise self._short(1)
@@ -78,7 +79,7 @@ class Reader:
         return value
 
     def int16(self) -> int:
-        """Read a signed 16-bit integer."""
+        """Read a big-endian signed 16-bit integer."""
         start = self.position
         if start + 2 > self.end:
             raise self._short(2)
@@ -87,7 +88,7 @@ class Reader:
         return value
 
     def uint16(self) -> int:
-        """Read an unsigned 16-bit integer."""
+        """Read a big-endian unsigned 16-bit integer."""
         start = self.position
         if start + 2 > self.end:
             raise self._short(2)
@@ -96,7 +97,7 @@ class Reader:
         return value
 
     def int32(self) -> int:
-        """Read a signed 32-bit integer."""
+        """Read a big-endian signed 32-bit integer."""
         start = self.position
         if start + 4 > self.end:
             raise self._short(4)
@@ -105,7 +106,7 @@ class Reader:
         return value
 
     def int64(self) -> int:
-        """Read a signed 64-bit integer."""
+        """Read a big-endian signed 64-bit integer."""
         start = self.position
         if start + 8 > self.end:
             raise self._short(8)
@@ -114,7 +115,7 @@ class Reader:
         return value
 
     def uuid(self) -> str:
-        """Read 16 bytes; return the 22 base64 characters that Kafka prints for them."""
+        """Read a UUID of 16 bytes, and return it as the 22 base64 characters that Kafka prints."""
         start = self.position
         if start + 16 > self.end:
             raise self._short(16)
@@ -122,7 +123,7 @@ class Reader:
         return uuid_text(self.data[start : start + 16])
 
     def varint(self) -> int:
-        """Read an unsigned varint; like Java's it wraps to a signed 32-bit integer."""
+        """Read an unsigned varint; a large value wraps to a negative 32-bit integer, as in Java."""
         start = place = self.position
         value = shift = 0
         while True:
@@ -140,12 +141,18 @@ class Reader:
         return value if shift < 28 else (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
     def compact_length(self) -> int:
-        """Read the length of a compact string, bytes or array; a negative result means null."""
+        """Read the length of a compact string, byte array or array;
+        a negative length means null.
+        """
         value = self.varint() - 1
         return value if value >= -0x80000000 else 0x7FFFFFFF
 
     def raw(self, length: int) -> bytes:
-        """Read ``length`` bytes; nothing is allocated if fewer bytes are left."""
+        """Read ``length`` bytes and return them.
+
+        Raises:
+            TruncatedError: fewer bytes are left; no memory is allocated then.
+        """
         start = self.position
         stop = start + length
         if length < 0 or stop > self.end:
@@ -154,7 +161,7 @@ class Reader:
         return self.data[start:stop]
 
     def text(self, length: int) -> str:
-        """Read a string of ``length`` UTF-8 bytes; malformed ones become U+FFFD as in Java."""
+        """Read a UTF-8 string of ``length`` bytes; malformed bytes become U+FFFD, as in Java."""
         start = self.position
         stop = start + length
         if stop > self.end:
@@ -165,7 +172,7 @@ class Reader:
         return decode_utf8(self.data[start:stop])
 
     def not_null(self, length: int) -> int:
-        """Check that a length does not mean null (is not negative), and return it.
+        """Check that a decoded length does not mean null, and return it.
 
         Raises:
             LengthError: the length is negative, which means null.
@@ -175,8 +182,8 @@ class Reader:
         return length
 
     def count(self, length: int) -> int:
-        """Check that an array of this many elements can fit into the remaining bytes, and return
-        the count.
+        """Check that the remaining bytes can contain an array of this many elements,
+        and return the count.
 
         Like Kafka, it assumes at least one byte per element, whatever the size of the elements.
 
@@ -188,11 +195,11 @@ class Reader:
         return length
 
     def string(self) -> str:
-        """Read a string with an int16 length, not null."""
+        """Read a string that follows its int16 length; null is an error."""
         return self.text(self.not_null(self.int16()))
 
     def nullable_string(self) -> str | None:
-        """Read a string with an int16 length; a negative one means null."""
+        """Read a string that follows its int16 length; a negative length means null (None)."""
         length = self.int16()
         return None if length < 0 else self.text(length)
 
@@ -213,7 +220,7 @@ class Reader:
             raise LengthError(str(error), offset=start, field="") from None
 
     def utf16(self) -> str | None:
-        r"""Read an int32 count of UTF-16 units and the units; a count of 0 or less means None.
+        r"""Read an int32 count and that many UTF-16 code units; a count of 0 or less means None.
 
         >>> Reader(b"\0\0\0\1\0a").utf16(), Reader(bytes(4)).utf16()
         ('a', None)
@@ -225,7 +232,7 @@ class Reader:
 
 
 class Writer:
-    r"""A growing byte buffer: each method appends one encoded value.
+    r"""A growing buffer that writes Kafka's primitive types; each method appends an encoded value.
 
     Methods raise `EncodingError` with an empty ``field`` for a value that does not fit.
 
@@ -240,7 +247,7 @@ class Writer:
         self.buffer = bytearray()
 
     def fail(self, what: str) -> NoReturn:
-        """Raise an `EncodingError` at the current offset."""
+        """Raise an `EncodingError` for a value that cannot be written at the current offset."""
         raise EncodingError(what, offset=len(self.buffer), field="")
 
     def _pack(self, layout: Struct, value: object, name: str) -> None:
@@ -250,34 +257,36 @@ class Writer:
             self.fail(f"not an {name}: {value!r:.80}")
 
     def int8(self, value: object) -> None:
-        """Append a signed byte."""
+        """Append a signed 8-bit integer."""
         self._pack(_INT8, value, "int8")
 
     def int16(self, value: object) -> None:
-        """Append a signed 16-bit integer."""
+        """Append a big-endian signed 16-bit integer."""
         self._pack(_INT16, value, "int16")
 
     def uint16(self, value: object) -> None:
-        """Append an unsigned 16-bit integer."""
+        """Append a big-endian unsigned 16-bit integer."""
         self._pack(_UINT16, value, "uint16")
 
     def int32(self, value: object) -> None:
-        """Append a signed 32-bit integer."""
+        """Append a big-endian signed 32-bit integer."""
         self._pack(_INT32, value, "int32")
 
     def int64(self, value: object) -> None:
-        """Append a signed 64-bit integer."""
+        """Append a big-endian signed 64-bit integer."""
         self._pack(_INT64, value, "int64")
 
     def uuid(self, value: object) -> None:
-        """Append the 16 bytes of a UUID, given in the base64 form that Kafka prints."""
+        """Append the 16 bytes of a UUID, which is given as the 22 base64 characters
+        that Kafka prints.
+        """
         try:
             self.buffer += uuid_bytes(value if isinstance(value, str) else "")
         except ValueError:
             self.fail(f"not a uuid in Kafka's base64: {value!r:.80}")
 
     def varint(self, value: int) -> None:
-        """Append a 32-bit integer as an unsigned varint; a negative one takes five bytes."""
+        """Append a 32-bit integer as an unsigned varint; a negative integer takes five bytes."""
         value &= 0xFFFFFFFF
         while value >= 0x80:
             self.buffer.append(value & 0x7F | 0x80)
@@ -302,7 +311,7 @@ class Writer:
         return data
 
     def string(self, value: object) -> None:
-        """Append a string with an int16 length, not null."""
+        """Append a string after its int16 length; null is an error."""
         data = self.utf8(value)
         self.int16(len(data))
         self.buffer += data
@@ -323,7 +332,8 @@ class Writer:
         self.buffer += data
 
     def utf16(self, value: str | None) -> None:
-        r"""Append an int32 count of UTF-16 units and the units; None and "" are the same.
+        r"""Append the number of UTF-16 code units of a string (int32), and the units;
+        None is like "".
 
         >>> writer = Writer()
         >>> writer.utf16("a"); bytes(writer.buffer)

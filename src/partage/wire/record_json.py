@@ -43,7 +43,7 @@ CONSUMER = "consumer"
 
 
 def plain_json(value: Any) -> Any:
-    r"""Convert decoded values to JSON types: bytes to base64, tuples to lists.
+    r"""Convert decoded values to types that JSON has: bytes to base64 text, tuples to lists.
 
     Unknown tagged fields are left out.
 
@@ -60,7 +60,8 @@ def plain_json(value: Any) -> Any:
 
 
 def to_json(record: DecodedRecord, **place: Any) -> dict[str, Any]:
-    r"""Convert a decoded group record to the JSON object that `partage decode` prints.
+    r"""Convert a decoded ``__consumer_offsets`` record to the JSON object
+    that `partage decode` prints.
 
     Args:
         record: the decoded record.
@@ -158,8 +159,7 @@ def _embedded(message: Message, data: bytes) -> dict[str, Any]:
 
 
 def subscription_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Decode a Streams member's subscription user data (``SubscriptionInfo``) to JSON; None for
-    null.
+    r"""Decode a Streams member's user data ``SubscriptionInfo`` to a JSON object; None for null.
 
     Damaged bytes give an object with ``error``.
 
@@ -172,7 +172,8 @@ def subscription_json(data: bytes | None) -> dict[str, Any] | None:
 
 
 def assignment_json(data: bytes | None) -> dict[str, Any] | None:
-    r"""Decode a Streams member's assignment user data (``AssignmentInfo``) to JSON; None for null.
+    r"""Decode the user data ``AssignmentInfo`` of a Streams member's assignment to JSON;
+    None for null.
 
     Damaged bytes give an object with ``error``.
 

@@ -43,7 +43,7 @@ _ZERO: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Versions:
-    """A range of versions with both ends included. It is empty if ``lowest > highest``."""
+    """A range of message versions with both ends included; it is empty if ``lowest > highest``."""
 
     lowest: int
     highest: int
@@ -57,7 +57,7 @@ class Versions:
 
 @lru_cache(maxsize=64)
 def parse_versions(text: str) -> Versions:
-    """Parse Kafka's notation of a version range, such as ``2+``, ``0-4`` or ``none``.
+    """Parse a range of versions in Kafka's notation, such as ``2+``, ``0-4`` or ``none``.
 
     >>> parse_versions("2+").lowest, 3 in parse_versions("0-4"), 1 in parse_versions("none")
     (2, True, False)
@@ -72,7 +72,7 @@ def parse_versions(text: str) -> Versions:
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """One field of a struct in Kafka's message definitions.
+    """One field of a Kafka message, as its message definition declares it.
 
     Attributes:
         name: the name in decoded values and in Kafka's JSON; its first letter is lower case.
@@ -163,7 +163,7 @@ def _parse_fields(
 
 
 def default_of(field: Field, version: int) -> Any:
-    """Return the value that a field has in versions that lack it.
+    """Return the value that a field gets when it is decoded from a version without the field.
 
     >>> document = {"name": "x", "type": "int32", "default": "-1"}
     >>> default_of(_parse_fields([document], {})[0], version=0)

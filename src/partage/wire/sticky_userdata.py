@@ -28,7 +28,7 @@ _MIN_BYTES = 4  # version 0 with an empty list of topics
 
 
 class StickyClaims(NamedTuple):
-    """Partitions that a member owned, and the generation of that assignment.
+    """The partitions that a member with Kafka's sticky assignor owned, and their generation.
 
     ``generation`` is None if the bytes have none, and -1 if they are not valid user data.
     """
@@ -40,7 +40,7 @@ class StickyClaims(NamedTuple):
 def encode_sticky_user_data(
     partitions: Iterable[tuple[str, int]], generation: int = NO_GENERATION, *, version: int = 1
 ) -> bytes:
-    r"""Encode the user data of Kafka's StickyAssignor: owned partitions and their generation.
+    r"""Encode the user data of Kafka's `StickyAssignor`: owned partitions and their generation.
 
     Version 0 has no generation.
 
@@ -63,7 +63,7 @@ def encode_sticky_user_data(
 
 
 def decode_sticky_user_data(data: bytes | None) -> StickyClaims:
-    r"""Decode the user data of Kafka's StickyAssignor.
+    r"""Decode the user data of Kafka's `StickyAssignor`: owned partitions and their generation.
 
     Like Kafka's class it never raises an error. Null and empty data mean no owned partitions and no
     generation. Data that fits neither version means no owned partitions, and generation -1.

@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BinaryColumn:
-    """A column of byte strings in one buffer, as Arrow stores it.
+    """A column of byte strings that are stored in one buffer, as in Arrow.
 
     Attributes:
         data: the bytes of all rows (uint8).
@@ -42,7 +42,7 @@ class BinaryColumn:
 
     @staticmethod
     def of(rows: Sequence[bytes | None]) -> BinaryColumn:
-        """Build a column from Python byte strings; None becomes a null row."""
+        """Build a column from Python byte strings, in which None becomes a null row."""
         lengths = np.fromiter((len(row or b"") for row in rows), np.int64, len(rows))
         start = np.concatenate(([0], np.cumsum(lengths)))
         data = np.frombuffer(b"".join(row or b"" for row in rows), np.uint8)
@@ -54,7 +54,7 @@ class BinaryColumn:
     def from_buffers(
         buffers: Sequence[Any], *, length: int, offset: int = 0, large: bool = False
     ) -> BinaryColumn:
-        """Build a column as a view of an Arrow array's buffers; only validity bits are copied.
+        """Build a column on the buffers of an Arrow array; only the validity bits are copied.
 
         Args:
             buffers: validity, offsets and data, as the array's ``buffers()`` returns them.
@@ -89,13 +89,13 @@ class BinaryColumn:
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
     def bounds(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return the first byte of each row in ``rows``, and the byte after its last (int64)."""
+        """Return where the byte strings of the given rows begin and end in the buffer (int64)."""
         return self.start[rows].astype(np.int64), self.start[rows + 1].astype(np.int64)
 
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """A dictionary-encoded column: distinct byte strings, and for each row the index of its string.
+    """A dictionary-encoded column of byte strings: distinct strings, and an index for each row.
 
     ``code`` has the index of each row's name, -1 for null (int32[n]). Names may repeat or be
     unused, but none is null.

@@ -43,8 +43,9 @@ _STEPS_SAVED_A_RECORD = 200
 
 
 def pays(*, rows: int) -> bool:
-    """Return whether compiled kernels, which take time to load, are faster than the schema engine
-    for this number of records.
+    """Return whether there are enough records for compiled kernels to decode them faster.
+
+    Kernels take time to load; the alternative is the schema engine.
     """
     work = rows * _STEPS_SAVED_A_RECORD
     return read_groups.pays(work=work) and read_payloads.pays(work=work)
@@ -52,7 +53,7 @@ def pays(*, rows: int) -> bool:
 
 @dataclass(frozen=True)
 class Texts:
-    """Distinct byte strings of a column, each with a code (its number).
+    """The distinct byte strings of a column, found by their code (a number from 0 on).
 
     They are decoded to text on demand.
 
@@ -73,13 +74,13 @@ class Texts:
         return self.data.data, self.positions.tolist()
 
     def raw(self, code: int) -> bytes:
-        """Return the byte string that has the given code."""
+        """Return the byte string that a code stands for."""
         data, positions = self._bounds
         at, size = positions[code]
         return bytes(data[at : at + size])
 
     def text(self, code: int) -> str:
-        """Return the text that has the given code, decoded as in Java.
+        """Return the string that a code stands for, decoded as in Java.
 
         Repeated calls return the same object.
         """
@@ -91,7 +92,8 @@ class Texts:
 
 @dataclass(frozen=True)
 class Payloads:
-    """Distinct subscriptions, or distinct assignments, that members of groups sent, as columns.
+    """The distinct subscriptions, or the distinct assignments,
+    in the records of groups, as columns.
 
     Attributes:
         sent: the bytes of each payload.
@@ -111,14 +113,14 @@ class Payloads:
     numbers: NDArray[np.int32]
 
     def column(self, name: str) -> Ints:
-        """Return one field of all payloads; its name is one of `PAYLOAD`."""
+        """Return one field of all payloads, given by its name in `PAYLOAD`."""
         column: Ints = self.heads[:, PAYLOAD.index(name)]
         return column
 
 
 @dataclass(frozen=True)
 class ClassicColumns:
-    """The decoded values of a batch of GROUP_METADATA records, as columns.
+    """Decoded GROUP_METADATA records (states of classic groups), as columns.
 
     Attributes:
         records: the fields `RECORD`, one row per record that the kernel decoded, in their order
@@ -146,14 +148,13 @@ class ClassicColumns:
         return len(self.records)
 
     def column(self, name: str) -> Ints:
-        """Return one field of all records; its name is one of `RECORD`."""
+        """Return one field of all records, given by its name in `RECORD`."""
         column: Ints = self.records[:, RECORD.index(name)]
         return column
 
 
 def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns]:
-    r"""Decode the GROUP_METADATA values at the given rows, and yield them in batches of columns, in
-    order.
+    r"""Decode the GROUP_METADATA values at some rows of a column; yield them as batches of columns.
 
     None of the values may be null. Damaged values raise no error: they are in ``odd``.
 

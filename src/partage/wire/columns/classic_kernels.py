@@ -66,7 +66,7 @@ _LONGEST_TEXT = 0x7FFF
 
 
 class GroupSource(NamedTuple):
-    """Input of `read_groups`: a column with the encoded values of group records.
+    """Input of the kernel `read_groups`: a column with the encoded values of group records.
 
     Attributes:
         data: the bytes of a column.
@@ -80,7 +80,7 @@ class GroupSource(NamedTuple):
 
 
 class GroupTables(NamedTuple):
-    """Output of `read_groups`: decoded records and members as tables.
+    """Output of the kernel `read_groups`: tables of decoded group records and members.
 
     Attributes:
         texts: the distinct strings.
@@ -106,7 +106,7 @@ class GroupTables(NamedTuple):
 
 
 class PayloadSource(NamedTuple):
-    """Input of `read_payloads`: a column with encoded, distinct subscriptions or assignments.
+    """Input of the kernel `read_payloads`: encoded subscriptions or assignments of group members.
 
     Attributes:
         data: the bytes of a column.
@@ -120,7 +120,7 @@ class PayloadSource(NamedTuple):
 
 
 class PayloadTables(NamedTuple):
-    """Output of `read_payloads`: decoded subscriptions or assignments as tables.
+    """Output of the kernel `read_payloads`: tables of decoded subscriptions or assignments.
 
     Attributes:
         names: the distinct names of topics.
@@ -352,8 +352,9 @@ def _read_record(data, at, end, tables):
 
 @kernel("int64(GroupSource, int64, GroupTables)", GroupSource, Names, GroupTables)
 def read_groups(source, first, tables):
-    """Decode group records from row ``first`` on until a table is full; return the first row that
-    was not decoded.
+    """Decode values of group records (GROUP_METADATA) into tables, until a table is full.
+
+    Return the first row that was not decoded; the caller enlarges the table and continues there.
     """
     counts = tables.counts
     for i in range(first, len(source.rows)):
@@ -508,8 +509,9 @@ def _read_payload(data, at, end, is_subscription, payload, tables):
 
 @kernel("int64(PayloadSource, boolean, int64, PayloadTables)", PayloadSource, Names, PayloadTables)
 def read_payloads(source, is_subscription, first, tables):
-    """Decode subscriptions or assignments from number ``first`` on until a table is full; return
-    the first that was not decoded.
+    """Decode members' subscriptions or assignments into tables, until a table is full.
+
+    Return the index of the first one that was not decoded; the caller continues there.
     """
     counts, heads = tables.counts, tables.heads
     for i in range(first, len(source.at)):

@@ -48,7 +48,7 @@ UNREAD = -3
 
 
 class CommitSource(NamedTuple):
-    """Input of `read_commits`: the encoded keys and values of records as columns.
+    """Input of the kernel `read_commits`: encoded keys and values of records, as columns.
 
     Attributes:
         key_data: bytes of the keys, or of a dictionary's distinct keys.
@@ -70,7 +70,8 @@ class CommitSource(NamedTuple):
 
 
 class CommitTable(NamedTuple):
-    """Output of `read_commits`: offset commits as columns, and the rows that are not commits.
+    """Output of the kernel `read_commits`: decoded offset commits,
+    and the rows that are no commits.
 
     Attributes:
         short, middle, long: fields of 16, 32 and 64 bits; their rows are `SHORT`, `MIDDLE`, `LONG`.
@@ -189,10 +190,10 @@ def _is_full(keys, pairs, ids):
     CommitSource, Names, CommitTable,
 )  # fmt: skip
 def read_commits(source, row, keys, key_columns, pairs, ids, table):
-    """Decode offset commits from ``row`` on until a table of strings is half full; return the first
-    row that was not decoded.
+    """Decode offset commits from ``row`` on, until a table of strings is half full.
 
-    Each distinct key is decoded once, into ``key_columns`` (`KEY`).
+    Return the first row that was not decoded. Each distinct key is decoded once, into
+    ``key_columns`` (`KEY`).
     """
     commits, others, odd = table.counts[0], table.counts[1], table.counts[2]
     start, valid = source.value_start, source.value_valid

@@ -42,7 +42,7 @@ _STEPS_A_ROW = 170
 
 @dataclass(frozen=True)
 class OffsetCommits:
-    """Decoded offset commits as columns, with one element for each commit in row order.
+    """Decoded offset commits as columns, in the order of their rows.
 
     Attributes:
         row: the commit's row in the input columns.
@@ -55,7 +55,7 @@ class OffsetCommits:
         commit_timestamp, expire_timestamp: milliseconds; -1 for none.
         topic_id: index of the topic's id in ``topic_ids``; -1 for none.
         others: rows of other or unknown record types, for `group_log.decode_record`.
-        errors: row of a damaged commit -> its error.
+        errors: dict from row of a damaged commit to its error.
         series: a small number for each distinct group, topic and partition.
         metadata_at, metadata_length: position of the commit's metadata in the values' bytes.
     """
@@ -84,14 +84,16 @@ class OffsetCommits:
         return len(self.row)
 
     def metadata(self, commit: int) -> str:
-        """Return the metadata string that the client attached to a commit; it is mostly empty."""
+        """Return the text that a client attached to its offset commit; mostly it is empty."""
         if commit in self._odd:
             return str((self._odd[commit].value or {}).get("metadata", ""))
         at, length = int(self.metadata_at[commit]), int(self.metadata_length[commit])
         return decode_utf8(self._values[at : at + length].tobytes()) if length > 0 else ""
 
     def record(self, commit: int) -> DecodedRecord:
-        """Return one commit as a `DecodedRecord`, equal to what the schema engine decodes."""
+        """Return one offset commit as a `DecodedRecord`,
+        equal to what the schema engine decodes.
+        """
         if commit in self._odd:
             return self._odd[commit]
         number = int(self.key_version[commit])
@@ -117,7 +119,7 @@ class OffsetCommits:
 
 
 def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> OffsetCommits:
-    r"""Decode the offset commits among the records of a key column and a value column.
+    r"""Decode the offset commits among some records, given as a key column and a value column.
 
     Commits repeat their keys, so keys of a dictionary-encoded column are decoded only once.
     Damaged rows raise no error: they are in ``errors``.
@@ -137,7 +139,7 @@ def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn
 
 
 class _PlainCommits(NamedTuple):
-    """Output of the commit kernel, with names still as bytes.
+    """Output of the commit kernel, in which names of groups and topics are still bytes.
 
     Attributes:
         columns: the columns of `OffsetCommits` by name; ``pair`` and ``topic_id`` index the next
@@ -214,8 +216,9 @@ def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], ND
 
 
 class _Merger:
-    """Second step of decoding commits: decodes names to text, and adds the commits that only the
-    schema engine can decode.
+    """Second step of decoding offset commits, after the compiled kernel.
+
+    It decodes names to text, and adds the commits that only the schema engine can decode.
     """
 
     def __init__(

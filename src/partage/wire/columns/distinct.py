@@ -36,7 +36,7 @@ _STEPS_A_NAME = 8
 
 
 class Names(NamedTuple):
-    """Hash table of distinct byte strings as arrays, for compiled kernels.
+    """Hash table of distinct byte strings for compiled kernels, as arrays.
 
     A string's code is its number: 0, 1 and so on.
 
@@ -61,7 +61,7 @@ _MULTIPLIER = 0x1B873593CC9E2D51
 
 @piece
 def int16_at(data, at):
-    """Return the big-endian signed 16-bit integer at a position."""
+    """Return the big-endian signed 16-bit integer at position ``at`` of a byte array."""
     at = at & _PLACE
     high = data[at]
     return ((high - ((high & 128) << 1)) << 8) | data[at + 1]
@@ -69,7 +69,7 @@ def int16_at(data, at):
 
 @piece
 def int32_at(data, at):
-    """Return the big-endian signed 32-bit integer at a position."""
+    """Return the big-endian signed 32-bit integer at position ``at`` of a byte array."""
     at = at & _PLACE
     high = data[at]
     return (
@@ -82,7 +82,7 @@ def int32_at(data, at):
 
 @piece
 def int64_at(data, at):
-    """Return the big-endian signed 64-bit integer at a position."""
+    """Return the big-endian signed 64-bit integer at position ``at`` of a byte array."""
     at = at & _PLACE
     high = data[at]
     return (
@@ -105,7 +105,7 @@ def _mix(out, word):
 
 @piece
 def hash_of(data, at, stop):
-    """Return a 62-bit hash of the bytes from ``at`` to ``stop``.
+    """Return a 62-bit hash of the bytes from position ``at`` to ``stop`` of a byte array.
 
     Long strings go through four independent sums, which the processor computes in parallel.
     """
@@ -135,7 +135,7 @@ def hash_of(data, at, stop):
 
 @piece
 def same_bytes(data, at, other, size):
-    """Return whether the ``size`` bytes at two positions of the data are equal."""
+    """Return whether ``size`` bytes are equal at two positions of a byte array."""
     done = 0
     while done + 8 <= size:
         if int64_at(data, at + done) != int64_at(data, other + done):
@@ -152,8 +152,9 @@ def same_bytes(data, at, other, size):
 
 @inline_piece
 def code_of(data, at, stop, names):
-    """Return the code of the bytes from ``at`` to ``stop``; bytes that are new in the table get the
-    next code.
+    """Return the code of a byte string in a hash table; a new string is added with the next code.
+
+    The string is the bytes from ``at`` to ``stop``.
     """
     slots, table = names.slots, names.table
     size = stop - at
@@ -175,8 +176,9 @@ def code_of(data, at, stop, names):
 
 @inline_piece
 def is_code_of(data, at, stop, names, code):
-    """Return whether the bytes from ``at`` to ``stop`` equal the stored string that has the given
-    code; False for code -1.
+    """Return whether the bytes from ``at`` to ``stop`` are the string with the given code.
+
+    The result is False for code -1, which stands for no string.
     """
     size = stop - at
     if code < 0 or names.table[code, 2] != size:
@@ -186,23 +188,23 @@ def is_code_of(data, at, stop, names, code):
 
 @inline_piece
 def code_like(data, at, stop, names, like):
-    """Return the code of the bytes from ``at`` to ``stop``.
+    """Return the code of the bytes from ``at`` to ``stop``,
+    comparing them with a likely string first.
 
-    The likely code ``like`` (-1 for unknown) is tried first, since a comparison takes less time
-    than a hash.
+    A comparison with the string of code ``like`` (-1 for unknown) takes less time than a hash.
     """
     return like if is_code_of(data, at, stop, names, like) else code_of(data, at, stop, names)
 
 
 @inline_piece
 def is_half_full(names, more):
-    """Return whether the hash table would be half full after ``more`` strings are added."""
+    """Return whether a hash table of byte strings is half full after ``more`` strings are added."""
     return 2 * (names.used[0] + more) >= len(names.slots)
 
 
 @kernel("void(int64[:, ::1], int64, int32[::1])")
 def fill_slots(table, count, slots):
-    """Insert the first ``count`` strings of a table into empty hash slots."""
+    """Insert the first ``count`` strings of a table into empty slots of a hash table."""
     for code in range(count):
         slot = table[code, 0] & (len(slots) - 1)
         while slots[slot] >= 0:
@@ -211,7 +213,7 @@ def fill_slots(table, count, slots):
 
 
 class NameTable:
-    """Growing hash table of distinct byte strings.
+    """Growing hash table of distinct byte strings, which compiled kernels fill.
 
     Args:
         expected: approximate number of strings; the table grows if there are more.
@@ -226,7 +228,7 @@ class NameTable:
         return int(self.names.used[0])
 
     def grow(self) -> None:
-        """Enlarge the table to four times its capacity."""
+        """Enlarge the hash table to four times its capacity."""
         count = max(len(self), 16)
         slots = np.full(1 << (8 * count - 1).bit_length(), -1, np.int32)
         more = np.empty((len(slots) // 2 + 1, 3), np.int64)
@@ -235,22 +237,26 @@ class NameTable:
         self.names = Names(slots, more, self.names.used)
 
     def is_full(self, reserve: int) -> bool:
-        """Return whether the table must grow before a kernel adds up to ``reserve`` strings."""
+        """Return whether the hash table must grow before a kernel adds up
+        to ``reserve`` strings.
+        """
         return bool(is_half_full(self.names, reserve))
 
     def strings(self, data: Bytes) -> list[bytes]:
-        """Return all strings, in the order of their codes."""
+        """Return all byte strings of the table, in the order of their codes."""
         return [data[at : at + n].tobytes() for at, n in self.positions().tolist()]
 
     def positions(self) -> NDArray[np.int64]:
-        """Return a copy of the position and size of each string (int64[n, 2])."""
+        """Return a copy of each string's position in the data and its size
+        in bytes (int64[n, 2]).
+        """
         positions: NDArray[np.int64] = self.names.table[: len(self), 1:].copy()
         return positions
 
 
 def read_only(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
-    """Return an array as contiguous, read-only memory of the given type, which compiled kernels
-    require.
+    """Return an array in the form that compiled kernels require:
+    contiguous, read-only, of one type.
     """
     view: NDArray[Any] = np.require(array, kind, ["C", "A"]).view()
     view.flags.writeable = False

@@ -49,7 +49,7 @@ _NULL = b"\xff\xff\xff\xff"
 
 
 class PartitionList(NamedTuple):
-    """A member's list of topic partitions as arrays, in the order sent and with duplicates.
+    """A group member's list of topic partitions as arrays, in the order sent and with duplicates.
 
     Attributes:
         names: the distinct topics of all lists that were read together.
@@ -65,11 +65,10 @@ class PartitionList(NamedTuple):
 
 
 def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
-    r"""Decode the list of topic partitions at the beginning of each payload; None for a payload
-    that only the schema engine can decode.
+    r"""Decode the list of topic partitions at the beginning of each member's payload.
 
-    These are damaged ones, and all payloads if the engine is faster (if few members have most
-    topics).
+    The result is None for a payload that only the schema engine can decode: a damaged one, or
+    every payload if the engine is faster (if few members have most topics).
 
     >>> lists = read_partition_lists([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\7!"] * 6 + [b"\0\0\0\1"])
     >>> lists[0].names, lists[0].number.tolist(), lists[0].end, lists[6]
@@ -145,13 +144,13 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
     number: Int32s,
     ends: Int64Rows,
 ) -> None:
-    """Decode the partition lists of many payloads: the topic and the number of each partition.
+    """Decode the partition lists of many members' payloads, in a compiled kernel.
 
     Args:
         data: all payloads, one after the other.
         start: int64[n + 1], the begin of each payload.
-        count: int64[n], the number of pairs in each list.
-        names: table of the topic names; it has room for one name a pair.
+        count: int64[n], the number of topics in each list.
+        names: table of the topic names; it has room for one name per topic of a list.
         topic: output: code of each partition's topic in ``names``.
         number: output: partition numbers.
         ends: int64[n, 2], output: the size of each list in bytes, -1 if it is damaged, and how many
@@ -186,11 +185,11 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
 def _find_pairs(
     data: bytes, int32: NDArray[np.int32], at: Ints, end: Ints, count: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Return the begin and the end of each topic name in many encoded partition lists, and the end
-    of each list (-1 if it does not fit in its payload).
+    """Find the topic names in many encoded partition lists, for all lists at once.
 
-    Step k reads the k-th topic of all lists that have one. Lists are sorted by length, so that
-    these lists come first.
+    Return the begin and the end of each name, and the end of each list (-1 if it does not fit in
+    its payload). Step k reads the k-th topic of all lists that have one. Lists are sorted by
+    length, so that these lists come first.
     """
     uint16 = np.ndarray((len(data) - 1,), ">u2", data, strides=(1,))
     order = np.argsort(-count, kind="stable")
@@ -220,7 +219,7 @@ def _find_pairs(
 
 
 class _Numbers(dict[bytes, int]):
-    """Dict that gives each new byte string the next number, in order of first use."""
+    """Dict in which a missing byte string gets the next number, from 0 on."""
 
     def __missing__(self, key: bytes) -> int:
         number = self[key] = len(self)
@@ -246,8 +245,9 @@ def encode_assignments(
     number: Int32s,
     user_data: Sequence[bytes | None],
 ) -> list[bytes]:
-    r"""Encode the assignments of all members from arrays, with the same bytes as
-    `encode_assignment`.
+    r"""Encode the assignments of all members of a group from arrays.
+
+    The bytes equal those of `encode_assignment`.
 
     Args:
         names: distinct topic names.
@@ -343,7 +343,7 @@ def write_pairs(  # noqa: PLR0917 - kernels take arrays by position
     out: Bytes,
     ends: Int64Rows,
 ) -> None:
-    """Encode the partition lists of all members, topics in order of first use.
+    """Encode the partition lists of all members in a compiled kernel, topics in order of first use.
 
     Args:
         start: int32[M + 1], where each member's partitions begin.
@@ -353,9 +353,9 @@ def write_pairs(  # noqa: PLR0917 - kernels take arrays by position
         head_start: int64[T + 1], the begin of each name in ``heads``.
         place: int64[T, 2], all -1; buffer: partitions of the member in a topic, then the place of
             the next one.
-        out: output: the pairs of all members.
-        ends: int64[M + 1, 2], output: the end of each member's pairs in ``out``, and their number.
-            The first row is zero.
+        out: output: the lists of all members.
+        ends: int64[M + 1, 2], output: the end of each member's list in ``out``, and its number of
+            topics. The first row is zero.
     """
     at: Any = 0
     for m in range(len(start) - 1):
@@ -405,8 +405,9 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the indices that group equal keys in order of first use, the begin of each group and
-    its size.
+    """Group equal keys in order of their first use.
+
+    Return the indices that sort the keys so, and the begin and the size of each group.
     """
     order = np.argsort(key, kind="stable")
     first, size = _runs(key[order])

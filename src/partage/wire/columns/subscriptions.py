@@ -29,7 +29,7 @@ _NO_LOADS = bytes(4)
 
 
 class SubscriptionColumns(NamedTuple):
-    """Decoded subscription of one member, with its owned partitions as arrays.
+    """A group member's decoded subscription, with its owned partitions as arrays.
 
     Attributes:
         topics: the subscribed topics; members with equal topics share one tuple.
@@ -47,9 +47,9 @@ class SubscriptionColumns(NamedTuple):
 
 
 class TrailerColumns(NamedTuple):
-    """User data of one member with a Partage trailer that has owned partitions and no loads.
+    """A group member's user data, divided into the strategy's bytes and Partage's trailer.
 
-    `partage.wire.member_extras` describes the trailer.
+    `partage.wire.member_extras` describes the trailer. Here it has owned partitions and no loads.
 
     Attributes:
         user_data: the assignment strategy's own bytes.
@@ -63,9 +63,9 @@ class TrailerColumns(NamedTuple):
 
 
 class _Prefix(NamedTuple):
-    """Bytes of a subscription up to the end of its topics, with what they decode to.
+    """The bytes of a subscription up to the end of its topics, and what they decode to.
 
-    Members often share it.
+    Members of a group often have the same topics, so these bytes are decoded once.
     """
 
     data: bytes
@@ -74,9 +74,7 @@ class _Prefix(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """Decoded fields of a subscription before its owned partitions, and the position where these
-    begin.
-    """
+    """The fields of a subscription before its owned partitions, and where these begin."""
 
     version: int
     topics: tuple[str, ...]
@@ -85,8 +83,9 @@ class _Head(NamedTuple):
 
 
 def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns | None]:
-    r"""Decode the subscriptions of all members of a group at once; None for each that only the
-    schema engine can decode.
+    r"""Decode the subscriptions of all members of a group at once.
+
+    The result is None for each that only the schema engine can decode.
 
     >>> sent = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\1\0\1t\0\0\0\1\0\0\0\7"
     >>> decode_subscriptions([sent] * 6)[5].owned.number.tolist()
@@ -103,7 +102,7 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
 
 
 def _read_head(data: bytes, prefixes: list[_Prefix]) -> _Head | None:
-    """Decode the version, topics and user data of a subscription; None if they are invalid.
+    """Decode version, topics and user data of a subscription; return None if they are invalid.
 
     Topics that equal those of a recent subscription are not decoded again.
     """
@@ -159,8 +158,9 @@ def _with_tail(
 
 
 def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
-    r"""Split each member's user data into the strategy's own bytes and Partage's trailer; None
-    without a trailer that has only claims.
+    r"""Divide each member's user data into the strategy's own bytes and Partage's trailer.
+
+    The result is None for user data without a trailer, or with loads in it.
 
     >>> from partage.wire.member_extras import Extras, with_extras
     >>> split_user_data([with_extras(b"own", Extras((("t", 7),), 4))] * 6)[5].claims.number.tolist()
@@ -182,8 +182,9 @@ def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
 
 
 def decode_sticky_claims(user_data: Sequence[bytes]) -> list[tuple[PartitionList, int] | None]:
-    r"""Decode the owned partitions and their generation from user data of Kafka's sticky assignor;
-    None for other formats.
+    r"""Decode owned partitions and generation from user data of Kafka's sticky assignor.
+
+    There is one result for each member; it is None for user data in other formats.
 
     >>> claims, generation = decode_sticky_claims([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5"] * 6)[5]
     >>> claims.number.tolist(), generation

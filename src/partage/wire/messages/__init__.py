@@ -18,7 +18,7 @@ __all__ = ["load_message"]
 
 @lru_cache(maxsize=128)
 def load_message(name: str) -> Message:
-    """Load the layout of a Kafka message by its name.
+    """Load the layout of a Kafka message from its JSON definition in this package.
 
     Raises:
         FileNotFoundError: there is no document of that name.

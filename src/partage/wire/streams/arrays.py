@@ -80,7 +80,9 @@ class Tasks:
         return builder.tasks()
 
     def without_empty_names(self) -> Tasks:
-        """Return the tasks with empty topology names removed, as in Kafka's ``TaskId``."""
+        """Return the same tasks, in which an empty topology name is no name,
+        as in Kafka's ``TaskId``.
+        """
         return Tasks.of(self) if "" in self.topologies else self
 
     def __len__(self) -> int:
@@ -113,7 +115,7 @@ class Tasks:
 
     @property
     def nbytes(self) -> int:
-        """Size of the arrays in bytes."""
+        """Memory of the arrays in bytes."""
         named = 0 if self.topology is None else self.topology.nbytes
         return self.subtopology.nbytes + self.partition.nbytes + named
 
@@ -145,7 +147,7 @@ class Tasks:
 
 
 class TasksBuilder:
-    """Builder of `Tasks` from single tasks."""
+    """Builder of a `Tasks` object, to which tasks are added one by one."""
 
     def __init__(self) -> None:
         self._subtopology, self._partition, self._topology = array("i"), array("i"), array("i")
@@ -159,7 +161,7 @@ class TasksBuilder:
         self._topology.append(code)
 
     def tasks(self) -> Tasks:
-        """Return all tasks added so far as arrays."""
+        """Return all added tasks as arrays."""
         return Tasks(
             np.array(self._subtopology, np.int32),
             np.array(self._partition, np.int32),
@@ -175,7 +177,7 @@ def _fail_on_task(task: object, index: int) -> NoReturn:
 
 @dataclass(frozen=True, eq=False)
 class TaskValues:
-    """An int64 value, such as an offset sum or a lag, for each task of a list.
+    """A number for each Kafka Streams task of a list, such as its offset sum or lag (int64).
 
     ``value`` has one element for each of ``tasks`` (int64[n]). If a task occurs twice, lookups
     return its last value.
@@ -243,12 +245,12 @@ class TaskValues:
 
     @property
     def nbytes(self) -> int:
-        """Size of the arrays in bytes."""
+        """Memory of the arrays in bytes."""
         return self.tasks.nbytes + self.value.nbytes
 
 
 def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
-    """Return a mapping by task in which the topology names "" and None are the same key.
+    """Return a dict by task in which tasks with topology name "" and with none are the same key.
 
     A merged key has the position of the first and the value of the last.
 
@@ -261,8 +263,9 @@ def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
 
 
 def task_set_order(tasks: Iterable[TaskKey]) -> list[TaskKey]:
-    """Return the distinct tasks in the iteration order of a Java ``HashSet<TaskId>`` filled in the
-    given order.
+    """Return distinct tasks in the order in which a Java ``HashSet<TaskId>`` iterates over them.
+
+    The tasks are inserted into the set in the given order.
 
     >>> [partition for _, partition, _ in task_set_order((0, p, None) for p in range(4))]
     [3, 2, 1, 0]
@@ -296,8 +299,7 @@ def _ranks(tasks: list[TaskKey]) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class PartitionLists:
-    """A list of topic partitions for each of several tasks or hosts, as arrays in the order of the
-    bytes.
+    """Lists of topic partitions of several tasks or hosts, as arrays in the order of the bytes.
 
     Attributes:
         start: where each list begins, and the end (int32[lists + 1]).
@@ -360,12 +362,12 @@ class PartitionLists:
 
     @property
     def nbytes(self) -> int:
-        """Size of the arrays in bytes."""
+        """Memory of the arrays in bytes."""
         return self.start.nbytes + self.topic.nbytes + self.partition.nbytes
 
 
 class PartitionListsBuilder:
-    """Builder of `PartitionLists` from single partitions."""
+    """Builder of a `PartitionLists` object, to which partitions are added list by list."""
 
     def __init__(self) -> None:
         self._start, self._topic, self._partition = array("i", [0]), array("i"), array("i")
@@ -377,18 +379,19 @@ class PartitionListsBuilder:
         self._topic.append(self._names.setdefault(topic, len(self._names)))
 
     def add_rows(self, topics: Int32s, partitions: Int32s) -> None:
-        """Append partitions to the current list, with topics as indices into the names that `lists`
-        is called with.
+        """Append partitions to the current list, given as arrays.
+
+        The topics are indices into the names that `lists` is called with.
         """
         self._topic.frombytes(topics.astype(np.intc).tobytes())
         self._partition.frombytes(partitions.astype(np.intc).tobytes())
 
     def end_list(self) -> None:
-        """End the current list and begin the next."""
+        """End the current list of partitions and begin the next one."""
         self._start.append(len(self._partition))
 
     def lists(self, topics: tuple[str, ...] | None = None) -> PartitionLists:
-        """Return the completed lists.
+        """Return all completed lists of partitions as arrays.
 
         ``topics`` are the names to which the indices of `add_rows` refer.
         """
@@ -402,8 +405,7 @@ class PartitionListsBuilder:
 
 @dataclass(frozen=True)
 class Hosts:
-    """End points (host, port) of a Streams application with the partitions of each, in the order
-    sent.
+    """The end points (host and port) of a Streams application, each with its partitions.
 
     >>> Hosts.of([(("h", 80), [("t", 1)])]).to_dict()
     {('h', 80): (('t', 1),)}
@@ -414,7 +416,7 @@ class Hosts:
 
     @classmethod
     def of(cls, hosts: Iterable[tuple[Host, Iterable[TopicPartition]]]) -> Hosts:
-        """Build the value from pairs of an end point and its partitions, in that order.
+        """Build the object from pairs of an end point (host, port) and its partitions.
 
         Raises:
             EncodingError: an element of a list is not a partition.
@@ -428,14 +430,15 @@ class Hosts:
     def to_dict(self) -> dict[Host, tuple[TopicPartition, ...]]:
         """Return a dict from end point to its partitions.
 
-        Of duplicate end points the last counts, as in Kafka's map.
+        If an end point occurs twice, the last entry counts, as in Kafka's map.
         """
         return dict(zip(self.names, self.partitions, strict=True))
 
 
 def partition_order_key(partition: TopicPartition) -> tuple[bytes, int]:
-    """Return the key by which Streams sorts partitions: the topic in Java's string order, then the
-    number.
+    """Return the sort key by which Kafka Streams orders partitions.
+
+    It is the topic in Java's string order, then the partition number.
 
     >>> sorted([("b", 0), ("a", 10), ("a", 9)], key=partition_order_key)[0]
     ('a', 9)

@@ -78,7 +78,7 @@ Dictionary = tuple[tuple[int, str], ...]
 
 @dataclass(frozen=True)
 class AssignmentInfo:
-    """Decoded user data of a Kafka Streams member's assignment, field for field as in the bytes.
+    """Decoded user data of a Kafka Streams member's assignment, sent by the group's leader.
 
     Every list keeps its own order.
 
@@ -127,7 +127,8 @@ class AssignmentInfo:
         error_code: int = 0,
         next_rebalance_ms: int = NEVER_MS,
     ) -> AssignmentInfo:
-        """Build the message from plain values, in the order of the mappings.
+        """Build the user data of a Streams member's assignment from dicts and lists,
+        keeping their order.
 
         Raises:
             UnsupportedVersionError: the version is not in 1 to 11 (IllegalArgumentException in
@@ -153,7 +154,7 @@ class AssignmentInfo:
 
     @property
     def error(self) -> str:
-        """Name of the error code; ``UNKNOWN`` for one that Kafka does not know.
+        """Name of the error code in the message; ``UNKNOWN`` for a code that Kafka lacks.
 
         >>> AssignmentInfo(error_code=3).error
         'ASSIGNMENT_ERROR'
@@ -163,12 +164,12 @@ class AssignmentInfo:
     def standby_tasks(self) -> dict[TaskKey, tuple[TopicPartition, ...]]:
         """Return a dict from each standby task to its partitions.
 
-        Of duplicates the last counts, as in Kafka's map.
+        If a task occurs twice, the last entry counts, as in Kafka's map.
         """
         return dict(zip(self.standby, self.standby_partitions, strict=True))
 
     def task_of(self, partitions: Sequence[TopicPartition]) -> list[tuple[TopicPartition, TaskKey]]:
-        """Return a list of (assigned partition, its task) pairs.
+        """Return each assigned partition with the task that reads it, as a list of pairs.
 
         Args:
             partitions: the partitions of the assignment with this user data, in any order.
@@ -208,7 +209,9 @@ _ATTRIBUTES = {
 
 
 class _InfoReader(Reader):
-    """Reader that keeps the message's topic dictionary for the lists that refer to it."""
+    """Reader that remembers the topic dictionary of a message,
+    to which later lists refer by index.
+    """
 
     __slots__ = ("dictionary",)
     dictionary: Dictionary
@@ -263,7 +266,7 @@ def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> Assi
 
 
 def encode_assignment_info(info: AssignmentInfo) -> bytes:
-    """Encode the user data of a Kafka Streams member's assignment; every list keeps its order.
+    """Encode the user data of a Kafka Streams member's assignment, as the group's leader sends it.
 
     ``trailing`` is not written.
 
@@ -375,7 +378,9 @@ def _read_hosts(reader: _InfoReader, *, indexed: bool) -> Hosts:
 
 
 class _TopicIndex:
-    """Look-up of a dictionary's topics by index, for whole lists of partitions at once."""
+    """Lookup of topic names by their index in a message's dictionary,
+    for whole lists of partitions.
+    """
 
     def __init__(self, dictionary: Dictionary) -> None:
         self.names = tuple(topic for _, topic in dictionary)

@@ -60,7 +60,7 @@ _FIRST_WITH_SUMS = 7
 
 @dataclass(frozen=True)
 class SubscriptionInfo:
-    """Decoded user data of a Kafka Streams member's subscription, field for field as in the bytes.
+    """Decoded user data of a Kafka Streams member's subscription, which it sends when it joins.
 
     A field that the version does not have keeps its default. Null and empty differ only in names
     of topologies, where the bytes differ too.
@@ -111,7 +111,7 @@ class SubscriptionInfo:
         error_code: int = 0,
         tags: Mapping[str, str] | None = None,
     ) -> SubscriptionInfo:
-        """Build the message as Kafka's constructor does.
+        """Build the user data of a Streams member's subscription, as Kafka's constructor does.
 
         ``version`` decides which fields it has. Up to version 6 a task with sum -2 is a previous
         task, any other one a standby task; the sums are lost, and both lists are in the order of
@@ -152,7 +152,7 @@ class SubscriptionInfo:
         )
 
     def is_future(self, latest: int = LATEST_VERSION) -> bool:
-        """Return whether the version is too new to be decoded by a reader that supports versions up
+        """Return whether the message is too new for a reader that supports versions up
         to ``latest``.
 
         Such a reader can decode only the two version fields.
@@ -161,12 +161,12 @@ class SubscriptionInfo:
 
     @property
     def endpoint(self) -> str | None:
-        """End point ``host:port`` for interactive queries; None if the member has none."""
+        """End point ``host:port`` of the member for interactive queries; None if it has none."""
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
     @property
     def tags(self) -> dict[str, str]:
-        """The client's tags as a dict.
+        """The client's tags as a dict from key to value.
 
         Raises:
             WireFormatError: a key occurs twice (IllegalStateException in Kafka's leader).
@@ -179,11 +179,10 @@ class SubscriptionInfo:
 
     @property
     def task_offset_sums(self) -> TaskValues:
-        """Offset sum of each task, as the leader reads it in any version.
+        """Offset sum of each task that the member has state of, in any version of the message.
 
-        For versions 1 to 6 it is -2 for a previous task, and -3 for a standby task.
-
-        A task in both lists is a standby task. An empty name of a topology is no name.
+        For versions 1 to 6 it is -2 for a task that the member ran, and -3 for a standby task. A
+        task in both lists is a standby task. An empty name of a topology is no name.
         """
         if self.version >= _FIRST_WITH_SUMS:
             return TaskValues(self.offset_sums.tasks.without_empty_names(), self.offset_sums.value)
@@ -191,7 +190,7 @@ class SubscriptionInfo:
         return TaskValues.of(sums | dict.fromkeys(self.standby, UNKNOWN_OFFSET_SUM))
 
     def previous_tasks(self) -> set[TaskKey]:
-        """Return the active tasks that the member ran before this rebalance."""
+        """Return the tasks that the member ran (was active for) before this rebalance."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.previous)
         return {
@@ -201,7 +200,7 @@ class SubscriptionInfo:
         }
 
     def standby_tasks(self) -> set[TaskKey]:
-        """Return the tasks for which the member has state without having run them."""
+        """Return the tasks that the member has state of, but did not run."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.standby)
         return {
@@ -216,7 +215,10 @@ def _path(field: str) -> str:
 
 
 def _check_versions(version: int, latest: int) -> None:
-    """Check that ``version`` is in 1 to ``latest``. Only versions 1 and 2 may lack ``latest``."""
+    """Check that the version of a message is in 1 to its latest supported version.
+
+    Only versions 1 and 2 may lack the latter.
+    """
     if latest == UNKNOWN_VERSION:
         if 1 <= version <= 2:
             return
@@ -236,8 +238,9 @@ def _as_lists(sums: TaskValues) -> tuple[Tasks, Tasks]:
 
 
 def _by_subtopology(sums: TaskValues) -> TaskValues:
-    """Sort offset sums by sub-topology in the order of Java's hash map; the tasks of a sub-topology
-    keep their order.
+    """Sort offset sums by sub-topology, in the order of Java's hash map.
+
+    The tasks of a sub-topology keep their order.
     """
     groups: dict[int, dict[TaskKey, int]] = {}
     calls = 0

@@ -27,8 +27,9 @@ FIRST_NAMED_VERSION = 10
 
 
 class Groups(NamedTuple):
-    """Groups of offset sums in versions 7 to 9: the sub-topology and the number of tasks of each
-    group.
+    """Grouping of offset sums in versions 7 to 9 of `SubscriptionInfo`.
+
+    Each group has the number of a sub-topology and its number of tasks.
     """
 
     subtopology: NDArray[np.int32]
@@ -47,7 +48,7 @@ _UNNAMED_SUM = np.dtype(
 
 
 def tasks_codec(version: int) -> Codec:
-    r"""Return the codec of a list of tasks: an int32 count, then two int32 for each task.
+    r"""Return the decoder and encoder of a list of tasks: a count (int32), then two int32 per task.
 
     From version 10 on each task ends with its topology's name.
 
@@ -59,16 +60,17 @@ def tasks_codec(version: int) -> Codec:
 
 
 def offset_sums_codec(version: int) -> Codec:
-    """Return the codec of a list of tasks with offset sums (`GroupedSums`).
+    """Return the decoder and encoder of a list of tasks with their offset sums (`GroupedSums`).
 
-    They are grouped by sub-topology up to version 9, and a flat list later.
+    Tasks are grouped by sub-topology up to version 9 of the message, and are a flat list later.
     """
     read = _read_grouped_sums if version < FIRST_NAMED_VERSION else _read_named_sums
     return Codec(read, partial(_write_offset_sums, version=version))
 
 
 def check_names(writer: Writer, tasks: Tasks, version: int) -> None:
-    """Check that no task has a named topology before version 10 of the message.
+    """Check that tasks of versions before 10 have no named topology,
+    since the bytes cannot have one.
 
     Kafka raises a TaskAssignmentException.
     """
@@ -82,7 +84,7 @@ def _read_count(reader: Reader) -> int:
 
 
 def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray[np.void]:
-    """Decode ``count`` entries of fixed size.
+    """Decode ``count`` entries of fixed size at once, as a NumPy array of records.
 
     If bytes are missing, raise the error at the first incomplete number.
     """
@@ -99,7 +101,9 @@ def _read_rows(reader: Reader, layout: np.dtype[np.void], count: int) -> NDArray
 def _unnamed_rows(
     reader: Reader, layout: np.dtype[np.void], count: int, name_length: str
 ) -> NDArray[np.void] | None:
-    """Decode ``count`` entries if none has a topology name; else read nothing and return None."""
+    """Decode ``count`` tasks at once if none has a topology name;
+    else read nothing and return None.
+    """
     if count * layout.itemsize > reader.left:
         return None
     rows = np.frombuffer(reader.data, layout, count, reader.position)
@@ -197,7 +201,7 @@ def _write_offset_sums(writer: Writer, grouped: GroupedSums, *, version: int) ->
 
 
 def _runs(tasks: Tasks) -> Groups:
-    """Group consecutive tasks that have the same sub-topology.
+    """Group consecutive tasks of the same sub-topology.
 
     >>> _runs(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
     [2, 1]

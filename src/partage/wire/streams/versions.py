@@ -48,7 +48,7 @@ SHUTDOWN_REQUESTED = 4
 
 @dataclass(frozen=True)
 class GroupVersions:
-    """Versions that the leader of a Streams group derives from its members' subscriptions.
+    """The user data versions that a Streams group's leader derives from its members' subscriptions.
 
     Attributes:
         used: the lowest version that any member used, at most the leader's latest; the leader
@@ -66,8 +66,8 @@ class GroupVersions:
 
     @property
     def probing(self) -> bool:
-        """True in a round of version probing (KIP-268), because some members' versions are too new
-        for the leader.
+        """Whether this rebalance is a version probe (KIP-268):
+        a member's version is too new for the leader.
         """
         return bool(self.future) and not self.error_code
 
@@ -75,7 +75,7 @@ class GroupVersions:
 def group_versions(
     members: Iterable[SubscriptionInfo], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Derive the versions of a Streams group from its members' subscriptions, as its leader does.
+    """Derive the user data versions of a Streams group from its members' subscriptions.
 
     Args:
         members: the subscriptions as the leader decoded them (with the same ``latest``).
@@ -97,8 +97,9 @@ def group_versions(
 def versions_of(
     members: Iterable[tuple[int, int, bool]], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Derive the versions of a Streams group from plain values, one (version, latest version, asks
-    for shutdown) for each member.
+    """Derive the user data versions of a Streams group from plain values of its members.
+
+    Each member is (version, latest version, whether it asks for shutdown).
 
     >>> versions_of([(9, 9, False), (12, 12, True)])
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
@@ -124,7 +125,7 @@ def versions_of(
 
 @dataclass(frozen=True)
 class NextVersion:
-    """Version that a Streams member uses after the leader's reply, and whether it rejoins.
+    """The user data version that a Streams member uses next, and whether it rejoins for it.
 
     Attributes:
         version: the version of its next subscription.
@@ -138,7 +139,7 @@ class NextVersion:
 
 
 def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERSION) -> NextVersion:
-    """Return the version with which a Streams member continues after the leader's reply.
+    """Return the user data version that a Streams member uses after the leader's reply.
 
     Args:
         answer: the leader's reply, as the member decoded it.
