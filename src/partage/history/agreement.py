@@ -84,7 +84,7 @@ _Tasks = dict[str, dict[str, frozenset[tuple[str, int]]]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of comparing a recorded assignment with what the group's own strategy returns.
+    """Result of comparing a recorded assignment with what the group's own strategy computes.
 
     Attributes:
         agrees: whether both are equal; None if the strategy cannot be run.
@@ -105,22 +105,22 @@ class Verdict:
     terminates: bool = True
 
 
-def check_agreement(found: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare the recorded assignment of one rebalance with the result of its own strategy.
+def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict:
+    """Compare the recorded assignment of one rebalance with what the group's own strategy computes.
 
     Args:
-        found: a generation of any protocol.
+        generation: a generation of any protocol.
         clusters: the cluster metadata over time.
     """
-    state = found.first
+    state = generation.first
     if not state.members:
         return Verdict(why="no members")
-    if found.taken_over:
-        return _check_migration(found)
-    if found.protocol != "classic":
-        return _check_target(found, clusters)
+    if generation.taken_over:
+        return _check_migration(generation)
+    if generation.protocol != "classic":
+        return _check_target(generation, clusters)
     if state.protocol_type == CONSUMER and state.strategy == STREAMS_PROTOCOL:
-        return _check_streams(found, clusters)
+        return _check_streams(generation, clusters)
     reason = unsupported_reason(state)
     if reason is not None:
         return Verdict(why=reason)
@@ -129,34 +129,38 @@ def check_agreement(found: Generation, clusters: ClusterHistory) -> Verdict:
     strategy = registry.find(state.strategy)
     leader = leader_client(state)
     if leader in GO_CLIENTS and state.strategy in ("sticky", "cooperative-sticky"):
-        return _check_go_sticky(found, strategy, leader, clusters)
-    tried = [_check_strategy(found, one, clusters) for one in candidate_strategies(state, strategy)]
+        return _check_go_sticky(generation, strategy, leader, clusters)
+    tried = [
+        _check_strategy(generation, one, clusters) for one in candidate_strategies(state, strategy)
+    ]
     fitting = [one for one in tried if one.agrees] or tried
     names = " or ".join(one.judged_by or "" for one in fitting)
     counts = strategy.exact_to is not None and is_all_java(state)
     return replace(fitting[0], judged_by=names, counts=counts)
 
 
-def _check_streams(found: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare the task assignment of a Streams application's leader with its task assignor."""
-    verdict = check_streams_agreement(found, clusters)
+def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
+    """Compare a recorded task assignment of a Kafka Streams leader
+    with what its assignor computes.
+    """
+    verdict = check_streams_agreement(generation, clusters)
     why = verdict.why or (UNEXPLAINED if verdict.agrees is False else None)
-    counts = verdict.exact and is_all_java(found.first)
+    counts = verdict.exact and is_all_java(generation.first)
     return Verdict(verdict.agrees, why, verdict.judged_by, counts, verdict.assumed)
 
 
-def _check_migration(found: Generation) -> Verdict:
-    """Check that a protocol migration (KIP-848) adopted the assignment of the group before it."""
-    before = found.previous
+def _check_migration(generation: Generation) -> Verdict:
+    """Check that a group kept its assignment when it was migrated to another protocol (KIP-848)."""
+    before = generation.previous
     if before is None:
         return Verdict(why="taken over from a group of which the log has nothing")
     old, new = (
         {m.id: frozenset(assigned_partitions(m)) for m in state.members if m.assigned}
-        for state in (before.last, found.first)
+        for state in (before.last, generation.first)
     )
     name = "epoch" if before.protocol == "consumer" else "generation"
     words = f"taken over from {name} {before.number} when the group was migrated"
-    members = {m.id for m in found.first.members}
+    members = {m.id for m in generation.first.members}
     agrees = {m: pairs for m, pairs in old.items() if m in members} == new
     return Verdict(agrees, words, f"{before.protocol} {name} {before.number}")
 
@@ -168,43 +172,45 @@ class _NeverReturnsError(PartageError):
     """Error for an input on which the Kafka class of the strategy runs forever."""
 
 
-def _check_strategy(found: Generation, strategy: Strategy, clusters: ClusterHistory) -> Verdict:
-    """Compare a classic generation with the result of one strategy or dialect.
+def _check_strategy(
+    generation: Generation, strategy: Strategy, clusters: ClusterHistory
+) -> Verdict:
+    """Compare a classic generation's recorded assignment with what one strategy computes.
 
-    A dialect is a client library's variant of a strategy.
+    The strategy may be a dialect, a client library's variant of it.
     """
-    released = released_partitions(found.first)
+    released = released_partitions(generation.first)
 
     def decide(group: Group, cluster: Cluster) -> _Partitions:
-        configured = with_learnt_loads(strategy, found.first, cluster)
+        configured = with_learnt_loads(strategy, generation.first, cluster)
         plan = configured.assign(Problem(group, cluster))
         if plan.loop is not None:
             raise _NeverReturnsError(_loop_text(strategy, plan.loop))
         return _planned(plan.assign_revoked(released))
 
-    at = found.timestamp_ms
+    at = generation.timestamp_ms
     try:
-        if decide(recorded_group(found.first), clusters.at(at)) == _recorded(found.first):
+        if decide(recorded_group(generation.first), clusters.at(at)) == _recorded(generation.first):
             return Verdict(agrees=True, judged_by=strategy.name)
     except _NeverReturnsError as e:
         return Verdict(why=str(e), judged_by=strategy.name, terminates=False)
     except PartageError as e:
         return Verdict(agrees=False, why=str(e), judged_by=strategy.name)
-    why = _explain_assignment(found, clusters, decide)
+    why = _explain_assignment(generation, clusters, decide)
     return Verdict(agrees=False, why=why or UNEXPLAINED, judged_by=strategy.name)
 
 
 def _check_go_sticky(
-    found: Generation, strategy: Strategy, leader: str, clusters: ClusterHistory
+    generation: Generation, strategy: Strategy, leader: str, clusters: ClusterHistory
 ) -> Verdict:
-    """Judge the plan of a Go client's sticky assignor, which depends on the order of Go's maps.
+    """Judge a recorded assignment of a Go client's sticky assignor, without expecting an equal one.
 
-    Equal plans cannot be expected. The record is consistent if it is valid, its loads are those of
-    Java's strategy, and it moves at most as many partitions.
+    The assignor depends on the random order of Go's maps. The record is consistent if it is valid,
+    its loads are those of Java's strategy, and it moves at most as many partitions.
     """
     judged_by = f"{leader}:{strategy.name}"
-    group, cluster = recorded_group(found.first), clusters.at(found.timestamp_ms)
-    recorded = recorded_assignment(found.first, cluster)
+    group, cluster = recorded_group(generation.first), clusters.at(generation.timestamp_ms)
+    recorded = recorded_assignment(generation.first, cluster)
     breaches = check(recorded, group, cluster)
     is_first_phase = strategy.name == "cooperative-sticky" and breaches
     if is_first_phase and all(one.kind is BreachKind.NO_OWNER for one in breaches):
@@ -249,7 +255,7 @@ def _recorded(state: ClassicState) -> _Partitions:
 def _planned(plan: Assignment) -> _Partitions:
     """Return a strategy's assignment as a dict from member to topic to partitions.
 
-    Like the record, it includes partitions that the cluster lacks.
+    Like the record, it includes assigned partitions that the cluster does not have.
     """
     out = plan.to_dict()
     for lost in plan.unresolved:
@@ -258,23 +264,23 @@ def _planned(plan: Assignment) -> _Partitions:
 
 
 def _explain_assignment(
-    found: Generation,
+    generation: Generation,
     clusters: ClusterHistory,
     decide: Callable[[Group, Cluster], _Partitions],
 ) -> str | None:
-    """Search an alternative input for which the strategy returns the recorded assignment exactly.
+    """Search other inputs of the strategy for one with which it computes the recorded assignment.
 
-    Return its description, such as outdated metadata; None if there is none.
+    An example is outdated metadata. Return a description of the input; None if there is none.
 
     Args:
-        found: a classic generation.
+        generation: a classic generation.
         clusters: the cluster metadata over time.
-        decide: runs the strategy and returns member -> topic -> partitions.
+        decide: runs the strategy and returns a dict from member to topic to partitions.
     """
-    state, at = found.first, found.timestamp_ms
+    state, at = generation.first, generation.timestamp_ms
     record, sent, now = _recorded(state), recorded_group(state), clusters.at(at)
-    near = list(_clusters(found, clusters, at, "leader"))
-    before = found.previous.last if found.previous is not None else None
+    near = list(_clusters(generation, clusters, at, "leader"))
+    before = generation.previous.last if generation.previous is not None else None
     tried = [
         *((words, sent, cluster) for words, cluster in near),
         *((words, recorded_group(other), now) for words, other in _other_claims(state, before)),
@@ -296,10 +302,12 @@ def _explain_assignment(
 
 
 def _clusters(
-    found: Generation, clusters: ClusterHistory, at_ms: int, observer: str
+    generation: Generation, clusters: ClusterHistory, at_ms: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield (description, cluster) for other metadata that leader or coordinator may have had."""
-    members = found.first.members
+    """Yield other cluster metadata that the leader or coordinator may have had,
+    with a description.
+    """
+    members = generation.first.members
     topics = [t for m in members if m.subscription for t in m.subscription.topics]
     highest: dict[str, int] = {}
     for topic, p in (pair for m in members for pair in assigned_partitions(m)):
@@ -319,9 +327,9 @@ def _as_dynamic(state: ClassicState) -> Group:
 def _other_claims(
     state: ClassicState, before: ClassicState | None
 ) -> Iterator[tuple[str, ClassicState]]:
-    """Yield variants of a group's state in which members own other partitions than they sent.
+    """Yield other owned partitions that the leader may have seen, as (description, group state).
 
-    Each is (description, state).
+    A leader may have ignored what members sent, or have used its own earlier assignment.
     """
     without = _with_claims(state, {m.id: Subscription(-1) for m in state.members})
     yield "the leader went by no claims at all", without
@@ -340,9 +348,9 @@ def _other_claims(
 
 
 def _with_claims(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
-    """Return a copy of a group's state with the given owned partitions of its members.
+    """Return a copy of a group's state in which members have sent other owned partitions.
 
-    User data is removed, because it may repeat the original ones.
+    User data is removed, because it may repeat the original partitions.
     """
     members = tuple(
         m
@@ -364,37 +372,45 @@ def _with_claims(state: ClassicState, claims: dict[str, Subscription]) -> Classi
 # --- target assignments -----------------------------------------------------------------------
 
 
-def _check_target(found: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare a target assignment of the coordinator with the result of its assignor."""
-    name = found.first.strategy or ""
-    if all(m.subscription is None for m in found.first.members):
+def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
+    """Compare a coordinator's recorded target assignment (KIP-848)
+    with what its assignor computes.
+    """
+    name = generation.first.strategy or ""
+    if all(m.subscription is None for m in generation.first.members):
         return Verdict(why="all members joined before the log begins")
     if name == PartageFailover.name:
         return Verdict(why="its priorities are in the broker's configuration, not in the log")
-    if found.target is None or not (name in _ASSIGNORS or name == ServerSticky.name):
+    if generation.target is None or not (name in _ASSIGNORS or name == ServerSticky.name):
         return Verdict(why=f"strategy {name or 'unknown'} is not in Partage")
-    at = found.target.decided_ms or found.timestamp_ms
+    at = generation.target.decided_ms or generation.timestamp_ms
     try:
-        plan = _decide(found, clusters.at(at))
+        plan = _decide(generation, clusters.at(at))
     except PartageError as e:
         return Verdict(agrees=False, why=str(e), judged_by=name, counts=True)
     if plan is None:
         return Verdict(why="its topology is not in the log", judged_by=name)
     # Checked before the plan is compared: a verdict that only counts if it agrees proves nothing.
-    if not found.target.known and not _has_whole_input(found, clusters.at(at)):
+    if not generation.target.known and not _has_whole_input(generation, clusters.at(at)):
         why = "the targets before are not in the log: it begins later than the group"
         return Verdict(agrees=None, why=why, judged_by=name)
-    record = _recorded_tasks(found) if found.protocol == "streams" else _recorded_targets(found)
+    record = (
+        _recorded_tasks(generation)
+        if generation.protocol == "streams"
+        else _recorded_targets(generation)
+    )
     if plan == record:
         return Verdict(agrees=True, judged_by=name, counts=True)
-    why = _explain_target(found, clusters, at, record) or UNEXPLAINED
+    why = _explain_target(generation, clusters, at, record) or UNEXPLAINED
     return Verdict(agrees=False, why=why, judged_by=name, counts=True)
 
 
 def _decide(
-    found: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
+    generation: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
 ) -> _Targets | _Tasks | None:
-    """Run the coordinator's assignor; return None if the log lacks some of its input.
+    """Run the assignor of a consumer, share or streams group on the recorded input.
+
+    Return None if the log lacks some of its input.
 
     ``order`` has the positions of members in another order than that of joining. The order matters
     for members in one bucket of a Java HashMap.
@@ -402,22 +418,23 @@ def _decide(
     Raises:
         PartageError: the assignor is not applicable.
     """
-    decide = _decide_tasks if found.protocol == "streams" else _decide_targets
-    return decide(found, cluster, order)
+    decide = _decide_tasks if generation.protocol == "streams" else _decide_targets
+    return decide(generation, cluster, order)
 
 
-def _has_whole_input(found: Generation, cluster: Cluster) -> bool:
-    """Return whether the known previous targets contain every partition of the subscribed topics.
+def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
+    """Return whether the log has all previous targets of the group, the input of its assignor.
 
     A log that begins later than the group may lack a member whose target has not changed since.
+    All targets are known if they contain every partition of the subscribed topics.
     """
-    if found.target is None or any(m.subscription is None for m in found.first.members):
+    if generation.target is None or any(m.subscription is None for m in generation.first.members):
         return False
-    wanted = {t for m in found.first.members if m.subscription for t in m.subscription.topics}
+    wanted = {t for m in generation.first.members if m.subscription for t in m.subscription.topics}
     count = sum(len(cluster.partitions_of(topic)) for topic in wanted)
     known = {
         (topic, p)
-        for roles in found.target.before.values()
+        for roles in generation.target.before.values()
         for _, by_id in roles
         for topic, numbers in by_id
         for p in numbers
@@ -426,34 +443,37 @@ def _has_whole_input(found: Generation, cluster: Cluster) -> bool:
 
 
 def _explain_target(
-    found: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
+    generation: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
 ) -> str | None:
-    """Search an alternative input for which the assignor returns the recorded target exactly.
+    """Search other inputs of the coordinator's assignor for one with which it computes the record.
 
-    Return its description; None if there is none.
+    An example is older metadata. Return a description of the input; None if there is none.
     """
     now = clusters.at(at_ms)
     tried: Iterable[tuple[str, Cluster, tuple[int, ...] | None]] = chain(
-        ((words, other, None) for words, other in _clusters(found, clusters, at_ms, "coordinator")),
-        ((words, now, order) for words, order in _member_orders(found)),
+        (
+            (words, other, None)
+            for words, other in _clusters(generation, clusters, at_ms, "coordinator")
+        ),
+        ((words, now, order) for words, order in _member_orders(generation)),
     )
     for words, cluster, order in tried:
         try:
-            if _decide(found, cluster, order) == record:
+            if _decide(generation, cluster, order) == record:
                 return words
         except PartageError:
             continue
     return None
 
 
-def _member_orders(found: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield (description, positions) for other member orders that the coordinator may have used.
+def _member_orders(generation: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield other orders of members that the coordinator may have used, with a description.
 
     Members whose ids share a bucket of Java's map are visited in the order of the coordinator's
     own map. That order depends on former members, and no record has it.
     """
-    ids = [m.id for m in found.first.members]
-    names = [m.client_id or m.id for m in found.first.members]
+    ids = [m.id for m in generation.first.members]
+    names = [m.client_id or m.id for m in generation.first.members]
     why = "share a bucket of the coordinator's map, whose order is not in the log"
     pairs = list(islice(_bucket_pairs(ids), _MOST_PAIRS))
     for i, j in pairs:
@@ -465,9 +485,9 @@ def _member_orders(found: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of member ids that share a bucket of a Java HashMap, as positions.
+    """Yield pairs of members, as positions, whose ids share a bucket of a Java HashMap.
 
-    The insertion order matters there.
+    The map visits such members in the order of their insertion.
     """
     slots = DEFAULT_TABLE
     while len(ids) * 4 > slots * 3:
@@ -483,30 +503,33 @@ def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
 # --- consumer and share groups ----------------------------------------------------------------
 
 
-def _recorded_targets(found: Generation) -> _Targets:
-    """Return the recorded target assignment by member and topic id.
+def _recorded_targets(generation: Generation) -> _Targets:
+    """Return the recorded target assignment: a dict from member to topic id to partitions.
 
     Topics without partitions are left out.
     """
-    target = found.target.target if found.target is not None else {}
+    target = generation.target.target if generation.target is not None else {}
     return {member: _partition_sets(_owned(roles)) for member, roles in target.items()}
 
 
 def _decide_targets(
-    found: Generation, cluster: Cluster, order: tuple[int, ...] | None
+    generation: Generation, cluster: Cluster, order: tuple[int, ...] | None
 ) -> _Targets | None:
-    """Run Kafka's server-side assignor on a recorded input; return None for another assignor."""
-    assignor = _ASSIGNORS.get(found.first.strategy or "")
-    if assignor is None or found.target is None:
+    """Run the assignor of a consumer or share group on the recorded input.
+
+    Return None if the group has another assignor than Kafka's own.
+    """
+    assignor = _ASSIGNORS.get(generation.first.strategy or "")
+    if assignor is None or generation.target is None:
         return None
-    members = recorded_group(found.first).members
+    members = recorded_group(generation.first).members
     group = Group([members[i] for i in order]) if order is not None else Group(members)
-    index, allowed = cluster.index, found.target.assignable
+    index, allowed = cluster.index, generation.target.assignable
     spec = GroupSpec(
         Problem(group, cluster),
-        previous=_targets(index, [_owned(found.target.before.get(m, ())) for m in group.ids]),
+        previous=_targets(index, [_owned(generation.target.before.get(m, ())) for m in group.ids]),
         assignable=None if allowed is None else _mask(index, allowed),
-        several_owners=found.protocol == "share",
+        several_owners=generation.protocol == "share",
     )
     return _by_topic_id(assignor.decide(spec), spec)
 
@@ -525,7 +548,7 @@ def _owned(roles: Roles) -> TopicPartitionNumbers:
 
 
 def _targets(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
-    """Convert previous targets to dense partition numbers of an index.
+    """Convert members' previous targets from (topic id, partitions) to arrays of partition indices.
 
     Partitions of topics that the index lacks are left out.
     """
@@ -561,9 +584,9 @@ def _mask(
 # --- streams groups (KIP-1071) ----------------------------------------------------------------
 
 
-def _recorded_tasks(found: Generation) -> _Tasks:
-    """Return the recorded target assignment of a streams group: tasks by member and role."""
-    target = found.target.target if found.target is not None else {}
+def _recorded_tasks(generation: Generation) -> _Tasks:
+    """Return the recorded targets of a streams group: a dict from member to role to tasks."""
+    target = generation.target.target if generation.target is not None else {}
     return {
         member: {role: _task_set(roles, role) for role in (ACTIVE, STANDBY, WARMUP)}
         for member, roles in target.items()
@@ -571,13 +594,13 @@ def _recorded_tasks(found: Generation) -> _Tasks:
 
 
 def _decide_tasks(
-    found: Generation, cluster: Cluster, order: tuple[int, ...] | None
+    generation: Generation, cluster: Cluster, order: tuple[int, ...] | None
 ) -> _Tasks | None:
-    """Run the coordinator's task assignor for a streams group.
+    """Run the task assignor of a streams group (KIP-1071) on the recorded input.
 
     Return None if the log lacks the topology or the members' processes.
     """
-    target = found.target
+    target = generation.target
     known = target.streams if target is not None else None
     if target is None or known is None or known.topology is None:
         return None

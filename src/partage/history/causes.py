@@ -66,9 +66,7 @@ _PRECEDENCE = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 @dataclass(slots=True)
 class CauseState:
-    """Data that `CauseFinder` carries from one rebalance to the next, such as recent departures.
-
-    It has plain values only.
+    """State that `CauseFinder` carries from one rebalance to the next; it has plain values only.
 
     Attributes:
         departures: members that left recently.
@@ -83,7 +81,7 @@ class CauseState:
 
 
 class CauseFinder:
-    """Finds the causes of one group's rebalances, in log order.
+    """Finds the causes of one group's rebalances, such as joins, departures and topic changes.
 
     Call `find` for each rebalance when its record is read.
 
@@ -111,43 +109,51 @@ class CauseFinder:
         self._faults = BrokerFaults(clusters, {} if moves is None else moves)
 
     def note_alive(self, member: str, time_ms: int) -> None:
-        """Store when a member of the new protocols (KIP-848) acknowledged an assignment."""
+        """Record that a member was alive at a time,
+        because it acknowledged an assignment (KIP-848).
+        """
         self.state.alive[member] = time_ms
 
-    def find(self, found: Generation, before: Generation | None) -> tuple[Cause, ...]:
-        """Return the causes of a rebalance, the most important first; there is at least one.
+    def find(self, generation: Generation, before: Generation | None) -> tuple[Cause, ...]:
+        """Return the causes of a rebalance, the most important first; there is always at least one.
 
         Args:
-            found: the rebalance; its state ``last`` is not complete yet.
+            generation: the rebalance; its state ``last`` is not complete yet.
             before: the rebalance before it, of any protocol; None if there is none.
         """
-        if found.taken_over:
-            words = "classic to consumer" if found.protocol == "consumer" else "consumer to classic"
-            return (Cause("migration", RECORDED, time_ms=found.timestamp_ms, detail=words),)
-        topics = self._topic_changes(found, before)
+        if generation.taken_over:
+            words = (
+                "classic to consumer"
+                if generation.protocol == "consumer"
+                else "consumer to classic"
+            )
+            return (Cause("migration", RECORDED, time_ms=generation.timestamp_ms, detail=words),)
+        topics = self._topic_changes(generation, before)
         if before is None:
-            causes = [Cause("first", INFERRED, time_ms=found.timestamp_ms)]
-            causes += [replace(c, source=RECORDED) for c in found.causes if c.kind == "join"]
-        elif found.protocol == "classic":
-            causes = [*self._compared_causes(found, before), *topics]
+            causes = [Cause("first", INFERRED, time_ms=generation.timestamp_ms)]
+            causes += [replace(c, source=RECORDED) for c in generation.causes if c.kind == "join"]
+        elif generation.protocol == "classic":
+            causes = [*self._compared_causes(generation, before), *topics]
         else:
-            is_recorded = any(c.kind == "topics" for c in found.causes)
-            causes = [*self._recorded_causes(found, before), *([] if is_recorded else topics)]
-        if not causes or self._is_metadata_of_a_fault(found, causes, topics):
-            causes = [self._without_changes(found, before)]
-        if len(causes) > 1 and found.protocol != "classic":
+            is_recorded = any(c.kind == "topics" for c in generation.causes)
+            causes = [*self._recorded_causes(generation, before), *([] if is_recorded else topics)]
+        if not causes or self._is_metadata_of_a_fault(generation, causes, topics):
+            causes = [self._without_changes(generation, before)]
+        if len(causes) > 1 and generation.protocol != "classic":
             # The coordinator replaces a static member without a rebalance (KIP-848).
             causes = [c for c in causes if c.kind != "bounce" or c.instance is None] or causes
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
-    def _compared_causes(self, found: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes of a classic rebalance, by comparison with the generation before."""
-        change = compare_states(before.last, found.first)
-        at = found.timestamp_ms
+    def _compared_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
+        """Yield the causes of a classic group's rebalance,
+        by comparing its members with those before.
+        """
+        change = compare_states(before.last, generation.first)
+        at = generation.timestamp_ms
         for m in change.left:
             stopped = self._stopped_ms(m, before, at)
             self.state.departures.add(m, stopped, self._session_timeout(m))
-        left = {m.id: self._departure(m, found) for m in change.left}
+        left = {m.id: self._departure(m, generation) for m in change.left}
         for m in change.joined:
             cause = self._join(m, at)
             was = left.get(cause.was or "")
@@ -155,7 +161,7 @@ class CauseFinder:
                 left.pop(cause.was or "", None)
             elif was is not None and was.kind == "expiry":
                 longest = self._session_timeout(m) + max(m.rebalance_timeout_ms, 0)
-                if self._fault(found, at, longest) is not None:  # it was alive all the time
+                if self._fault(generation, at, longest) is not None:  # it was alive all the time
                     del left[was.member or ""]
                     cause = replace(cause, kind="broker", probability=_LIKELY, other="expiry")
             yield cause
@@ -164,44 +170,49 @@ class CauseFinder:
             yield Cause("bounce", INFERRED, b.id, b.instance, at, f"was {a.id}", a.id)
         yield from _other_changes(change, at)
 
-    def _without_changes(self, found: Generation, before: Generation | None) -> Cause:
-        """Return the cause of a rebalance in which no member and no topic changed."""
-        cause = cause_without_changes(found, before)
+    def _without_changes(self, generation: Generation, before: Generation | None) -> Cause:
+        """Return the cause of a rebalance in which neither members nor topics changed."""
+        cause = cause_without_changes(generation, before)
         if cause.kind not in ("request", "unknown"):
             return cause
-        timeout = max((self._session_timeout(m) for m in found.first.members), default=0)
-        fault = self._fault(found, found.timestamp_ms, timeout)
+        timeout = max((self._session_timeout(m) for m in generation.first.members), default=0)
+        fault = self._fault(generation, generation.timestamp_ms, timeout)
         if fault is None:
             return cause
         words = f"{fault}: members rejoined"
         other = None if cause.kind == "unknown" else cause.kind
-        return Cause("broker", INFERRED, time_ms=found.timestamp_ms, detail=words,
+        return Cause("broker", INFERRED, time_ms=generation.timestamp_ms, detail=words,
                      probability=_LIKELY, other=other)  # fmt: skip
 
     def _is_metadata_of_a_fault(
-        self, found: Generation, causes: list[Cause], topics: list[Cause]
+        self, generation: Generation, causes: list[Cause], topics: list[Cause]
     ) -> bool:
-        """Return whether only the racks in the metadata changed, because a broker failed."""
-        if found.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
-            return False
-        return self._fault(found, found.timestamp_ms, SESSION_TIMEOUT_MS) is not None
+        """Return whether the only change is that a failed broker's rack is missing in the metadata.
 
-    def _fault(self, found: Generation, at: int, timeout_ms: int) -> str | None:
-        """Return the last broker fault within a session timeout before a time, else None."""
+        Then the rebalance has no other cause than the broker's failure.
+        """
+        if generation.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
+            return False
+        return self._fault(generation, generation.timestamp_ms, SESSION_TIMEOUT_MS) is not None
+
+    def _fault(self, generation: Generation, time_ms: int, timeout_ms: int) -> str | None:
+        """Return a description of the last broker failure shortly before a time;
+        None without one.
+        """
         fault = self._faults.last(
-            found.position.partition, at - timeout_ms, at + _METADATA_DELAY_MS
+            generation.position.partition, time_ms - timeout_ms, time_ms + _METADATA_DELAY_MS
         )
         return None if fault is None else fault[1]
 
-    def _recorded_causes(self, found: Generation, before: Generation) -> Iterator[Cause]:
-        """Yield the causes that records of a consumer, share or streams group state.
+    def _recorded_causes(self, generation: Generation, before: Generation) -> Iterator[Cause]:
+        """Yield the causes that the records of a consumer, share or streams group state.
 
-        Departures get an explanation.
+        Departures are explained: a leave, a session timeout or a poll timeout.
         """
         old = {m.id: m for m in before.last.members}
-        new = {m.id: m for m in found.first.members}
+        new = {m.id: m for m in generation.first.members}
         left: dict[str | None, Cause] = {}
-        for cause in found.causes:
+        for cause in generation.causes:
             m = new.get(cause.member or "") or old.get(cause.member or "")
             if cause.kind == "leave":
                 left[cause.member] = cause
@@ -209,11 +220,11 @@ class CauseFinder:
                     timeout_ms = self._session_timeout(m)
                     self.state.departures.add(m, cause.time_ms or 0, timeout_ms)
                 if m is not None and m.id in old:
-                    left[m.id] = self._departure(m, found, cause)
-        for cause in found.causes:
+                    left[m.id] = self._departure(m, generation, cause)
+        for cause in generation.causes:
             m = new.get(cause.member or "")
             if cause.kind == "join" and m is not None:
-                join = self._join(m, cause.time_ms or found.timestamp_ms)
+                join = self._join(m, cause.time_ms or generation.timestamp_ms)
                 if join.kind == "bounce":
                     left.pop(join.was, None)
                     yield join
@@ -221,87 +232,94 @@ class CauseFinder:
                     detail = join.detail if join.was is not None else cause.detail
                     yield replace(cause, was=join.was, detail=detail)
         yield from left.values()
-        for cause in found.causes:
+        for cause in generation.causes:
             if cause.kind not in ("join", "leave"):
                 yield cause
 
-    def _join(self, m: MemberState, at: int) -> Cause:
+    def _join(self, member: MemberState, time_ms: int) -> Cause:
         """Return why a member joined: a bounce or a new join.
 
-        It is a bounce if the same client left within its session timeout, else a join.
+        It is a bounce if the same client had left shortly before, within its session timeout.
         """
         departed = self.state.departures.match_rejoin(
-            m.id, m.instance, m.client_id, m.client_host, at
+            member.id, member.instance, member.client_id, member.client_host, time_ms
         )
         if departed is None:
-            return Cause("join", INFERRED, m.id, m.instance, at, m.client_id)
-        words = f"was {departed.member}, away for {max(0, at - departed.time_ms)} ms"
+            return Cause("join", INFERRED, member.id, member.instance, time_ms, member.client_id)
+        words = f"was {departed.member}, away for {max(0, time_ms - departed.time_ms)} ms"
         kind = "join"
         if departed.lost:
             kind, words = "broker", f"{words} since a broker failed or its coordinator moved"
         elif departed.evicted:
             words += " since its session timeout expired"
-        elif departed.is_bounce(at) and departed.member != m.id:
+        elif departed.is_bounce(time_ms) and departed.member != member.id:
             # Members of the consumer protocol choose their id: a restarted one has another.
             kind = "bounce"
-            if m.instance is None:  # clients may share a client id and a host
+            if member.instance is None:  # clients may share a client id and a host
                 was, rest = departed.member, (_SAME_NAME, "join")
-                return Cause(kind, INFERRED, m.id, None, at, words, was, *rest)
-        return Cause(kind, INFERRED, m.id, m.instance, at, words, departed.member)
+                return Cause(kind, INFERRED, member.id, None, time_ms, words, was, *rest)
+        return Cause(kind, INFERRED, member.id, member.instance, time_ms, words, departed.member)
 
-    def _departure(self, m: MemberState, found: Generation, recorded: Cause | None = None) -> Cause:
-        """Return whether a departed member left or was evicted, from its last commit and heartbeat.
+    def _departure(
+        self, member: MemberState, generation: Generation, recorded: Cause | None = None
+    ) -> Cause:
+        """Return why a member departed (left or evicted),
+        from the times of its commits and heartbeats.
 
         A member that leaves sends LeaveGroup at once, and most clients commit before. A dead one
         is evicted a session timeout after its last heartbeat, or commit in a classic group. A
         static member leaves by a session timeout only, unless an administrator removes it.
 
         Args:
-            m: the member that departed.
-            found: the rebalance without it.
+            member: the member that departed.
+            generation: the rebalance without it.
             recorded: the cause that a record states; None in a classic group.
         """
-        at = found.timestamp_ms
+        at = generation.timestamp_ms
         if recorded is not None and recorded.time_ms is not None:
             at = recorded.time_ms
-        cause = Cause("leave", INFERRED if recorded is None else RECORDED, m.id, m.instance, at)
-        timeout = self._least_silence(m)
-        alive = self._alive_ms(m, found, recorded)
-        seen = self._last_commit(m)
-        began = at if recorded is not None else self._beginning(m, found)
-        if self._exceeded_poll(m, found, began, None if recorded is not None else alive):
-            self.state.departures.mark_evicted(m.id)
+        cause = Cause(
+            "leave", INFERRED if recorded is None else RECORDED, member.id, member.instance, at
+        )
+        timeout = self._least_silence(member)
+        alive = self._alive_ms(member, generation, recorded)
+        seen = self._last_commit(member)
+        began = at if recorded is not None else self._beginning(member, generation)
+        if self._exceeded_poll(member, generation, began, None if recorded is not None else alive):
+            self.state.departures.mark_evicted(member.id)
             words = (
-                f"{m.client_id}: silent for longer than its max.poll.interval.ms "
-                f"({m.rebalance_timeout_ms} ms), and not evicted before"
+                f"{member.client_id}: silent for longer than its max.poll.interval.ms "
+                f"({member.rebalance_timeout_ms} ms), and not evicted before"
             )
             return replace(cause, kind="poll", source=INFERRED, detail=words,
                            probability=_LIKELY, other="expiry")  # fmt: skip
         last = max((t for t in (alive, seen) if t is not None), default=None)
-        if last is not None and at - last < self._proven_leave(m, timeout, recorded):
-            return replace(cause, detail=m.client_id)
-        longest = timeout + max(m.rebalance_timeout_ms, 0)
-        longest += _SILENT_INTERVALS * self._usual_interval(m)
+        if last is not None and at - last < self._proven_leave(member, timeout, recorded):
+            return replace(cause, detail=member.client_id)
+        longest = timeout + max(member.rebalance_timeout_ms, 0)
+        longest += _SILENT_INTERVALS * self._usual_interval(member)
         is_unsure = seen is None or began - seen > longest
-        if self._is_outage(m, found, began):
-            self.state.departures.mark_evicted(m.id, lost=True)
-            words = f"{m.client_id}: lost with all others when its coordinator moved"
+        if self._is_outage(member, generation, began):
+            self.state.departures.mark_evicted(member.id, lost=True)
+            words = f"{member.client_id}: lost with all others when its coordinator moved"
             return replace(cause, kind="broker", source=INFERRED, detail=words,
                            probability=_LIKELY, other="expiry")  # fmt: skip
-        if is_unsure and m.instance is None:
-            words = f"{m.client_id}: no commit tells how it went"
+        if is_unsure and member.instance is None:
+            words = f"{member.client_id}: no commit tells how it went"
             return replace(cause, kind="departure", detail=words, probability=_EVEN, other="expiry")
         silence = None if seen is None else max(0, began - seen)
-        least = timeout if recorded is None else self._proven_leave(m, timeout, recorded)
-        waited = recorded is None and self._waited_for(m, found)
-        if m.instance is None and silence is not None and silence < least and not waited:
-            return replace(cause, detail=m.client_id, probability=_LIKELY, other="expiry")
-        self.state.departures.mark_evicted(m.id)
-        words = m.client_id if silence is None else f"{m.client_id}: silent for {silence} ms"
+        least = timeout if recorded is None else self._proven_leave(member, timeout, recorded)
+        waited = recorded is None and self._waited_for(member, generation)
+        if member.instance is None and silence is not None and silence < least and not waited:
+            return replace(cause, detail=member.client_id, probability=_LIKELY, other="expiry")
+        self.state.departures.mark_evicted(member.id)
+        words = (
+            member.client_id if silence is None else f"{member.client_id}: silent for {silence} ms"
+        )
         return replace(cause, kind="expiry", source=INFERRED, detail=words)
 
     def _exceeded_poll(
-        self, m: MemberState, found: Generation, began: int, joined_ms: int | None
+        self, member: MemberState, generation: Generation, began: int, joined_ms: int | None
     ) -> bool:
         """Return whether a member left because it exceeded its ``max.poll.interval.ms``.
 
@@ -309,85 +327,91 @@ class CauseFinder:
         A static member does not leave then: it stops its heartbeats, and its session expires.
 
         Args:
-            m: the member.
-            found: the rebalance without it.
+            member: the member.
+            generation: the rebalance without it.
             began: when that rebalance began.
             joined_ms: when it joined the generation before, which needs a call of ``poll``; None if
                 unknown.
         """
-        timeout, poll = self._least_silence(m), m.rebalance_timeout_ms
-        seen, usual = self._last_commit(m), self._usual_interval(m)
+        timeout, poll = self._least_silence(member), member.rebalance_timeout_ms
+        seen, usual = self._last_commit(member), self._usual_interval(member)
         if seen is None or poll <= timeout:
             return False
-        limit = poll + (timeout if m.instance is not None else 0)
-        if found.protocol == "classic" and self._is_stalled(m, seen, usual, began):
+        limit = poll + (timeout if member.instance is not None else 0)
+        if generation.protocol == "classic" and self._is_stalled(member, seen, usual, began):
             return True
-        if joined_ms is not None and found.timestamp_ms - joined_ms < timeout:
+        if joined_ms is not None and generation.timestamp_ms - joined_ms < timeout:
             return False
         # Commits before it joined are those of former owners of its partitions.
         silence = began - max(seen, joined_ms if joined_ms is not None else seen)
-        longest = limit + timeout + max(m.rebalance_timeout_ms, 0) + _SILENT_INTERVALS * usual
-        if found.protocol == "classic" and self._has_no_witness(found):
+        longest = limit + timeout + max(member.rebalance_timeout_ms, 0) + _SILENT_INTERVALS * usual
+        if generation.protocol == "classic" and self._has_no_witness(generation):
             longest = limit + 2 * usual
         return silence - timeout > usual and limit - _LATE_COMMIT_MS <= silence <= longest
 
-    def _is_stalled(self, m: MemberState, seen: int, usual: int, began: int) -> bool:
-        """Return whether a member's commits repeated their offsets until its poll timeout.
+    def _is_stalled(self, member: MemberState, seen: int, usual: int, began: int) -> bool:
+        """Return whether a member kept committing the same offsets
+        until it exceeded its poll timeout.
 
         aiokafka commits in the background, also while its poll loop is stalled. The last commit
         that advanced an offset follows the last ``poll`` within a commit interval, and the member
         goes on committing until it leaves.
 
         Args:
-            m: the member.
+            member: the member.
             seen: time of its last commit (ms).
             usual: its usual commit interval (ms).
             began: when the rebalance without it began (ms).
         """
-        advanced, poll = self._last_advance(m), m.rebalance_timeout_ms
-        if advanced is None or m.instance is not None or identify_client(m).name == JAVA:
+        advanced, poll = self._last_advance(member), member.rebalance_timeout_ms
+        if advanced is None or member.instance is not None or identify_client(member).name == JAVA:
             return False
         earliest = poll - usual - _LATE_COMMIT_MS
-        longest = poll + self._least_silence(m) + _REPEATS * usual
+        longest = poll + self._least_silence(member) + _REPEATS * usual
         repeats = seen - advanced >= max(earliest - usual, usual + 1)
         return repeats and earliest <= began - advanced <= longest
 
-    def _has_no_witness(self, found: Generation) -> bool:
-        """Return whether several members departed and none stayed.
+    def _has_no_witness(self, generation: Generation) -> bool:
+        """Return whether several members departed at once and none stayed in the group.
 
-        The begin of the rebalance is then unknown.
+        Then no commits of remaining members show when the rebalance began.
         """
-        before = found.previous
-        stayed = {m.id for m in found.first.members}
+        before = generation.previous
+        stayed = {m.id for m in generation.first.members}
         members = before.last.members if before is not None else ()
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
-    def _waited_for(self, m: MemberState, found: Generation) -> bool:
-        """Return whether another member began the rebalance and it waited for this session timeout.
+    def _waited_for(self, member: MemberState, generation: Generation) -> bool:
+        """Return whether a rebalance, begun by another member,
+        waited for this member's session timeout.
 
-        A rebalance does not wait for a member that has left, but for a dead one until its session
-        timeout: it ends then, if no other member is missing.
+        A rebalance waits for a dead member, but not for one that has left. If no other member is
+        missing, it ends with the dead member's session timeout.
         """
-        seen = self._last_commit(m)
-        before = found.previous
+        seen = self._last_commit(member)
+        before = generation.previous
         if seen is None or before is None:
             return False
-        old, new = ({x.owner for x in g.members} for g in (before.last, found.first))
-        over = found.timestamp_ms - seen - self._session_timeout(m)
-        is_alone = old - new == {m.owner} and bool(new - old)
-        return is_alone and 0 <= over <= self._usual_interval(m) + _SYNC_DELAY_MS
+        old, new = ({x.owner for x in g.members} for g in (before.last, generation.first))
+        over = generation.timestamp_ms - seen - self._session_timeout(member)
+        is_alone = old - new == {member.owner} and bool(new - old)
+        return is_alone and 0 <= over <= self._usual_interval(member) + _SYNC_DELAY_MS
 
-    def _proven_leave(self, m: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return how long after a commit or heartbeat a session timeout is impossible (ms).
+    def _proven_leave(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
+        """Return the time after a member's last commit or heartbeat in
+        which a session timeout is impossible.
 
-        In a classic group each commit restarts the session, in the others heartbeats alone do.
+        If the member departs within this time (ms), it has left by itself. In a classic group each
+        commit restarts the session, in other groups only heartbeats do.
         """
         if recorded is None:
             return timeout
-        return timeout // 2 if m.instance is not None else timeout - timeout // 4
+        return timeout // 2 if member.instance is not None else timeout - timeout // 4
 
     def _alive_ms(self, m: MemberState, found: Generation, recorded: Cause | None) -> int | None:
-        """Return the last time at which a record shows that a member was alive (ms), else None."""
+        """Return the last time (ms) at which a record proves that a member was alive;
+        None if unknown.
+        """
         if recorded is not None:
             return self.state.alive.pop(m.id, None)
         before = found.previous
@@ -395,18 +419,18 @@ class CauseFinder:
             return None  # a static member stays in a generation that it did not join
         return before.timestamp_ms - _SYNC_DELAY_MS
 
-    def _is_outage(self, m: MemberState, found: Generation, began: int) -> bool:
-        """Return whether the group lost all its members at once when its coordinator moved.
+    def _is_outage(self, member: MemberState, generation: Generation, began: int) -> bool:
+        """Return whether a group lost all its members at once because its coordinator moved.
 
         A single member may have died by coincidence, so at least two are required.
         """
-        before = found.previous
-        stayed = {x.owner for x in found.first.members}
+        before = generation.previous
+        stayed = {x.owner for x in generation.first.members}
         left = [] if before is None else [x for x in before.last.members if x.owner not in stayed]
         if len(left) < _LOST_AT_ONCE or before is None or len(left) < len(before.last.members):
             return False
         fault = self._faults.last(
-            found.position.partition, began - self._session_timeout(m) - _SYNC_DELAY_MS,
+            generation.position.partition, began - self._session_timeout(member) - _SYNC_DELAY_MS,
             began + _METADATA_DELAY_MS, only_coordinator=True,
         )  # fmt: skip
         if fault is None:
@@ -414,38 +438,41 @@ class CauseFinder:
         seen = [self._last_commit(x) for x in left]
         return all(t is None or t >= fault[0] - _FAILOVER_MS for t in seen)
 
-    def _last_commit(self, m: MemberState) -> int | None:
-        times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(m)]
+    def _last_commit(self, member: MemberState) -> int | None:
+        times = [self._commits.last_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((t for t in times if t is not None), default=None)
 
-    def _stopped_ms(self, m: MemberState, before: Generation, at: int) -> int:
-        """Return when the next commit of a departed member was due, at most a given time (ms).
+    def _stopped_ms(self, member: MemberState, before: Generation, time_ms: int) -> int:
+        """Return when a departed member's next commit was due, but not after a given time (ms).
 
-        A classic group's record without it may follow much later, at the end of the rebalance.
+        A classic group's record without the member may follow much later, at the end of the
+        rebalance.
         """
-        seen = self._last_commit(m)
+        seen = self._last_commit(member)
         if seen is None or seen < before.timestamp_ms:
-            return at
-        return min(at, seen + self._usual_interval(m))
+            return time_ms
+        return min(time_ms, seen + self._usual_interval(member))
 
-    def _last_advance(self, m: MemberState) -> int | None:
-        """Return when a commit last advanced an offset of a member's partitions; None if none."""
-        times = [self._commits.advanced_ms(topic, p) for topic, p in assigned_partitions(m)]
+    def _last_advance(self, member: MemberState) -> int | None:
+        """Return when a member's commits last advanced an offset (ms); None if they never did."""
+        times = [self._commits.advanced_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((t for t in times if t is not None), default=None)
 
-    def _usual_interval(self, m: MemberState) -> int:
-        """Return the longest usual commit interval of a member's partitions; 0 if unknown."""
-        waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(m)]
+    def _usual_interval(self, member: MemberState) -> int:
+        """Return the longest usual commit interval among a member's partitions (ms);
+        0 if unknown.
+        """
+        waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((w for w in waits if w is not None), default=0)
 
-    def _beginning(self, departed: MemberState, found: Generation) -> int:
-        """Estimate when a classic group's rebalance began, from commits of remaining members.
+    def _beginning(self, departed: MemberState, generation: Generation) -> int:
+        """Estimate when a classic group's rebalance began (ms), from commits of remaining members.
 
         Its record is written at its end, which may be minutes after the member left. Remaining
         members commit when they stop: it began no later than when their next commit was due.
         """
-        at, before = found.timestamp_ms, found.previous
-        stayed = {m.id for m in found.first.members}
+        at, before = generation.timestamp_ms, generation.previous
+        stayed = {m.id for m in generation.first.members}
         others = [m for m in before.last.members if m.id in stayed] if before is not None else []
         pairs = [pair for m in others for pair in assigned_partitions(m)]
         times = [t for pair in pairs if (t := self._commits.last_ms(*pair)) is not None]
@@ -456,71 +483,72 @@ class CauseFinder:
             return at
         return min(at, newest + max(waits, default=0))
 
-    def _least_silence(self, m: MemberState) -> int:
-        """Return the session timeout of a member: its own, the broker's, or an estimate (ms)."""
-        if m.session_timeout_ms > 0:
-            return m.session_timeout_ms
+    def _least_silence(self, member: MemberState) -> int:
+        """Return a member's session timeout (ms): its own, the broker's, or an estimate."""
+        if member.session_timeout_ms > 0:
+            return member.session_timeout_ms
         if self._timeout_ms is not None:
             return self._timeout_ms
-        waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(m)]
+        waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         usual = max((w for w in waits if w is not None), default=SESSION_TIMEOUT_MS)
         return min(SESSION_TIMEOUT_MS, max(_SILENT_INTERVALS * usual, _LEAST_SILENCE_MS))
 
-    def _session_timeout(self, m: MemberState) -> int:
-        if m.session_timeout_ms > 0:
-            return m.session_timeout_ms
+    def _session_timeout(self, member: MemberState) -> int:
+        if member.session_timeout_ms > 0:
+            return member.session_timeout_ms
         return self._timeout_ms if self._timeout_ms is not None else SESSION_TIMEOUT_MS
 
-    def _topic_changes(self, found: Generation, before: Generation | None) -> list[Cause]:
+    def _topic_changes(self, generation: Generation, before: Generation | None) -> list[Cause]:
         """Return a cause if subscribed topics were created, deleted, recreated or grew."""
-        at = found.timestamp_ms
+        at = generation.timestamp_ms
         position = self._clusters.position_at(at + _METADATA_DELAY_MS)
         start, self.state.topics_position = self.state.topics_position, position
         if before is None:
             return []
         start = max(start, self._clusters.position_at(before.timestamp_ms))
-        names = [t for m in found.first.members for t in subscribed_topics(m)]
+        names = [t for m in generation.first.members for t in subscribed_topics(m)]
         changed = self._clusters.topics_changed(names, start, position)
         return [Cause("topics", INFERRED, time_ms=at, detail=", ".join(changed))] if changed else []
 
 
-def _other_changes(change: StateChange, at: int) -> Iterable[Cause]:
+def _other_changes(change: StateChange, time_ms: int) -> Iterable[Cause]:
     for a, b in change.resubscribed:
         words = f"{', '.join(subscribed_topics(a))} to {', '.join(subscribed_topics(b))}"
-        yield Cause("resubscription", INFERRED, b.id, b.instance, at, words)
+        yield Cause("resubscription", INFERRED, b.id, b.instance, time_ms, words)
     if change.strategy is not None:
-        yield Cause("strategy", INFERRED, time_ms=at, detail="{} to {}".format(*change.strategy))
+        yield Cause(
+            "strategy", INFERRED, time_ms=time_ms, detail="{} to {}".format(*change.strategy)
+        )
 
 
 # --- rebalances of the same members with the same topics --------------------------------------
 
 
-def is_follow_up(found: Generation, before: Generation | None) -> bool:
-    """Return whether this is the second rebalance of a cooperative group (KIP-429).
+def is_follow_up(generation: Generation, before: Generation | None) -> bool:
+    """Return whether a rebalance is the second one of a cooperative group (KIP-429).
 
-    It assigns the partitions that members revoked in the first.
-
-    Cooperative members keep their partitions while they rejoin and send them as owned. Eager
-    members have revoked everything and send none.
+    It assigns the partitions that members revoked in the first. Cooperative members keep their
+    partitions while they rejoin and send them as owned. Eager members have revoked everything and
+    send none.
     """
-    has_owned = any(m.subscription and m.subscription.owned for m in found.first.members)
-    if before is None or found.protocol != "classic" or not has_owned:
+    has_owned = any(m.subscription and m.subscription.owned for m in generation.first.members)
+    if before is None or generation.protocol != "classic" or not has_owned:
         return False
-    return len(_assigned(found.first.members)) > len(_assigned(before.last.members))
+    return len(_assigned(generation.first.members)) > len(_assigned(before.last.members))
 
 
-def cause_without_changes(found: Generation, before: Generation | None) -> Cause:
-    """Return the cause of a rebalance in which no member joined, left or resubscribed.
+def cause_without_changes(generation: Generation, before: Generation | None) -> Cause:
+    """Return the cause of a rebalance in which no member joined, left or changed its subscription.
 
     A topic or partition that was not assigned before means that the leader saw other metadata.
     Otherwise, newly assigned partitions mean a follow-up. The remaining cause is a request by a
     client: ``enforceRebalance``, or a leader that saw other racks.
     """
-    at = found.timestamp_ms
-    if before is None or found.protocol != "classic":
+    at = generation.timestamp_ms
+    if before is None or generation.protocol != "classic":
         return Cause("unknown", INFERRED, time_ms=at, detail="same members, same topics")
     assigned_before = _assigned(before.last.members)
-    assigned = _assigned(found.first.members)
+    assigned = _assigned(generation.first.members)
     known = assigned_before | {
         (topic, p)
         for m in before.first.members
@@ -537,7 +565,7 @@ def cause_without_changes(found: Generation, before: Generation | None) -> Cause
     if topics:
         words = f"given out otherwise than before: {', '.join(sorted(topics))}"
         return Cause("topics", INFERRED, time_ms=at, detail=words)
-    if is_follow_up(found, before):
+    if is_follow_up(generation, before):
         kind = before.causes[0].kind if before.causes else "unknown"
         words = f"second step of generation {before.number} ({kind})"
         return Cause("follow-up", INFERRED, time_ms=at, detail=words)

@@ -28,7 +28,7 @@ _MOST_REWRITES = 256
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
-    """Input of `ClassicGroup`: the content of one group record.
+    """The content of one record of a group, as input of `ClassicGroup`.
 
     Attributes:
         state: a classic group's state; None for its tombstone, and for other record types.
@@ -45,7 +45,7 @@ class ClassicRecord:
 
 @dataclass
 class ClassicGroup:
-    """Builds the generations of one classic group from its records in log order.
+    """Builder of a classic group's generations from its records in log order.
 
     Call `feed` for each record, then `finish`.
 
@@ -74,7 +74,8 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def feed(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """Process a group record; yield the generations and lifecycle events that are now complete.
+        """Process the group's next record; yield generations and lifecycle events
+        that are complete.
 
         A generation is complete once the next one begins.
         """
@@ -95,11 +96,11 @@ class ClassicGroup:
 
     @property
     def opened(self) -> Generation | None:
-        """The newest generation, which later records may still rewrite; None before the first."""
+        """The newest generation; None before the first one. Later records may still change it."""
         return self._open
 
     def deletion(self) -> LifecycleEvent | None:
-        """Return the deletion of the group if its newest record is a tombstone, else None."""
+        """Return the group's deletion if its newest record is a tombstone, else None."""
         tombstone = self._tombstone
         if tombstone is None:
             return None
@@ -108,15 +109,15 @@ class ClassicGroup:
         return LifecycleEvent("deleted", self.incarnation, number, *at)
 
     def begin_incarnation(self) -> None:
-        """Begin a new incarnation: the group was deleted while it used another protocol.
+        """Begin a new incarnation, because the group was deleted while it used another protocol.
 
-        Generation numbers restart.
+        A later group of the same name is another incarnation; its generation numbers restart.
         """
         self.incarnation += 1
         self._last_number, self._epoch = None, None
 
     def finish(self) -> Iterator[Generation | LifecycleEvent]:
-        """Yield the generation and the deletion that are still open at the end of the log."""
+        """Yield the generation and the deletion that are still incomplete at the end of the log."""
         yield from self._close()
         yield from self._resolve_tombstone(None)
 
@@ -152,7 +153,9 @@ class ClassicGroup:
         self._last_number, self._epoch = state.generation, None
 
     def _gap(self, number: int) -> int:
-        """Return the number of generations missing between the last known one and this one."""
+        """Return how many generations the log lacks between the last known generation
+        and this one.
+        """
         known = self._last_number if self._last_number is not None else 0
         if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)
@@ -164,7 +167,9 @@ class ClassicGroup:
             self._open = None
 
     def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """Yield the event of a tombstone: a deletion or a migration, as the next record shows."""
+        """Yield the event that a tombstone means: the next record shows whether deletion or
+        migration.
+        """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:
             return

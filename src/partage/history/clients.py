@@ -97,8 +97,8 @@ def identify_client(member: MemberState) -> ClientLibrary:
 def _by_member_id(member: str) -> str:
     """Return the client library that generated a member id (KIP-848 and later protocols).
 
-    Both libraries generate 16 random bytes. Java writes them in URL-safe base64, librdkafka in
-    plain base64. Every second id contains a character in which the two differ.
+    Java and librdkafka both generate 16 random bytes. Java writes them in URL-safe base64,
+    librdkafka in plain base64. Every second id contains a character in which the two differ.
     """
     if len(member) != _GENERATED_ID:
         return UNKNOWN
@@ -107,23 +107,25 @@ def _by_member_id(member: str) -> str:
     return JAVA if {"-", "_"} & set(member) else UNKNOWN
 
 
-def _by_bytes(sent: Subscription) -> str:
+def _by_bytes(subscription: Subscription) -> str:
     """Return the client library that wrote a member's subscription bytes.
 
     The module's docstring has a table of the differences.
     """
-    if sent.version >= 3 and sent.rack == "":
+    if subscription.version >= 3 and subscription.rack == "":
         return LIBRDKAFKA
-    if sent.user_data is None:
+    if subscription.user_data is None:
         return JAVA
-    if sent.user_data == b"":
-        if sent.version >= 3:
+    if subscription.user_data == b"":
+        if subscription.version >= 3:
             return LIBRDKAFKA
-        return PYTHON if sent.version in (0, 1) else UNKNOWN
-    if sent.version >= 3 and (sent.rack is None or len(sent.user_data) == 4):
+        return PYTHON if subscription.version in (0, 1) else UNKNOWN
+    if subscription.version >= 3 and (
+        subscription.rack is None or len(subscription.user_data) == 4
+    ):
         return JAVA
-    if sent.version < 2:
-        return PYTHON if not sent.owned and sent.version == 0 else UNKNOWN
+    if subscription.version < 2:
+        return PYTHON if not subscription.owned and subscription.version == 0 else UNKNOWN
     return UNKNOWN
 
 
@@ -138,7 +140,7 @@ def leader_client(state: ClassicState) -> str | None:
 
 
 def candidate_strategies(state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
-    """Return the strategy implementations that may have computed a recorded assignment.
+    """Return the implementations of a strategy that may have computed a recorded assignment.
 
     These are the dialects (variants) of the leader's client library, else Java's strategy.
     kafka-python and aiokafka write the same bytes; if both have a dialect, both are returned.

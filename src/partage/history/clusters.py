@@ -29,7 +29,7 @@ _STEPS = 3
 
 
 class ClusterHistory:
-    """The cluster's metadata over time, with one numbering of all partitions.
+    """A cluster's metadata over time; each partition has the same index in all of its states.
 
     Args:
         states: the lines of a capture's ``cluster.jsonl``: ``ts_ms``, ``brokers``, ``topics``.
@@ -58,9 +58,9 @@ class ClusterHistory:
         self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
     def _numbered(self, index: Index, states: Sequence[Mapping[str, Any]]) -> Index:
-        """Return the partition numbering with the new topics and partitions of some metadata.
+        """Extend the partition index by the topics and partitions that are new in some metadata.
 
-        Numbers are in order of first appearance.
+        New partitions are numbered in order of first appearance.
         """
         rows: list[tuple[str, str | None, int]] = []
         for state in states:
@@ -73,7 +73,7 @@ class ClusterHistory:
         return index.extended(rows) if rows else index
 
     def append(self, state: Mapping[str, Any]) -> None:
-        """Add the newest metadata state of a cluster that is being recorded.
+        """Add the newest metadata of a cluster that is still being recorded.
 
         Existing partition numbers do not change.
 
@@ -95,19 +95,20 @@ class ClusterHistory:
             self.__dict__.pop(name, None)
 
     def position_at(self, time_ms: int) -> int:
-        """Return the position of the last metadata state at or before a time.
-
-        -1 if all are later.
+        """Return the position of the metadata that was valid at a time;
+        -1 if all of it is later.
         """
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
-        """Return whether the metadata at a time is assumed, because none was recorded yet."""
+        """Return whether no metadata was recorded yet at a time,
+        so that later metadata is assumed.
+        """
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
 
     def at(self, time_ms: int) -> Cluster:
-        """Return the cluster at a time; before the first state, a cluster without topics.
+        """Return the cluster's topics and brokers at a time; without topics before the first state.
 
         Raises:
             InvalidCaptureError: that state is malformed.
@@ -123,7 +124,7 @@ class ClusterHistory:
             raise InvalidCaptureError(f"{at}: {e}") from None
 
     def check(self) -> None:
-        """Check that every metadata state can be parsed.
+        """Check that all recorded metadata can be parsed.
 
         Raises:
             InvalidCaptureError: a state is malformed; the message names it and the defect.
@@ -132,7 +133,7 @@ class ClusterHistory:
             self._state(position)
 
     def topics_changed(self, names: Sequence[str], before: int, after: int) -> tuple[str, ...]:
-        """Return the topics that appeared, vanished, grew or were recreated between two states.
+        """Return the topics that were created, deleted or recreated, or grew, between two states.
 
         Args:
             names: the topics to compare.
@@ -151,13 +152,13 @@ class ClusterHistory:
 
     @cached_property
     def broker_changes(self) -> tuple[int, ...]:
-        """Times (ms) of the states whose set of brokers differs from that of the state before."""
+        """Times (ms) at which brokers left or entered the cluster."""
         ids = [{b["id"] for b in state["brokers"]} for state in self._states]
         return tuple(self.times[i] for i in range(1, len(ids)) if ids[i] != ids[i - 1])
 
     @cached_property
     def _coordinator_changes(self) -> dict[int, tuple[int, ...]]:
-        """Dict from log partition to the times (ms) at which its leader changed or was lost.
+        """Dict from partition of ``__consumer_offsets`` to the times (ms) of its leader changes.
 
         The leader of such a partition is the coordinator of the groups in it.
         """
@@ -185,7 +186,7 @@ class ClusterHistory:
 
 
 def _check_state(state: object, where: str) -> None:
-    """Check that a metadata state has the shape that numbering needs.
+    """Check that recorded metadata has the shape that numbering its partitions needs.
 
     `Cluster.from_metadata` checks the rest.
     """
@@ -218,7 +219,7 @@ def _check_topic(topic: object, where: str) -> None:
 
 
 class TopicNames:
-    """Lookup of topic names by topic id, and of partition counts over time.
+    """Lookup of topic names by topic id, and of a topic's partitions at a time.
 
     A log without metadata still names some ids: offset commits of version 4 contain both, as
     does the share state of share groups. An unknown id is its own name.
@@ -235,12 +236,12 @@ class TopicNames:
         self.learnt: dict[str, str] = {}
 
     def learn(self, topic_id: str, name: str) -> None:
-        """Store the name of a topic id that a record contains."""
+        """Remember the name of a topic id that a record contains, unless the metadata has it."""
         if self._clusters.index.topic_by_id(topic_id) < 0:
             self.learnt.setdefault(topic_id, name)
 
     def name_of(self, topic_id: str) -> str:
-        """Return the name of a topic id; the id itself if unknown."""
+        """Return the name of a topic by its id; if it is unknown, return the id itself."""
         number = self._clusters.index.topic_by_id(topic_id)
         if number >= 0:
             return self._clusters.index.topics[number]
@@ -253,7 +254,7 @@ class TopicNames:
         return cluster.index.ids[number] if number >= 0 else None
 
     def has(self, name: str, partition: int, time_ms: int) -> bool:
-        """Return whether a topic had a partition at a time; True if the topic is unknown."""
+        """Return whether a topic had a given partition at a time; True if the topic is unknown."""
         cluster = self._clusters.at(time_ms)
         dense = cluster.partitions_of(name)
         return not len(dense) or bool((cluster.index.number_of[dense] == partition).any())
@@ -269,7 +270,7 @@ def alternative_clusters(
     unseen: Sequence[str],
     observer: str,
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield other cluster metadata that an assignor may have seen, as (description, cluster).
+    """Yield other metadata of a cluster that an assignor may have seen, with a description.
 
     The likeliest comes first.
 
@@ -302,24 +303,22 @@ def alternative_clusters(
 
 
 def smaller_clusters(
-    now: Cluster, highest: Mapping[str, int], observer: str
+    cluster: Cluster, highest: Mapping[str, int], observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield the cluster without the partitions above the highest assigned one of each topic.
+    """Yield the cluster with smaller topics: partitions above the highest assigned one are removed.
 
-    Nothing is yielded if there are none.
-
-    A capture that was taken late has later metadata only, and topics grow. Use this only where
-    the metadata is assumed (`ClusterHistory.assumed_at`).
+    Nothing is yielded if there are none. A capture that was taken late has later metadata only,
+    and topics grow. Use this only where the metadata is assumed (`ClusterHistory.assumed_at`).
 
     Args:
-        now: the cluster by the recorded metadata.
+        cluster: the cluster by the recorded metadata.
         highest: dict from topic to the highest assigned partition.
         observer: ``leader`` or ``coordinator``, for the description.
     """
-    exists, words = now.partition_exists.copy(), []
+    exists, words = cluster.partition_exists.copy(), []
     for name, last in sorted(highest.items()):
-        dense = now.partitions_of(now.topic(name)) if now.topic(name) >= 0 else ()
-        numbers = [int(now.index.number_of[p]) for p in dense]
+        dense = cluster.partitions_of(cluster.topic(name)) if cluster.topic(name) >= 0 else ()
+        numbers = [int(cluster.index.number_of[p]) for p in dense]
         beyond = [p for p, number in zip(dense, numbers, strict=True) if number > last]
         if beyond:
             exists[beyond] = False
@@ -328,12 +327,12 @@ def smaller_clusters(
     if words:
         yield (
             f"{observer}'s metadata was older than what was recorded: {'; '.join(words)}",
-            replace(now, partition_exists=exists),
+            replace(cluster, partition_exists=exists),
         )
 
 
 def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
-    """Return since when a topic existed without interruption (ms), as of one metadata state."""
+    """Return the time (ms) from which on a topic has existed without interruption."""
     number = clusters.state(position).topic(topic)
     first = position
     while first > 0 and clusters.state(first - 1).topic(topic) == number:
@@ -341,12 +340,12 @@ def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
     return clusters.times[first]
 
 
-def _difference(now: Cluster, other: Cluster, topics: Sequence[str]) -> str:
-    """Describe how another metadata state differs in some topics and in its brokers."""
+def _difference(cluster: Cluster, other: Cluster, topics: Sequence[str]) -> str:
+    """Describe in words how two states of a cluster differ, in some topics and in its brokers."""
     words = []
     for name in dict.fromkeys(topics):
-        here, there = now.topic(name), other.topic(name)
-        counts = len(now.partitions_of(name)), len(other.partitions_of(name))
+        here, there = cluster.topic(name), other.topic(name)
+        counts = len(cluster.partitions_of(name)), len(other.partitions_of(name))
         if here >= 0 > there:
             words.append(f"topic {name} missing")
         elif there >= 0 > here:
@@ -355,7 +354,7 @@ def _difference(now: Cluster, other: Cluster, topics: Sequence[str]) -> str:
             words.append(f"topic {name} with {counts[1]} partitions, not {counts[0]}")
         elif here != there:
             words.append(f"topic {name} with another id")
-    if now.brokers != other.brokers:
+    if cluster.brokers != other.brokers:
         words.append(f"brokers {', '.join(_broker_text(b) for b in other.brokers)}")
     return "; ".join(words) or "replicas elsewhere"
 
@@ -374,7 +373,9 @@ def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
 def _other_racks(
     clusters: ClusterHistory, position: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """Yield the cluster with broker racks added that are known from other times, or removed."""
+    """Yield the cluster with other racks of brokers:
+    added as known from other times, or removed.
+    """
     now = clusters.state(position)
     known = clusters.racks()
     back = tuple(b if b.rack else Broker(b.id, known.get(b.id)) for b in now.brokers)

@@ -41,11 +41,10 @@ _MOST_STEPS = 64
 
 @piece
 def _run_of(row, series, minute, stretch, newest, found, count):
-    """Return the index of the commit run to which a commit belongs.
+    """Return the index of the commit run that an offset commit belongs to.
 
     A commit run has the commits of one partition within a minute and between two group records.
-
-    Return ``count`` if it needs a new run, -1 after too many steps.
+    Return ``count`` if the commit begins a new run, -1 after too many steps.
     """
     run = newest[series]
     steps = 0
@@ -64,7 +63,9 @@ def _run_of(row, series, minute, stretch, newest, found, count):
 
 @piece
 def _begin(row, run, before, found):
-    """Begin a new commit run with a commit, linked to the previous run of its partition."""
+    """Begin a new commit run with one offset commit,
+    and link it to the partition's previous run.
+    """
     found[0, run] = row
     found[2, run] = row
     found[3, run] = row
@@ -79,14 +80,13 @@ def _begin(row, run, before, found):
     "int64[:, ::1])"
 )
 def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found):
-    """Reduce offset commits to one run per partition and minute; return the number of runs.
+    """Reduce offset commits to commit runs, and return the number of runs;
+    -1 if clocks jump too much.
 
-    Return -1 if clocks jump too much.
-
-    A run is the commits of one partition in one minute. The first six arguments have one element
+    A run has the commits of one partition in one minute. The first six arguments have one element
     per commit; ``kind`` is 0 for a tombstone, 1 for a commit and 3 for one of a transaction.
-    ``newest`` holds the newest run of each series and begins with -1. ``found`` receives `NUMBERS`,
-    one run per column.
+    ``newest`` holds the newest run of each series and begins with -1. ``found`` receives
+    `NUMBERS`, one run per column.
     """
     count = 0
     for row in range(len(series)):
@@ -124,9 +124,9 @@ def reduce_commits(series, minute, stretch, time_ms, offset, kind, newest, found
 def reduce_stretches(
     group, partition, offset, record_group, record_partition, record_offset, newest, out
 ):
-    """Write a number for each commit, which changes at each group record of the commit's group.
+    """Number offset commits so that the number changes at each record of the commit's group.
 
-    All input is in log order.
+    All input is in log order. ``out`` receives the number of each commit.
     """
     at = 0
     for row in range(len(group)):
@@ -182,11 +182,9 @@ _MOST = 1 << 61
 
 @piece
 def _close(series, slot, state, out, made):
-    """Write the commit statistics of one partition in a complete minute to ``out``.
+    """Write the commit statistics of a partition's complete minute to ``out``, and free the entry.
 
-    They include its longest wait between commits.
-
-    The wait since the minute before is included.
+    The longest wait between commits includes the wait since the minute before.
     """
     at = 9 * slot
     commits, gap = state[at + 5, series], state[at + 8, series]
@@ -216,7 +214,9 @@ def _oldest(series, state):
 
 @piece
 def _join(run, series, slot, runs, state):
-    """Add a commit run to the statistics of its minute; a tombstone does not end a wait."""
+    """Add a commit run to the statistics of its minute;
+    a tombstone does not end a wait for a commit.
+    """
     at = 9 * slot
     commits, more = state[at + 5, series], runs[7, run]
     gap = max(state[at + 8, series], runs[10, run])
@@ -236,9 +236,9 @@ def _join(run, series, slot, runs, state):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1])")
 def fold_minutes(runs, state, out):
-    """Add commit runs to per-minute statistics; return how many complete minutes are in ``out``.
+    """Add commit runs to statistics per minute; return the number of complete minutes in ``out``.
 
-    Two minutes of a series are open at a time, because clocks of coordinators differ a little.
+    Some minutes of a partition are open at a time, because clocks of coordinators differ a little.
     """
     made = 0
     for run in range(runs.shape[1]):
@@ -264,9 +264,9 @@ def fold_minutes(runs, state, out):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1])")
 def close_minutes(state, out):
-    """Write the statistics of all incomplete minutes to ``out``, by partition and time.
+    """Write the statistics of all incomplete minutes to ``out``; return their number.
 
-    Return their number.
+    They are ordered by partition and time.
     """
     made = 0
     for series in range(state.shape[1]):
@@ -280,7 +280,7 @@ def close_minutes(state, out):
 
 @piece
 def _add(run, made, runs, out):
-    """Add a commit run to the combined commits between two group records (a stretch)."""
+    """Add a commit run to the statistics of a stretch (the commits between two group records)."""
     last = out[3, made]
     if last < 0:
         out[2, made] = run
@@ -307,7 +307,7 @@ def _add(run, made, runs, out):
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
 def fold_stretches(runs, newest, out):
-    """Combine each partition's commits between two group records (a stretch); return the number.
+    """Combine each partition's commits between two group records to a stretch; return the number.
 
     Args:
         runs: one run per column, fields as in `RUN` (int64[len(`RUN`), n]).

@@ -65,7 +65,7 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Commits:
-    """Offset commits that took effect, as columns in log order; one element per commit.
+    """Offset commits that took effect, as columns in log order.
 
     Attributes:
         pair: index of the commit's (group, topic) pair.
@@ -94,10 +94,9 @@ class Commits:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Offset commits reduced to runs, as columns with one element per run.
+    """Commit runs as columns with one element per run.
 
     A commit run has the commits of one partition in one minute and between two group records.
-
     ``pair`` and ``stretch`` are as in `Commits`. ``first_offset`` and ``last_offset`` are valid if
     there are ``commits``, ``largest_gap_ms`` if there are two of them. ``advanced_ms`` is the time
     of the last commit with a higher offset than the commit before, or `NEVER`.
@@ -123,7 +122,7 @@ class Runs:
 
 
 class RecordPositions(NamedTuple):
-    """The group and the log position of each record (int64[n] each), in any order."""
+    """Group and log position of some records, in any order (int64[n] each)."""
 
     group: Int64Array
     partition: Int64Array
@@ -134,7 +133,7 @@ class RecordPositions(NamedTuple):
 
 
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Return a number for each commit, which changes at each group record of its group.
+    """Number offset commits so that the number changes at each group record of the commit's group.
 
     Runs are cut where the number changes. Then no run has commits from both sides of a rebalance,
     and runs can be ordered with the group's records.
@@ -161,9 +160,9 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
 
 
 def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Return the number of each commit (see `number_stretches`), by the compiled kernel.
+    """Number offset commits like `number_stretches`, by the compiled kernel.
 
-    The kernel needs log order, so other commits are sorted first.
+    The kernel needs log order, so commits in another order are sorted first.
     """
     count, (group, partition, offset) = len(commits.group), commits
     later = partition[1:] > partition[:-1]
@@ -184,7 +183,7 @@ def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int
 
 
 def reduce_to_runs(of: Commits) -> Runs:
-    """Reduce offset commits to one summary (commit run) per group, topic, partition and minute.
+    """Reduce offset commits to commit runs: one summary per group, topic, partition and minute.
 
     A minute is divided where `Commits.stretch` changes.
 
@@ -213,9 +212,9 @@ def reduce_to_runs(of: Commits) -> Runs:
 
 
 def _run_numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Compute the statistics of each commit run: the fields `commit_kernels.NUMBERS`.
+    """Compute the statistics of each commit run, such as its number of commits and longest wait.
 
-    They are its first and last row, counts and the longest wait between commits.
+    The result is a dict of the columns `commit_kernels.NUMBERS`.
     """
     count = len(of.time_ms)
     is_near = count == 0 or (of.time_ms.max() <= _NEAR_MS and of.time_ms.min() >= -_NEAR_MS)
@@ -236,9 +235,8 @@ def _run_numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
 
 
 def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """Compute the statistics of each commit run by sorting with NumPy.
-
-    Tests compare the kernel with it.
+    """Compute the statistics of each commit run by sorting with NumPy;
+    tests compare the kernel with it.
     """
     cut = (minute,) if of.stretch is None else (minute, of.stretch)
     order = np.lexsort((*cut, of.partition, of.pair))  # stable: log order within a run
@@ -269,9 +267,9 @@ def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
 
 
 def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the index of the first and last commit of each commit run, ignoring tombstones.
+    """Return the indices of the first and the last commit of each commit run, ignoring tombstones.
 
-    It is 0 for runs that have only tombstones.
+    The index is 0 for runs that have only tombstones.
     """
     if not len(start):
         return start, start
@@ -282,9 +280,9 @@ def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
 
 
 def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int) -> Int64Array:
-    """Return the longest time between two commits in each commit run (ms).
+    """Return the longest time between two commits of each commit run (ms).
 
-    A tombstone does not end a wait.
+    A tombstone does not end a wait for the next commit.
     """
     when, run_of = time_ms[real], run[real]
     is_same = run_of[1:] == run_of[:-1]
@@ -295,7 +293,7 @@ def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: 
 
 
 def _last_advances(of: Commits, order: Int64Array, run: Int64Array, count: int) -> Int64Array:
-    """Return the last commit in each run with a higher offset than the commit before it.
+    """Return each commit run's last commit with a higher offset than the commit before it.
 
     It is -1 for runs without one.
 
@@ -319,7 +317,7 @@ def _last_advances(of: Commits, order: Int64Array, run: Int64Array, count: int) 
 
 
 class Stretch(NamedTuple):
-    """Combined statistics of one partition's offset commits between two records of its group.
+    """Statistics of one partition's offset commits between two records of its group.
 
     It may have only a part of these commits.
 
@@ -374,14 +372,14 @@ class RunColumns:
         return len(self.topic)
 
     def column(self, name: str) -> Int64Array:
-        """Return one field of all commit runs by its name in `RUN`."""
+        """Return one field of all commit runs, given by its name in `RUN`."""
         column: Int64Array = self.table[RUN.index(name)]
         return column
 
 
 @dataclass(frozen=True)
 class MinuteColumns:
-    """Commit statistics of complete minutes: one column per minute, fields as in `MINUTE`.
+    """Commit statistics of complete minutes, with one column per minute and the fields `MINUTE`.
 
     ``series`` has the topic and partition of each series number.
     """
@@ -393,18 +391,17 @@ class MinuteColumns:
         return int(self.table.shape[1])
 
     def column(self, name: str) -> Int64Array:
-        """Return one field of all minutes by its name in `MINUTE`."""
+        """Return one field of all minutes, given by its name in `MINUTE`."""
         column: Int64Array = self.table[MINUTE.index(name)]
         return column
 
 
 class CommitFolder:
-    """Combines the commits of one group per minute, and between successive group records.
+    """Combines a group's offset commits to statistics per minute, and per stretch.
 
-    Call `feed` with runs in log order, then `finish`. A stretch is the commits of one partition
-    between two group records.
-
-    The state is one column of numbers per partition, however long the history is.
+    A stretch has the commits of one partition between two group records. Call `feed` with commit
+    runs in log order, then `finish`. The state is one column of numbers per partition, however
+    long the history is.
 
     >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1, NEVER)
     >>> runs = RunColumns(["t"], zero, zero, np.zeros((2, 1), np.int64), np.array([run]).T)
@@ -419,21 +416,22 @@ class CommitFolder:
         self._state = np.empty((STATE_ROWS, 0), np.int64)
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the state as values for `state_store.pack_state`."""
+        """Return the statistics so far as plain values,
+        which `state_store.pack_state` can serialize.
+        """
         return list(self._series), self._state.tobytes()
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the state that `stored` returned."""
+        """Restore the statistics from the values that `stored` returned."""
         series, numbers = state
         self._series = {key: number for number, key in enumerate(series)}
         self._state = np.frombuffer(numbers, np.int64).reshape(STATE_ROWS, len(series)).copy()
 
     def feed(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
-        """Process commit runs in log order.
+        """Process the next commit runs; return the finished stretches and the complete minutes.
 
-        Return each stretch (the commits of a partition between two group records) with its number,
-        in
-        order, and the minutes that are complete.
+        A stretch has the commits of a partition between two group records. Stretches come in
+        order, each with its number.
         """
         table = np.ascontiguousarray(runs.table)
         table[0] = self._number(runs)
@@ -442,7 +440,7 @@ class CommitFolder:
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
     def finish(self) -> MinuteColumns:
-        """Return the commit statistics of minutes that are incomplete at the end of the log."""
+        """Return the commit statistics of the minutes that are incomplete at the end of the log."""
         out = np.empty((len(MINUTE), 3 * len(self._series)), np.int64)
         made = close_minutes(self._state, out, work=len(self._series) * _STEPS)
         return self._minutes(out, made)
@@ -451,9 +449,8 @@ class CommitFolder:
         return MinuteColumns(out[:, :made], list(self._series))
 
     def _number(self, runs: RunColumns) -> Int64Array:
-        """Return a number for the topic and partition of each commit run (its series).
-
-        New series get an empty state.
+        """Return for each commit run the number of its topic and partition;
+        new ones get an empty state.
         """
         pair = (runs.topic << 32) | (runs.partition & 0xFFFFFFFF)
         _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)

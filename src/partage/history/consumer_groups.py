@@ -75,7 +75,7 @@ _NO_MEMBER_RECORD = "its member record is not in the log: it joined before the l
 
 @dataclass(slots=True)
 class EpochGroupState:
-    """The coordinator's state of one consumer, share or streams group, rebuilt from the log.
+    """The state of a consumer, share or streams group in its coordinator, rebuilt from the log.
 
     It has plain values only, so that it can be stored.
 
@@ -119,7 +119,7 @@ class EpochGroupState:
 
 
 class EpochGroup:
-    """Builds the target assignments of one consumer, share or streams group from its records.
+    """Builder of the target assignments of one consumer, share or streams group from its records.
 
     Call `feed` in log order until the group's end or migration, then `finish`.
 
@@ -133,11 +133,9 @@ class EpochGroup:
         self._topics = topics
 
     def feed(self, record: GroupRecord) -> Iterator[Generation | CurrentAssignment | Event]:
-        """Process a group record.
+        """Process the group's next record; yield target assignments, owned partitions and events.
 
-        Yield target assignments, owned partitions and events as they complete.
-
-        A target assignment is complete once the next one begins.
+        A target assignment is complete, and is yielded, once the next one begins.
         """
         what = record.what
         if what == "GROUP_METADATA":
@@ -158,7 +156,7 @@ class EpochGroup:
             self.state.topology = record.value
 
     def finish(self) -> Iterator[Generation]:
-        """Yield the target assignment that is open at the end of the log or of the group."""
+        """Yield the target assignment that is incomplete at the end of the log or of the group."""
         if self.state.open is not None:
             yield self._complete(self.state.open)
             self.state.open = None
@@ -205,7 +203,9 @@ class EpochGroup:
             self._add_cause(Cause("join", RECORDED, member, instance, at, new["clientId"]))
 
     def _compare(self, record: GroupRecord, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """Add causes for a member's changed metadata: other subscribed topics, another assignor."""
+        """Add causes for a member's changed metadata:
+        other subscribed topics, or another assignor.
+        """
         at = (record.key["memberId"], new.get("instanceId"), record.timestamp_ms)
         before, after = (_subscribed(value) for value in (old, new))
         if before != after:
@@ -235,7 +235,9 @@ class EpochGroup:
             state.fresh[member] = target
 
     def _feed_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
-        """Yield the previous generation, and begin the one whose target is now complete."""
+        """Begin the generation whose target assignment this record completes;
+        yield the one before.
+        """
         if record.value is None:
             return
         yield from self.finish()
@@ -273,7 +275,7 @@ class EpochGroup:
         return StreamsInput(processes, state.topology, state.settings)
 
     def _drop_replaced(self) -> None:
-        """Add a leave for each departed static member that no successor has replaced yet."""
+        """Add a leave as cause for each static member that left and has not returned."""
         for instance, (member, time_ms) in self.state.replaced.items():
             self._add_cause(Cause("leave", RECORDED, member, instance, time_ms))
         self.state.replaced = {}
@@ -286,7 +288,9 @@ class EpochGroup:
         return max(0, epoch - before - max(1, state.epochs_seen))
 
     def _state_of(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
-        """Convert a target assignment to a `ClassicState`, the form that all generations share."""
+        """Convert a target assignment to a `ClassicState`,
+        the form that generations of all protocols have.
+        """
         members = tuple(self._member_of(m, decision, time_ms) for m in decision.target)
         return ClassicState(
             self.state.kind, epoch, self._strategy(), None, decision.decided_ms, members
@@ -312,7 +316,9 @@ class EpochGroup:
         return target_member(member, value, topics, owned=before, assigned=now, epoch=epoch)
 
     def _parts(self, roles: Roles, time_ms: int) -> Iterator[tuple[str, str | None, str, int]]:
-        """Yield a target or current assignment as (role, topic id, topic, partition) tuples."""
+        """Yield the partitions of a target or current assignment
+        as (role, topic id, topic, partition).
+        """
         for role, by_id in roles:
             if self.state.kind == "streams":
                 read_as = ACTIVE if role == RELEASING else role
@@ -326,9 +332,8 @@ class EpochGroup:
                     yield role, topic_id, name, p
 
     def _strategy(self) -> str | None:
-        """Return Partage's name of the group's assignor.
-
-        It is the assignor that most members name, else the default.
+        """Return Partage's name of the group's assignor:
+        the one that most members name, else the default.
         """
         state = self.state
         if state.kind == "share":
@@ -383,16 +388,18 @@ class EpochGroup:
             detail = "share state of partitions initialised or deleted"
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
-    def _complete(self, found: Generation) -> Generation:
+    def _complete(self, generation: Generation) -> Generation:
         """Return a generation with its final state, in which static members may have new ids.
 
-        In a compacted log, a member's metadata may follow the target that it is part of.
+        In a compacted log, a member's metadata may come after the target that it is part of.
         """
-        state, first = self.state, found.first
+        state, first = self.state, generation.first
         late = {m.id for m in first.members if m.damage is not None} & state.members.keys()
-        if late and found.target is not None:
+        if late and generation.target is not None:
             members = tuple(
-                self._member_of(m.id, found.target, found.timestamp_ms) if m.id in late else m
+                self._member_of(m.id, generation.target, generation.timestamp_ms)
+                if m.id in late
+                else m
                 for m in first.members
             )
             strategy = first.strategy or self._strategy()
@@ -406,7 +413,7 @@ class EpochGroup:
             replace(m, id=successors[m.instance]) if m.instance in successors else m
             for m in first.members
         )
-        return replace(found, first=first, last=replace(first, members=last))
+        return replace(generation, first=first, last=replace(first, members=last))
 
     def _event(
         self, name: str, record: GroupRecord, member: str, instance: str | None, detail: str
@@ -422,9 +429,9 @@ class EpochGroup:
 def resolve_topics(
     value: Mapping[str, Any], resolved: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Return a member's subscribed topics: names, then matches of its regular expression.
+    """Return the topics that a member subscribes to, by name or by regular expression (KIP-848).
 
-    Regular expressions are part of KIP-848.
+    The names come first, then the matches of the regular expression.
 
     >>> resolve_topics({"subscribedTopicNames": ["a"], "subscribedTopicRegex": "b.*"},
     ...                {"b.*": ("b1", "b2")})
@@ -445,7 +452,7 @@ def _subscription_text(subscribed: tuple[tuple[str, ...], str]) -> str:
 
 
 def speaks_classic(value: Mapping[str, Any]) -> bool:
-    """Return whether a consumer group's member still uses the classic protocol (in a migration).
+    """Return whether a consumer group's member still uses the classic protocol during a migration.
 
     A record without the field decodes to an empty struct, which no such member has.
     """
@@ -462,7 +469,7 @@ def target_member(
     assigned: Pairs,
     epoch: int,
 ) -> MemberState:
-    """Return a member of a target assignment as a `MemberState`.
+    """Convert a member of a target assignment to a `MemberState`, as classic groups have it.
 
     Args:
         member: the member id.
@@ -493,7 +500,7 @@ def target_member(
 
 
 def group_by_topic(flat: Iterable[tuple[str, int]]) -> Pairs:
-    """Group consecutive (topic, partition) pairs of one topic, in order.
+    """Group consecutive (topic, partition) pairs of the same topic to (topic, partitions) pairs.
 
     >>> group_by_topic([("a", 1), ("a", 0), ("b", 2)])
     (('a', (1, 0)), ('b', (2,)))
@@ -523,7 +530,7 @@ def _current_roles(value: Mapping[str, Any]) -> Roles:
 
 
 def source_topics(topology: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return all topics that the subtopologies of a Streams topology read, sorted.
+    """Return all topics that the sub-topologies of a Kafka Streams topology read, sorted.
 
     >>> source_topics({"subtopologies": [{"subtopologyId": "0", "sourceTopics": ["b", "a"],
     ...                                   "repartitionSourceTopics": []}]})
@@ -540,7 +547,8 @@ def task_partitions(
     topics: TopicNames,
     time_ms: int,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the partitions that Streams tasks read: source topics if active, else changelogs.
+    """Return the partitions that Streams tasks read:
+    of source topics if active, else of changelogs.
 
     Task ``0_3`` reads partition 3 of each topic of subtopology 0 that has one. A standby or
     warm-up task reads the changelogs only; a stateless subtopology has none.
@@ -565,7 +573,7 @@ def task_partitions(
 
 
 def source_counts(row: Mapping[str, Any], cluster: Cluster) -> list[int]:
-    """Return the partition count of each topic that a subtopology reads."""
+    """Return the partition count of each source topic of a sub-topology."""
     return [len(cluster.partitions_of(topic)) for topic in _sources(row)]
 
 

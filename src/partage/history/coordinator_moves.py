@@ -22,7 +22,7 @@ __all__ = ["BrokerFaults", "CoordinatorMove", "CoordinatorMoves", "find_moves"]
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorMove:
-    """The move of a group coordinator to another broker, shown by a new leader's first batch.
+    """The move of a group coordinator to another broker, as the new leader's first batch shows it.
 
     ``before`` and ``epoch`` are the old and the new leader epoch.
     """
@@ -36,7 +36,7 @@ class CoordinatorMove:
 def find_moves(
     partition: ArrayLike, base_offset: ArrayLike, leader_epoch: ArrayLike, time_ms: ArrayLike
 ) -> dict[int, tuple[CoordinatorMove, ...]]:
-    """Return the coordinator moves by log partition, from a capture's ``batches.parquet``.
+    """Find the coordinator moves in a capture's ``batches.parquet``; return them by log partition.
 
     Args:
         partition: log partition of each batch, in any order (int[n]).
@@ -63,7 +63,7 @@ def find_moves(
 
 @dataclass(slots=True)
 class CoordinatorMoves:
-    """Iterator over the moves of one group's coordinator after the group's first record.
+    """The moves of one group's coordinator after the group's first record, in log order.
 
     Attributes:
         by_partition: moves by log partition.
@@ -78,7 +78,7 @@ class CoordinatorMoves:
     position: LogPosition | None = None
 
     def until(self, position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Yield the moves after the position of the last call, up to this position."""
+        """Yield the moves up to a log position that earlier calls have not yielded."""
         before, self.position = self.position, position
         if before is not None:  # earlier moves did not concern this group
             for move in self.by_partition.get(position.partition, ()):
@@ -87,7 +87,7 @@ class CoordinatorMoves:
 
 
 class BrokerFaults:
-    """Times at which a group's coordinator moved, or a broker left or entered the cluster.
+    """Times of broker faults: a group's coordinator moved, or a broker left or entered the cluster.
 
     Args:
         clusters: the cluster metadata over time.
@@ -107,9 +107,7 @@ class BrokerFaults:
     def last(
         self, partition: int, from_ms: int, to_ms: int, *, only_coordinator: bool = False
     ) -> tuple[int, str] | None:
-        """Return time and description of the last broker fault within a time span.
-
-        None without one.
+        """Return time and description of the last broker fault within a time span, or None.
 
         Args:
             partition: the group's partition of ``__consumer_offsets``.

@@ -26,12 +26,14 @@ _MOST_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
-    """A member that left its group, and until when its rejoining counts as a bounce.
+    """A member that left its group, and until when its return counts as a bounce.
+
+    A bounce is a client that leaves and soon rejoins.
 
     Attributes:
         time_ms: when it stopped, as far as the log shows: its next commit was due, or the first
             record without it.
-        until_ms: a rejoin up to this time is a bounce (a client that leaves and soon rejoins).
+        until_ms: a rejoin up to this time is a bounce.
         evicted: whether its session timeout expired; no rejoin is a bounce then.
         lost: whether a broker was at fault.
     """
@@ -46,9 +48,9 @@ class DepartedMember:
     lost: bool = False
 
     def is_bounce(self, time_ms: int) -> bool:
-        """Return whether a rejoin at this time is a bounce (a client that left and soon rejoined).
+        """Return whether a rejoin at this time is a bounce: the client left and soon rejoined.
 
-        It is if the member was not evicted and rejoins soon after it left.
+        A member that was evicted cannot bounce.
         """
         return not self.evicted and time_ms <= self.until_ms
 
@@ -69,15 +71,16 @@ class DepartedMembers:
     members: list[DepartedMember] = field(default_factory=list)
 
     def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """Add a member that left at a time; within its session timeout, a rejoin is a bounce."""
+        """Add a member that left at a time; a return within ``timeout_ms`` will count
+        as a bounce.
+        """
         identity = (member.id, member.instance, member.client_id, member.client_host)
         self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
         del self.members[:-_MOST_REMEMBERED]
 
     def mark_evicted(self, member: str, *, lost: bool = False) -> None:
-        """Mark a departed member as evicted by session timeout.
-
-        With ``lost``, a broker failure caused the eviction.
+        """Mark a departed member as evicted by session timeout;
+        ``lost`` if a broker failure caused it.
         """
         for i, departed in enumerate(self.members):
             if departed.member == member:
@@ -86,9 +89,9 @@ class DepartedMembers:
     def match_rejoin(
         self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
     ) -> DepartedMember | None:
-        """Match a joining member to a departed one and remove that entry.
+        """Find the departed member that a joining member is, and remove that entry.
 
-        Return None without a match.
+        Return None if no departed member matches.
         """
         match = None
         for i, departed in enumerate(self.members):

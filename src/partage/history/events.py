@@ -88,7 +88,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class StreamsInput:
-    """Additional input of a streams group's task assignor, such as its topology (KIP-1071).
+    """Additional input of a streams group's task assignor (KIP-1071), such as the topology.
 
     Attributes:
         processes: dict from member id to process id; members of one process share a disk.
@@ -103,14 +103,14 @@ class StreamsInput:
 
 @dataclass(frozen=True, slots=True)
 class TargetInput:
-    """A target assignment and the input from which the coordinator computed it.
+    """A coordinator's target assignment, and the input from which it was computed.
 
     See KIP-848, KIP-932 and KIP-1071.
 
     Attributes:
         target: dict from member id to assigned roles, by topic id or subtopology id.
-        before: member id -> its previous target, in the order of its record; a static member
-            that rejoined has the target of the member that it replaced.
+        before: dict from member id to its previous target, in the order of its record; a static
+            member that rejoined has the target of the member that it replaced.
         known: whether ``before`` is certainly complete: the log has the group from its beginning.
         assignable: partitions that may be assigned, by topic id (share groups: those whose
             share state is initialised); None for all.
@@ -129,7 +129,7 @@ class TargetInput:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """The assignment that one member acknowledged: everything that it owns from now on.
+    """The assignment that a member has acknowledged: everything that it owns from now on.
 
     It comes from a CURRENT_MEMBER_ASSIGNMENT record.
 
@@ -150,13 +150,14 @@ class CurrentAssignment:
 
     @property
     def owner(self) -> str:
-        """Identity of the member: its instance id, which survives restarts, else its member id."""
+        """The member's identity: its instance id, which survives restarts, else its member id."""
         return self.member if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One recorded rebalance: a classic generation, or the target assignment of an epoch.
+    """One recorded rebalance: a generation of a classic group,
+    or the target assignment of an epoch.
 
     Attributes:
         incarnation: number of earlier deletions of the group; its name may be reused.
@@ -194,7 +195,7 @@ class Generation:
 
     @property
     def number(self) -> int:
-        """The generation's number, or the epoch of a target assignment."""
+        """The generation's number; for a target assignment, its epoch."""
         return self.first.generation
 
 
@@ -216,7 +217,7 @@ class LifecycleEvent:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """The differences in members, topics, strategy and leader between two successive generations.
+    """Differences between two successive generations of a group: members, topics, strategy, leader.
 
     Attributes:
         joined, left: members that joined (new state) and left (old state); a restarted static
@@ -236,7 +237,7 @@ class StateChange:
 
     @property
     def cause(self) -> str:
-        """A short description of the difference, such as ``2 joined, 1 left``."""
+        """A short description of the differences, such as ``2 joined, 1 left``."""
         parts = [
             f"{len(found)} {word}"
             for word, found in (
@@ -253,14 +254,14 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """True if no member joined, left or changed its subscription."""
+        """Whether no member joined, left, restarted or changed its subscription."""
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 
 def compare_states(before: ClassicState | None, after: ClassicState) -> StateChange:
-    """Return the differences between two states of a group.
+    """Return the differences between two successive states of a group.
 
-    Without a former state all members joined.
+    Without an earlier state, all members count as joined.
 
     >>> compare_states(None, ClassicState("", 1, None, None, None, ())).cause
     'same members'
@@ -287,7 +288,7 @@ def _change(before: str | None, after: str | None) -> tuple[str, str] | None:
 
 
 def subscribed_topics(member: MemberState) -> tuple[str, ...]:
-    """Return a member's subscribed topics, sorted, each once."""
+    """Return the topics that a member subscribes to, sorted and without duplicates."""
     return () if member.subscription is None else tuple(sorted(set(member.subscription.topics)))
 
 
@@ -309,51 +310,49 @@ class Event:
     detail: str | None = None
 
 
-def derive_events(found: Generation | LifecycleEvent) -> Iterator[Event]:
+def derive_events(item: Generation | LifecycleEvent) -> Iterator[Event]:
     """Yield the rows of table ``events`` for a generation or a lifecycle event.
 
     Each cause of a rebalance is a separate event with its own time.
     """
-    if isinstance(found, LifecycleEvent):
+    if isinstance(item, LifecycleEvent):
         yield Event(
-            found.what, found.incarnation, found.generation, found.position, found.timestamp_ms,
-            RECORDED if found.what != "migrated" else INFERRED, detail=found.detail,
+            item.what, item.incarnation, item.generation, item.position, item.timestamp_ms,
+            RECORDED if item.what != "migrated" else INFERRED, detail=item.detail,
         )  # fmt: skip
         return
-    at = (found.incarnation, found.number, found.position, found.timestamp_ms)
-    change = compare_states(found.previous.last if found.previous else None, found.first)
-    yield Event(_event_name(found), *at, RECORDED, detail=f"{found.first.strategy}: {change.cause}")
-    if found.gap_before:
-        yield Event("gap", *at, INFERRED, detail=f"{found.gap_before} generations not in the log")
-    if found.previous is None:
-        for m in found.first.members:
+    at = (item.incarnation, item.number, item.position, item.timestamp_ms)
+    change = compare_states(item.previous.last if item.previous else None, item.first)
+    yield Event(_event_name(item), *at, RECORDED, detail=f"{item.first.strategy}: {change.cause}")
+    if item.gap_before:
+        yield Event("gap", *at, INFERRED, detail=f"{item.gap_before} generations not in the log")
+    if item.previous is None:
+        for m in item.first.members:
             yield Event("join", *at, INFERRED, m.id, m.instance, m.client_id)
-    for cause in found.causes:
-        if cause.kind in _EVENT_CAUSES and (found.previous is not None or cause.kind != "join"):
-            time_ms = cause.time_ms if cause.time_ms is not None else found.timestamp_ms
+    for cause in item.causes:
+        if cause.kind in _EVENT_CAUSES and (item.previous is not None or cause.kind != "join"):
+            time_ms = cause.time_ms if cause.time_ms is not None else item.timestamp_ms
             about = (cause.source, cause.member, cause.instance, cause.detail)
-            yield Event(
-                cause.kind, found.incarnation, found.number, found.position, time_ms, *about
-            )
+            yield Event(cause.kind, item.incarnation, item.number, item.position, time_ms, *about)
     if change.leader is not None:
         yield Event("leader", *at, INFERRED, change.leader[1], detail=f"was {change.leader[0]}")
-    yield from _rewrite_events(found)
+    yield from _rewrite_events(item)
 
 
-def _event_name(found: Generation) -> str:
-    if found.taken_over:
+def _event_name(generation: Generation) -> str:
+    if generation.taken_over:
         return "taken over"
-    return "rebalance" if found.first.members else "emptied"
+    return "rebalance" if generation.first.members else "emptied"
 
 
-def _rewrite_events(found: Generation) -> Iterator[Event]:
-    """Yield events for changes that later records of a generation made without a rebalance.
+def _rewrite_events(generation: Generation) -> Iterator[Event]:
+    """Yield events for changes within a generation, which happened without a rebalance.
 
-    An example is the restart of a static member.
+    An example is the restart of a static member. The coordinator then writes the generation again.
     """
-    before = found.first
-    for position, time_ms, state in found.rewrites:
-        at = (found.incarnation, found.number, position, time_ms)
+    before = generation.first
+    for position, time_ms, state in generation.rewrites:
+        at = (generation.incarnation, generation.number, position, time_ms)
         change = compare_states(before, state)
         yield Event("rewritten", *at, RECORDED, detail=change.cause)
         for old, new in change.restarted:

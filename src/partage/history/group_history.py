@@ -36,7 +36,7 @@ HistoryItem = Generation | LifecycleEvent | CurrentAssignment | Event | Pause
 
 
 class GroupHistory:
-    """Rebuilds the history of one group, whatever its protocol.
+    """Rebuilds the history of one group, of any protocol, from its records and offset commits.
 
     Call `feed` with its records and `stretch` with its commits in log order, then `finish`.
 
@@ -87,7 +87,7 @@ class GroupHistory:
 
     @property
     def incarnation(self) -> int:
-        """Number of deletions of the group so far."""
+        """Number of times that the group was deleted so far."""
         return self._classic.incarnation
 
     @property
@@ -97,7 +97,7 @@ class GroupHistory:
 
     @property
     def missing_within(self) -> int:
-        """Number of generations skipped between two in the log.
+        """Number of generations that the log lacks between its first and its last one.
 
         Epochs without a trace in the log are included.
         """
@@ -106,9 +106,9 @@ class GroupHistory:
 
     @property
     def opened(self) -> Generation | None:
-        """The newest generation with its causes, from its first record on.
+        """The newest generation, with its causes, as soon as its first record was read.
 
-        Later records may rewrite it.
+        Later records may still change it.
         """
         return self._opened
 
@@ -118,7 +118,7 @@ class GroupHistory:
         return self._previous
 
     def unread(self) -> UnreadEstimate | None:
-        """Return the time without a consumer that the newest rebalance has ended so far.
+        """Return the estimated time without a consumer that the newest rebalance has ended so far.
 
         The result is None if generations before it are missing, as in `Generation.unread`.
         """
@@ -139,11 +139,11 @@ class GroupHistory:
         return LifecycleEvent("deleted", *at)
 
     def reader(self, topic: str, partition: int) -> str | None:
-        """Return the id of the member that consumes a partition; None without one."""
+        """Return the id of the member that consumes a partition now; None if no member does."""
         return self._unread.state.owner.get((topic, partition))
 
     def is_stopped(self, topic: str, partition: int) -> bool:
-        """Return whether a partition had a consumer before and has none now, by the records."""
+        """Return whether a partition had a consumer before and has none now."""
         return (topic, partition) in self._unread.state.stopped
 
     def committed(self) -> dict[tuple[str, int], tuple[int, int]]:
@@ -155,7 +155,9 @@ class GroupHistory:
         }
 
     def to_bytes(self) -> bytes:
-        """Serialize the state to bytes, from which `from_bytes` resumes with identical results."""
+        """Serialize the history's state; a history that `from_bytes` restores gives identical
+        results.
+        """
         return pack_state({
             "classic": self._classic, "epochs": self._epochs.state if self._epochs else None,
             "tombstone": self._tombstone, "at": self._at, "opened": self._opened,
@@ -173,7 +175,9 @@ class GroupHistory:
         session_timeout_ms: int | None = None,
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
     ) -> GroupHistory:
-        """Restore a history from the bytes of `to_bytes`; the other arguments are as for a new one.
+        """Restore a history from the bytes of `to_bytes`.
+
+        The other arguments are those of a new history.
 
         Raises:
             InvalidCaptureError: the bytes are of another version, or damaged.
@@ -202,7 +206,7 @@ class GroupHistory:
         return new
 
     def feed(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Process a record and yield the generations and events that are now complete.
+        """Process the group's next record; yield generations and events that are now complete.
 
         A generation is complete once the next one begins.
         """
@@ -221,16 +225,17 @@ class GroupHistory:
         yield from self._begin_rebalance()
 
     def stretch(self, commits: Stretch) -> Iterator[Pause]:
-        """Process the commits of one partition between two group records.
-
-        Yield the pauses that they end.
+        """Process a partition's commits between two group records;
+        yield the pauses that they end.
         """
         for pause in self._pauses.stretch(commits):
             recreated = self._is_recreated(pause)
             yield pause._replace(rewind=None, advance=None) if recreated else pause
 
     def finish(self) -> Iterator[HistoryItem]:
-        """Yield the generations, events and pauses that are incomplete at the end of the log."""
+        """Yield the generations, events and pauses that are still incomplete at the end
+        of the log.
+        """
         if self._epochs is not None:
             yield from map(self._link, self._epochs.finish())
         for found in (*self._classic.finish(), *self._resolve_tombstone(None)):
@@ -238,9 +243,8 @@ class GroupHistory:
         yield from self._pauses.finish()
 
     def _is_recreated(self, pause: Pause) -> bool:
-        """Return whether the pause's topic was deleted and recreated.
-
-        Its offsets restarted at 0 then.
+        """Return whether the topic was deleted and recreated during a pause,
+        so that offsets restarted.
         """
         if not pause.rewind or pause.last_ms is None or pause.first_ms is None:
             return False
@@ -248,7 +252,9 @@ class GroupHistory:
         return len(topics - {-1}) > 1
 
     def moves_until(self, position: LogPosition) -> Iterator[Event]:
-        """Yield an event for each coordinator move up to the log position of a record or commit."""
+        """Yield an event for each coordinator move before the log position
+        of the next record or commit.
+        """
         number = self._opened.number if self._opened is not None else 0
         for move in self._moves.until(position):
             words = f"leader epoch {move.before} to {move.epoch}"
@@ -256,9 +262,10 @@ class GroupHistory:
             yield Event("coordinator", *at, RECORDED, detail=words)
 
     def _feed_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """Pass a group record to the builder for its protocol, and yield the results.
+        """Pass a record to the builder for the group's protocol, and yield the results.
 
-        The classic part also receives records of other protocols, to notice migrations.
+        The builder of classic groups also receives records of other protocols, to notice
+        migrations.
         """
         kind = record.kind
         yield from self._resolve_tombstone(record)
@@ -281,9 +288,9 @@ class GroupHistory:
         yield from epochs.feed(record)
 
     def _begin_rebalance(self) -> Iterator[HistoryItem]:
-        """Find the causes of a rebalance when its record is read, and begin its pauses.
+        """Find the causes of a rebalance when its first record is read, and begin its pauses.
 
-        Later commits would hide when its members were last active before it.
+        Later commits would hide when members were last active before it.
         """
         now = self._epochs.state.open if self._epochs is not None else self._classic.opened
         before = self._opened
@@ -320,7 +327,9 @@ class GroupHistory:
             self._epochs = None
 
     def _resolve_tombstone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
-        """Yield the deletion of a group with epochs, or its migration to the classic protocol."""
+        """Yield the event that a tombstone means: a deletion,
+        or a migration to the classic protocol.
+        """
         tombstone, self._tombstone = self._tombstone, None
         if tombstone is None:
             return
@@ -332,39 +341,41 @@ class GroupHistory:
         self._classic.begin_incarnation()
 
     def _is_continued_by(self, record: GroupRecord) -> bool:
-        """Return whether a classic record's generation number continues the epochs before it."""
+        """Return whether a classic record continues the epochs before it,
+        by its generation number.
+        """
         if record.kind != "classic":
             return False
         if record.state is not None:
             return record.state.generation >= self._number > 0
         return record.value is not None and record.value["generation"] >= self._number > 0
 
-    def _link(self, found: HistoryItem) -> HistoryItem:
+    def _link(self, item: HistoryItem) -> HistoryItem:
         """Return a generation with its causes and its previous generation filled in.
 
-        The previous generation may be of another protocol.
+        The previous generation may be of another protocol. Other items are returned unchanged.
         """
-        if not isinstance(found, Generation):
-            return found
+        if not isinstance(item, Generation):
+            return item
         before = self._previous
-        if before is not None and before.incarnation == found.incarnation:
-            found = replace(found, previous=before)
-        if self._opened is not None and _is_same(self._opened, found):
-            is_covered = before is not None or not found.gap_before
+        if before is not None and before.incarnation == item.incarnation:
+            item = replace(item, previous=before)
+        if self._opened is not None and _is_same(self._opened, item):
+            is_covered = before is not None or not item.gap_before
             unread, intervals = self._unread.estimate(), self._unread.take_intervals()
-            found = replace(
-                found,
+            item = replace(
+                item,
                 causes=self._opened.causes,
                 unread=unread if is_covered else None,
                 unread_intervals=intervals if is_covered else (),
             )
-        self._previous = replace(found, previous=None, unread_intervals=())
-        return found
+        self._previous = replace(item, previous=None, unread_intervals=())
+        return item
 
 
 def _is_same(a: Generation, b: Generation) -> bool:
     return a.position == b.position and a.incarnation == b.incarnation
 
 
-def _assigned(found: Generation) -> list[tuple[str, int]]:
-    return [pair for m in found.first.members for pair in assigned_partitions(m)]
+def _assigned(generation: Generation) -> list[tuple[str, int]]:
+    return [pair for m in generation.first.members for pair in assigned_partitions(m)]

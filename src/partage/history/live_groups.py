@@ -62,7 +62,7 @@ _Pair = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RebalanceOpened:
-    """Event of a live watch: the record of a rebalance was just read.
+    """Event of a live watch: a rebalance has begun, since its record was just read.
 
     Attributes:
         generation: the rebalance with its causes, and the one before it if that is known.
@@ -78,7 +78,7 @@ class RebalanceOpened:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a dict of plain values for JSON."""
+        """Return the begin of the rebalance as a dict that JSON can represent."""
         found, before = self.generation, self.generation.previous
         state = found.first
         change = compare_states(before.last if before is not None else None, state)
@@ -101,7 +101,7 @@ class RebalanceOpened:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSettled:
-    """Event of a live watch: a rebalance ended.
+    """Event of a live watch: a rebalance has ended.
 
     Attributes:
         generation: the rebalance with its final causes.
@@ -126,7 +126,7 @@ class RebalanceSettled:
     reported: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a dict of plain values for JSON."""
+        """Return the end of the rebalance as a dict that JSON can represent."""
         unread = self.unread
         return {
             "event": "settled", "time_ms": self.time_ms, **_identity(self.group, self.generation),
@@ -144,9 +144,10 @@ class RebalanceSettled:
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """Event of a live watch that is not a rebalance: creation, deletion, migration, restart.
+    """Event of a live watch that is no rebalance:
+    creation, deletion, migration, restart of a member.
 
-    A move of the coordinator is one, too.
+    A move of the coordinator is such an event too.
     """
 
     group: str
@@ -154,7 +155,7 @@ class GroupChange:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a dict of plain values for JSON."""
+        """Return the group's event as a dict that JSON can represent."""
         one = self.event
         return {
             "event": one.event, "time_ms": one.time_ms, "group": self.group,
@@ -166,23 +167,23 @@ class GroupChange:
 WatchEvent = RebalanceOpened | RebalanceSettled | GroupChange
 
 
-def _identity(group: str, found: Generation) -> dict[str, Any]:
+def _identity(group: str, generation: Generation) -> dict[str, Any]:
     return {
-        "group": group, "incarnation": found.incarnation, "generation": found.number,
-        "log_partition": found.position.partition, "log_offset": found.position.offset,
+        "group": group, "incarnation": generation.incarnation, "generation": generation.number,
+        "log_partition": generation.position.partition, "log_offset": generation.position.offset,
     }  # fmt: skip
 
 
-def _causes(found: Generation) -> dict[str, Any]:
-    """Return the main cause as columns of table ``rebalances``, and a list of all causes."""
-    main = found.causes[0]
+def _causes(generation: Generation) -> dict[str, Any]:
+    """Return a rebalance's causes: the main one as columns of ``rebalances``, and a list of all."""
+    main = generation.causes[0]
     return {
         "cause_kind": main.kind, "cause_source": main.source,
         "cause_probability": main.probability, "cause_other": main.other,
         "causes": [
             {"kind": one.kind, "member": one.member, "instance": one.instance,
              "time_ms": one.time_ms, "detail": one.detail}
-            for one in found.causes
+            for one in generation.causes
         ],
     }  # fmt: skip
 
@@ -200,7 +201,7 @@ def _owners(state: ClassicState) -> dict[_Pair, MemberState]:
 
 @dataclass(slots=True)
 class _OpenRebalance:
-    """A rebalance that has not settled: some partitions are not consumed again yet.
+    """A rebalance that has not ended: some of its partitions are not consumed again yet.
 
     Attributes:
         waiting: dict from partition that stopped or had no owner to id of its new owner.
@@ -218,7 +219,7 @@ class _OpenRebalance:
 
 
 class WatchedGroup:
-    """Follows one group live and reports events about it.
+    """Follows one group live, and reports when its rebalances begin and end.
 
     Call `record` and `commit` in log order.
 
@@ -241,10 +242,7 @@ class WatchedGroup:
         self._fresh = False
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the group's state as values for `pack_state`.
-
-        Rebalance storms are not included.
-        """
+        """Return the group's state as plain values, except for rebalance storms."""
         one = self._open
         rest = None if one is None else (
             one.waiting, tuple(sorted(one.silent)), one.deadline_ms, one.fresh
@@ -266,18 +264,19 @@ class WatchedGroup:
 
     @property
     def is_open(self) -> bool:
-        """True if `expire` must be called: a rebalance is open, or the group was deleted."""
+        """Whether `expire` must be called later: a rebalance has not ended,
+        or the group was deleted.
+        """
         return self._open is not None or self._ended_ms is not None
 
     def is_in_storm(self, time_ms: int) -> bool:
-        """Return whether a rebalance storm is going on at a time.
-
-        A storm is a series of rebalances in quick succession.
+        """Return whether the group is in a rebalance storm (a quick series
+        of rebalances) at a time.
         """
         return self._storms.is_ongoing(time_ms)
 
     def record(self, record: GroupRecord, now_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Process a group record; yield the events that it causes."""
+        """Process the group's next record; yield the events that it causes."""
         self._fresh = fresh
         items = list(self.history.feed(record))
         yield from self._note(items, record.timestamp_ms, fresh=fresh)
@@ -292,7 +291,7 @@ class WatchedGroup:
             yield from self._check(record.timestamp_ms)
 
     def commit(self, commit: LiveCommit, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Process an offset commit; yield the events that it causes."""
+        """Process the group's next offset commit; yield the events that it causes."""
         at, offset, pair = commit.timestamp_ms, commit.offset, (commit.topic, commit.partition)
         for move in self.history.moves_until(commit.position):
             yield GroupChange(self.name, move, fresh)
@@ -309,14 +308,14 @@ class WatchedGroup:
             yield from self._check(at)
 
     def expire(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of a rebalance whose deadline has passed, or the group's deletion."""
+        """Yield the end of a rebalance whose deadline has passed, or the deletion of the group."""
         if self._ended_ms is not None and now_ms >= self._ended_ms:
             yield from self._deleted()
         if self._open is not None and now_ms >= self._open.deadline_ms:
             yield self._settle("timeout", now_ms, self.history.unread())
 
     def stop(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of an open rebalance, because the capture ends."""
+        """Yield the end of an unfinished rebalance, because the capture ends."""
         if self._ended_ms is not None:
             yield from self._deleted()
         if self._open is not None:
@@ -342,34 +341,34 @@ class WatchedGroup:
                 yield GroupChange(self.name, item, fresh)
 
     def _deleted(self) -> Iterator[WatchEvent]:
-        """Yield the group's deletion without waiting for its next record, which may never come."""
+        """Yield the group's deletion now, because its next record may never come."""
         self._ended_ms, found = None, self.history.deletion()
         for one in derive_events(found) if found is not None else ():
             self._ended = GroupChange(self.name, one, fresh=self._fresh)
             yield self._ended
 
-    def _begin(self, found: Generation, now_ms: int, *, fresh: bool) -> RebalanceOpened:
+    def _begin(self, generation: Generation, now_ms: int, *, fresh: bool) -> RebalanceOpened:
         before = self._previous
-        if before is not None and before.incarnation != found.incarnation:
+        if before is not None and before.incarnation != generation.incarnation:
             before = None
-        found = self.opened = replace(found, previous=before)
+        generation = self.opened = replace(generation, previous=before)
         old = {} if before is None else _owners(before.last)
-        new = _owners(found.first)
+        new = _owners(generation.first)
         moved = tuple(pair for pair, m in new.items() if pair in old and old[pair].owner != m.owner)
-        window = max((m.session_timeout_ms for m in found.first.members), default=0)
-        counts = found.causes[0].kind not in _NO_EVENT
-        list(self._storms.feed(None, found.timestamp_ms, max(window, 0), counts=counts))
-        stopped = stopped_partitions(found)
+        window = max((m.session_timeout_ms for m in generation.first.members), default=0)
+        counts = generation.causes[0].kind not in _NO_EVENT
+        list(self._storms.feed(None, generation.timestamp_ms, max(window, 0), counts=counts))
+        stopped = stopped_partitions(generation)
         waiting = {p: m.id for p, m in new.items() if p in stopped or p not in old}
-        if found.protocol == "share" or found.taken_over:
+        if generation.protocol == "share" or generation.taken_over:
             waiting = {}  # nothing is committed by offset, or nothing stopped
         committed = self.history.committed()
         silent = {pair for pair in waiting if pair not in committed}
         self._open = _OpenRebalance(
-            found, waiting, silent, frozenset(new), now_ms + SETTLE_MS, fresh
+            generation, waiting, silent, frozenset(new), now_ms + SETTLE_MS, fresh
         )
-        storm = self._storms.is_ongoing(found.timestamp_ms)
-        return RebalanceOpened(self.name, found, moved, storm, fresh)
+        storm = self._storms.is_ongoing(generation.timestamp_ms)
+        return RebalanceOpened(self.name, generation, moved, storm, fresh)
 
     def _is_read(self, pair: _Pair) -> bool:
         if self._open is None or pair not in self._open.waiting:
@@ -379,20 +378,22 @@ class WatchedGroup:
             return reader is not None
         return reader == self._open.waiting[pair]
 
-    def _revise(self, found: Generation, time_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of a rebalance again if its time without a consumer has increased since."""
+    def _revise(self, generation: Generation, time_ms: int) -> Iterator[WatchEvent]:
+        """Yield the end of a rebalance again if its estimated time
+        without a consumer has changed.
+        """
         done = self._settled
-        if done is None or done.generation.position != found.position:
+        if done is None or done.generation.position != generation.position:
             return
-        if found.unread is not None and found.unread != done.unread:
+        if generation.unread is not None and generation.unread != done.unread:
             reported = 0.0 if done.unread is None else done.unread.best
             yield replace(
-                done, how="revised", time_ms=time_ms, unread=found.unread, waiting=0,
+                done, how="revised", time_ms=time_ms, unread=generation.unread, waiting=0,
                 reported=reported,
             )  # fmt: skip
 
     def _check(self, time_ms: int) -> Iterator[WatchEvent]:
-        """Yield the end of a rebalance if all its partitions are consumed again."""
+        """Yield the end of the current rebalance if all its partitions are consumed again."""
         one = self._open
         if one is None or one.waiting:
             return
@@ -410,7 +411,7 @@ class WatchedGroup:
 
 
 class _Held(NamedTuple):
-    """A group record or commit that waits for its due time, so that later metadata is known first.
+    """A record or commit that waits a moment, so that metadata of that time is known first.
 
     Attributes:
         due_ms: clock time from which it is processed.
@@ -427,7 +428,7 @@ _STORED = (CoordinatorMove, LiveCommit, RebalanceSettled, _Held)
 
 @dataclass(slots=True)
 class LiveGroups:
-    """Follows all groups of a cluster live, from the batches of its group log.
+    """Follows all groups of a cluster live, from the record batches of its group log.
 
     Records and commits are held for `HOLD_MS`, because the search for causes needs slightly later
     metadata.
@@ -437,7 +438,8 @@ class LiveGroups:
             unknown.
         fresh_from: dict from log partition to first offset after the capture began.
         started_ms: time at which the capture began: a record of that time or later is fresh, too.
-        newest: log partition -> base offset of its newest batch; earlier batches are ignored.
+        newest: dict from log partition to base offset of its newest batch; earlier batches are
+            ignored.
         clusters: the cluster metadata so far.
         decoder: decodes the batches of the log.
         groups: the watched groups by name.
@@ -456,13 +458,15 @@ class LiveGroups:
     _open: dict[str, None] = field(default_factory=dict)
 
     def add_state(self, state: Mapping[str, Any]) -> None:
-        """Add a metadata state; the first one is also used for the time before it."""
+        """Add observed cluster metadata; the first one also counts for all earlier times."""
         if not self.clusters.times:
             self.clusters.append({**state, "ts_ms": 0, "assumed": True})
         self.clusters.append(state)
 
     def add(self, batches: Sequence[LogBatch], received_ms: int) -> None:
-        """Decode batches in log order; their records and commits wait until `advance`."""
+        """Decode record batches in log order; `advance` processes their records
+        and commits later.
+        """
         new = [one for one in batches if one.base_offset > self.newest.get(one.partition, -1)]
         for batch in new:
             self.newest[batch.partition] = batch.base_offset
@@ -471,14 +475,14 @@ class LiveGroups:
             self._held.append(_Held(due_ms, group, item))
 
     def to_bytes(self) -> bytes:
-        """Serialize the state of all groups, without the metadata, for `resume`."""
+        """Serialize the state of all groups for `resume`; the metadata is not included."""
         groups = {name: group.stored() for name, group in self.groups.items()}
         decoder = self.decoder.stored()
         stored = (self.newest, decoder, groups, self.failed, list(self._held))
         return pack_state(stored, _STORED)
 
     def resume(self, blob: bytes) -> None:
-        """Restore the state that `to_bytes` serialized.
+        """Restore the state of all groups from the bytes of `to_bytes`.
 
         The metadata and the session timeout must be set before.
 
@@ -502,13 +506,15 @@ class LiveGroups:
         self.newest, self.failed, self._held = newest, failed, deque(held)
 
     def next_due_ms(self) -> int | None:
-        """Return when the next waiting record or commit is due (ms); None without one."""
+        """Return the time (ms) at which the next waiting record or commit is due;
+        None without one.
+        """
         return self._held[0].due_ms if self._held else None
 
     def advance(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all waiting records and commits that are due.
+        """Process all waiting records and commits that are due; yield the events of all groups.
 
-        Yield events, also of passed deadlines.
+        Events of passed deadlines are included.
         """
         while self._held and self._held[0].due_ms <= now_ms:
             yield from self._feed(self._held.popleft(), now_ms)
@@ -516,7 +522,9 @@ class LiveGroups:
             yield from self._noted(name, self.groups[name].expire(now_ms))
 
     def finish(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process all waiting records and commits, end open rebalances, and yield the events."""
+        """Process all waiting records and commits, end unfinished rebalances,
+        and yield the events.
+        """
         while self._held:
             yield from self._feed(self._held.popleft(), now_ms)
         for name in list(self._open):
@@ -545,7 +553,7 @@ class LiveGroups:
             del self.groups[held.group]
 
     def _noted(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield a group's events, and update whether it has an open rebalance."""
+        """Yield a group's events, and update the set of groups with an unfinished rebalance."""
         found = list(events)
         if self.groups[name].is_open:
             self._open[name] = None

@@ -24,7 +24,7 @@ _COMMITS = ("OFFSET_COMMIT", "LEGACY_OFFSET_COMMIT")
 
 
 class LogBatch(NamedTuple):
-    """One record batch of a partition of ``__consumer_offsets``, with decoded header fields.
+    """One record batch of a partition of ``__consumer_offsets``, with its decoded header.
 
     Attributes:
         partition: partition of ``__consumer_offsets``.
@@ -50,7 +50,7 @@ class LogBatch(NamedTuple):
 
 
 class LiveCommit(NamedTuple):
-    """An offset commit when it takes effect; ``offset`` is None for a tombstone."""
+    """An offset commit at the moment when it takes effect; ``offset`` is None for a tombstone."""
 
     group: str
     position: LogPosition
@@ -61,7 +61,7 @@ class LiveCommit(NamedTuple):
 
 
 class LiveDecoder:
-    r"""Decodes a growing group log; transactions may stay open from one call to the next.
+    r"""Decoder of a growing group log; a transaction may stay open from one call to the next.
 
     Attributes:
         moves: coordinator moves so far, by log partition.
@@ -81,15 +81,21 @@ class LiveDecoder:
         self._pending: dict[tuple[int, int], list[LiveCommit]] = {}
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the decoder's state as values for `pack_state`."""
+        """Return the decoder's open transactions and leader epochs as plain values
+        for `pack_state`.
+        """
         return self.moves, self.damaged, self._epochs, self._pending
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the state that `stored` returned."""
+        """Restore the open transactions and leader epochs from the values
+        that `stored` returned.
+        """
         self.moves, self.damaged, self._epochs, self._pending = state
 
     def decode(self, batches: Sequence[LogBatch]) -> Iterator[tuple[str, GroupRecord | LiveCommit]]:
-        """Yield (group, record or commit) for everything that takes effect with some batches."""
+        """Decode batches; yield (group, record or commit) for everything
+        that takes effect with them.
+        """
         # One by one: the kernel for columns pays only where it is compiled, which takes seconds.
         for batch in batches:
             self._note_epoch(batch)
@@ -112,7 +118,9 @@ class LiveDecoder:
     def _take_effect(
         self, marker: LogBatch, commits: list[LiveCommit]
     ) -> Iterator[tuple[str, LiveCommit]]:
-        """Yield the commits of a transaction at its marker; none if it was aborted."""
+        """Yield the offset commits of a transaction when its marker is read;
+        none if it was aborted.
+        """
         if marker.control_type != "COMMIT":
             return
         at = LogPosition(marker.partition, marker.base_offset), marker.max_timestamp_ms
@@ -134,7 +142,9 @@ class LiveDecoder:
         return group, LiveCommit(group, *at, key["topic"], key["partition"], offset)
 
     def _note_epoch(self, batch: LogBatch) -> None:
-        """Add a coordinator move if a batch has a larger leader epoch than the one before."""
+        """Record a coordinator move if a batch has a higher leader epoch than the batches before
+        it.
+        """
         if batch.leader_epoch < 0:
             return
         before = self._epochs.get(batch.partition, batch.leader_epoch)

@@ -14,7 +14,7 @@ __all__ = ["Interval", "OwnershipIntervals"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A span of time in which a member owned a partition; a row of table ``ownership``.
+    """A time span in which a member owned a partition, a row of table ``ownership``.
 
     ``to_ms`` and ``to_generation`` are None while it lasts.
     """
@@ -37,17 +37,17 @@ _Key = tuple[str, str | None, int, str, str]
 
 
 class OwnershipIntervals:
-    """Builds the ownership intervals of one group from its history, fed in order.
+    """Builder of one group's ownership intervals: time spans in which a member owned a partition.
 
-    Each call yields the intervals that are now complete.
-
+    It is fed the group's history in order; each call yields the intervals that are now complete.
     Members of a classic group own what their generation assigned. Members of other groups own
-    their current assignment: a partition may be ``releasing`` until its member has revoked it,
-    and Kafka Streams tasks have other roles.
+    their current assignment: a partition may be ``releasing`` until its member has revoked it, and
+    Kafka Streams tasks have other roles.
 
     Args:
-        topic_id: (topic name, time in ms) -> id of the topic at that time, or None. A topic that
-            is deleted and recreated is another topic, and the deletion ends its intervals.
+        topic_id: function of (topic name, time in ms) that returns the topic's id at that time, or
+            None. A topic that is deleted and recreated is another topic, and the deletion ends its
+            intervals.
         span: first and last time of the recording; times outside come from a wrong clock.
     """
 
@@ -65,58 +65,62 @@ class OwnershipIntervals:
         self._latest_end: int | None = None
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the state as values for `state_store.pack_state`."""
+        """Return the unfinished intervals as plain values,
+        which `state_store.pack_state` can serialize.
+        """
         return self._open, self._ended, self._newest, self._latest_end
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the state that `stored` returned."""
+        """Restore the unfinished intervals from the values that `stored` returned."""
         self._open, self._ended, self._newest, self._latest_end = state
 
-    def feed(self, found: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
-        """Process an item of the group's history.
-
-        Yield the ownership intervals that are now final.
+    def feed(self, item: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
+        """Process the next item of the group's history;
+        yield ownership intervals that are now final.
         """
-        if isinstance(found, Generation) and found.protocol != "classic":
+        if isinstance(item, Generation) and item.protocol != "classic":
             return  # a target becomes ownership when members acknowledge it
-        time_ms = found.time_ms if isinstance(found, CurrentAssignment) else found.timestamp_ms
+        time_ms = item.time_ms if isinstance(item, CurrentAssignment) else item.timestamp_ms
         time_ms = self._corrected_time(time_ms)
         yield from self._settle(time_ms)
-        if isinstance(found, CurrentAssignment):
-            self._replace(found.epoch, time_ms, self._current(found), found.owner)
-        elif isinstance(found, LifecycleEvent):
-            if found.what in ("deleted", "migrated"):
-                self._replace(found.generation, time_ms, {}, None)
+        if isinstance(item, CurrentAssignment):
+            self._replace(item.epoch, time_ms, self._current(item), item.owner)
+        elif isinstance(item, LifecycleEvent):
+            if item.what in ("deleted", "migrated"):
+                self._replace(item.generation, time_ms, {}, None)
         else:
-            self._replace(found.number, time_ms, self._assigned(found), None)
-            yield from self._restarts(found)
+            self._replace(item.number, time_ms, self._assigned(item), None)
+            yield from self._restarts(item)
 
-    def _restarts(self, found: Generation) -> Iterator[Interval]:
-        """Transfer partitions to the new member id of each static member that restarted.
+    def _restarts(self, generation: Generation) -> Iterator[Interval]:
+        """Transfer partitions to the new member ids of static members that restarted;
+        yield intervals.
 
-        The coordinator writes the same generation again under the new id, without a rebalance.
-        Of many rewrites only the first ones are stored; the last state represents the others.
+        The coordinator writes the same generation again under the new id, without a rebalance. Of
+        many rewrites only the first ones are stored; the last state represents the others.
         """
-        states = [(time_ms, state) for _, time_ms, state in found.rewrites]
-        if states and states[-1][1] != found.last:
-            states.append((states[-1][0], found.last))
+        states = [(time_ms, state) for _, time_ms, state in generation.rewrites]
+        if states and states[-1][1] != generation.last:
+            states.append((states[-1][0], generation.last))
         for at_ms, state in states:
             time_ms = self._corrected_time(at_ms)
             yield from self._settle(time_ms)
             ids = {m.owner: m.id for m in state.members if m.instance is not None}
             renamed = {
-                key: replace(one, member=ids[key[3]], from_ms=time_ms, from_generation=found.number)
+                key: replace(
+                    one, member=ids[key[3]], from_ms=time_ms, from_generation=generation.number
+                )
                 for key, one in self._open.items()
                 if ids.get(key[3], one.member) != one.member
             }
-            self._replace(found.number, time_ms, self._open | renamed, None)
+            self._replace(generation.number, time_ms, self._open | renamed, None)
 
     def _corrected_time(self, time_ms: int) -> int:
-        """Return a plausible time for a record, and correct intervals that began in the future.
+        """Return a plausible time for a record, if its own is from a wrong clock.
 
         The log's order counts. If a record is older than the one before it, that one's time was
-        wrong: its intervals begin and end now. A time outside the recording is replaced by that
-        of the record before. A time before a yielded end is replaced by that end, so that no
+        wrong: its intervals begin and end now. A time outside the recording is replaced by that of
+        the record before. A time before a yielded end is replaced by that end, so that no
         partition ever has two owners.
         """
         newest = self._newest
@@ -133,13 +137,15 @@ class OwnershipIntervals:
         return time_ms
 
     def finish(self) -> Iterator[Interval]:
-        """Yield the intervals that last until the end of the log."""
+        """Yield the ownership intervals that last until the end of the log."""
         yield from self._ended.values()
         yield from self._open.values()
         self._open, self._ended = {}, {}
 
     def _settle(self, time_ms: int) -> Iterator[Interval]:
-        """Yield the intervals that ended before a time; no later record can resume them."""
+        """Yield the ownership intervals that ended before a time,
+        since no later record can extend them.
+        """
         settled = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
         for key in settled:
             interval = self._ended.pop(key)
@@ -148,30 +154,31 @@ class OwnershipIntervals:
                 self._latest_end = interval.to_ms if latest is None else max(latest, interval.to_ms)
             yield interval
 
-    def _assigned(self, found: Generation) -> dict[_Key, Interval]:
+    def _assigned(self, generation: Generation) -> dict[_Key, Interval]:
         now: dict[_Key, Interval] = {}
-        for member in found.first.members:
+        for member in generation.first.members:
             for topic, p in assigned_partitions(member):
-                topic_id = self._topic_id(topic, found.timestamp_ms)
+                topic_id = self._topic_id(topic, generation.timestamp_ms)
                 now[topic, topic_id, p, member.owner, OWNER] = Interval(
-                    found.incarnation, topic_id, topic, p, member.id, member.instance,
-                    found.timestamp_ms, found.number,
+                    generation.incarnation, topic_id, topic, p, member.id, member.instance,
+                    generation.timestamp_ms, generation.number,
                 )  # fmt: skip
         return now
 
-    def _current(self, found: CurrentAssignment) -> dict[_Key, Interval]:
+    def _current(self, assignment: CurrentAssignment) -> dict[_Key, Interval]:
         return {
-            (topic, topic_id, p, found.owner, role): Interval(
-                found.incarnation, topic_id, topic, p, found.member, found.instance,
-                found.time_ms, found.epoch, role=role,
+            (topic, topic_id, p, assignment.owner, role): Interval(
+                assignment.incarnation, topic_id, topic, p, assignment.member, assignment.instance,
+                assignment.time_ms, assignment.epoch, role=role,
             )
-            for role, topic_id, topic, p in found.parts
+            for role, topic_id, topic, p in assignment.parts
         }  # fmt: skip
 
     def _replace(
         self, number: int, time_ms: int, now: dict[_Key, Interval], owner: str | None
     ) -> None:
-        """End and begin intervals of one owner, or of the whole group if ``owner`` is None.
+        """End and begin ownership intervals of one owner,
+        or of the whole group if ``owner`` is None.
 
         An interval continues if the same member id has the partition again at the same time.
         """

@@ -26,7 +26,7 @@ _MOST_REWOUND = 1 << 48
 
 
 class Pause(NamedTuple):
-    """The time around one rebalance in which one partition had no commits.
+    """The time without offset commits of one partition around one rebalance.
 
     It is a row of table ``pauses``.
 
@@ -58,7 +58,7 @@ class Pause(NamedTuple):
     def pause_ms(self) -> int | None:
         """Time from the last commit before the rebalance to the first one after it (ms).
 
-        None if one of them is missing.
+        It is None if one of the two commits is missing.
         """
         if self.last_ms is None or self.first_ms is None:
             return None
@@ -67,7 +67,7 @@ class Pause(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionCommits:
-    """Commit statistics of one partition so far, and its consumption pauses that have not ended.
+    """Commit statistics of one partition, and its consumption pauses that have not ended.
 
     Attributes:
         last_ms, last_offset: time and offset of its newest commit; ``last_offset`` is None after a
@@ -90,12 +90,12 @@ class PartitionCommits:
 
     @property
     def usual_ms(self) -> int | None:
-        """The mean interval between commits (ms); None before two commits."""
+        """The mean time between two commits (ms); None before the second commit."""
         return self.waited_ms // self.waits if self.waits else None
 
 
 class PauseTracker:
-    """Measures one group's consumption pauses: times without commits around rebalances.
+    """Measures one group's consumption pauses: times without offset commits around rebalances.
 
     Feed it rebalances, and the commits between group records (`Stretch`), in log order.
 
@@ -115,7 +115,7 @@ class PauseTracker:
     def rebalance(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
-        """Begin the consumption pauses of a rebalance, when its record is read.
+        """Begin the consumption pauses of a rebalance when its record is read.
 
         Args:
             incarnation: number of earlier deletions of the group.
@@ -138,7 +138,7 @@ class PauseTracker:
         return dropped
 
     def stretch(self, found: Stretch) -> list[Pause]:
-        """Process commits of one partition, and return the consumption pauses that they end."""
+        """Process a partition's next commits, and return the consumption pauses that they end."""
         state = self.partitions.setdefault((found.topic, found.partition), PartitionCommits())
         if found.forgotten or not found.commits:  # a tombstone: the old offset is void
             state.last_offset = None
@@ -160,16 +160,16 @@ class PauseTracker:
         state.fresh = True
         return ended
 
-    def _end(self, pause: Pause, found: Stretch, state: PartitionCommits) -> Pause:
+    def _end(self, pause: Pause, stretch: Stretch, state: PartitionCommits) -> Pause:
         rewind = advance = None
         if state.last_offset is not None:
-            ahead = found.first_offset - state.last_offset
+            ahead = stretch.first_offset - state.last_offset
             rewind = max(0, -ahead) if ahead >= -_MOST_REWOUND else None
             advance = max(0, ahead) if ahead <= _MOST_REWOUND else None
-        return pause._replace(first_ms=found.first_ms, rewind=rewind, advance=advance)
+        return pause._replace(first_ms=stretch.first_ms, rewind=rewind, advance=advance)
 
     def last_ms(self, topic: str, partition: int) -> int | None:
-        """Return the time of a partition's newest commit so far; None if there was none."""
+        """Return the time of a partition's newest commit (ms); None if there was none."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.last_ms
 
@@ -179,7 +179,7 @@ class PauseTracker:
         return None if state is None else state.advanced_ms
 
     def usual_ms(self, topic: str, partition: int) -> int | None:
-        """Return a partition's usual commit interval; None if unknown."""
+        """Return a partition's usual time between two commits (ms); None if unknown."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.usual_ms
 
@@ -190,17 +190,17 @@ class PauseTracker:
             state.waiting = []
 
 
-def stopped_partitions(found: Generation) -> frozenset[tuple[str, int]]:
-    """Return the (topic, partition) pairs whose consumption a rebalance interrupted.
+def stopped_partitions(generation: Generation) -> frozenset[tuple[str, int]]:
+    """Return the (topic, partition) pairs whose consumption a rebalance interrupts.
 
     An eager rebalance stops every owned partition. A cooperative rebalance, and one of the
     consumer protocol, stops only those that change owners. Cooperative members send what they
     own while they rejoin; eager ones have revoked everything.
     """
-    before = _owners(found.previous.last) if found.previous is not None else {}
-    now = _owners(found.first)
-    is_cooperative = any(m.subscription and m.subscription.owned for m in found.first.members)
-    if found.protocol == "classic" and not is_cooperative:
+    before = _owners(generation.previous.last) if generation.previous is not None else {}
+    now = _owners(generation.first)
+    is_cooperative = any(m.subscription and m.subscription.owned for m in generation.first.members)
+    if generation.protocol == "classic" and not is_cooperative:
         return frozenset(before)
     return frozenset(pair for pair, owner in before.items() if now.get(pair) != owner)
 

@@ -30,7 +30,7 @@ _TASKS = "Kafka Streams assigns tasks, not partitions: no strategy of consumers 
 
 
 def unsupported_reason(state: ClassicState) -> str | None:
-    """Return why no consumer strategy applies to a generation; None if one does.
+    """Return why no consumer strategy can be simulated on a generation; None if one can.
 
     >>> unsupported_reason(ClassicState("connect", 1, "sessioned", None, None, ()))
     'protocol type connect: members are no consumers'
@@ -56,15 +56,16 @@ def unsupported_reason(state: ClassicState) -> str | None:
 
 
 def is_all_java(state: ClassicState) -> bool:
-    """Return whether every member is a Java client, judged by the bytes that it sent.
+    """Return whether all members are Java clients, judging by the bytes that they sent.
 
-    See `partage.history.clients`.
+    `partage.history.clients` has the rules.
     """
     return bool(state.members) and all(identify_client(m).name == JAVA for m in state.members)
 
 
 def recorded_group(state: ClassicState) -> Group:
-    """Convert a recorded state to a strategy's input: members, subscriptions, owned partitions.
+    """Convert a recorded group to the input of a strategy:
+    members, subscriptions, owned partitions.
 
     Members are in stored order.
 
@@ -96,16 +97,16 @@ def _member(m: MemberState) -> Member:
 def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
     """Return the partitions that members with Partage's assignor revoked before they joined.
 
-    Such members send them as user data (`partage.wire.member_extras`).
+    Such members send these partitions as user data (`partage.wire.member_extras`).
     """
     sent = [split(m.subscription.user_data)[1] for m in state.members if m.subscription is not None]
     return frozenset(one for extras in sent if extras is not None for one in extras.claims)
 
 
 def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster) -> Strategy:
-    """Return the strategy with the partition loads that its leader had learnt.
+    """Return the strategy, configured with the partition loads that its leader had measured.
 
-    Recorded assignments carry them as user data.
+    Partage's assignor stores the loads in the user data of assignments.
     """
     given = [split(m.assignment_user_data)[1] for m in state.members]
     loads = {
@@ -121,7 +122,7 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
 
 
 def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
-    """Return the recorded assignment with the dense partition numbers of a cluster.
+    """Convert a recorded assignment to arrays of partition indices of a cluster.
 
     It may be invalid. Partitions that the cluster lacks are in ``unresolved``.
     """
@@ -132,18 +133,19 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
     return made
 
 
-def partitions_by_member(given: Assignment) -> dict[str, Int32Array]:
-    """Return a dict from member id to dense partition numbers.
+def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
+    """Return a dict from member id to the indices of its assigned partitions.
 
     A duplicate member id occurs once.
     """
-    return {member: given.partitions_of(i) for i, member in enumerate(given.members)}
+    return {member: assignment.partitions_of(i) for i, member in enumerate(assignment.members)}
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Return the previously owned partitions that still exist, as claims in the next join.
+    """Return the previously owned partitions that still exist, as claims for the next join.
 
-    Partitions are compared by number, since a topic recreated under its name is another topic.
+    A claim is a partition that a member sends as owned. Partitions are compared by index, since a
+    topic that was recreated under the same name is another topic.
     """
     alive = dense[cluster.partition_exists[dense]] if len(dense) else dense
     if not len(alive):

@@ -65,7 +65,7 @@ _LONGEST_CACHED = 2_048
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogPosition:
-    """The partition and offset of a record in `__consumer_offsets`, which give the log's order.
+    """The position of a record in the log: partition of `__consumer_offsets`, and offset in it.
 
     >>> LogPosition(0, 9) < LogPosition(0, 10)
     True
@@ -77,7 +77,8 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A member's subscription as it sent it (ConsumerProtocolSubscription v0 to v3, or Faust's).
+    """A member's subscription exactly as it sent it (ConsumerProtocolSubscription v0
+    to v3, or Faust's).
 
     Attributes:
         version: version in the header; 4 for Faust's layout, -1 if the member sent no such bytes.
@@ -144,7 +145,7 @@ class ClassicState:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A decoded record of a group that is not an offset commit.
+    """A decoded record of a group, other than an offset commit.
 
     Attributes:
         type: Kafka's name of the record type, as in `partage.wire.group_log.RECORD_TYPES`.
@@ -184,7 +185,7 @@ def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
 
 
 def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers:
-    """Convert rows of ``{topicId, partitions}`` to pairs; ``name`` may be ``subtopologyId``.
+    """Convert decoded rows of a topic and its partitions to (topic id, partitions) pairs.
 
     >>> partition_numbers([{"topicId": "x", "partitions": [1, 0]}])
     (('x', (1, 0)),)
@@ -193,7 +194,7 @@ def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers
 
 
 def subscription_hash(topics: tuple[str, ...]) -> str:
-    """Return a content hash of subscribed topics, equal on every machine.
+    """Return a hash of subscribed topics that is equal on every machine.
 
     >>> subscription_hash(("a", "b")) == subscription_hash(("ab",))
     False
@@ -215,7 +216,7 @@ _NOT_ASSIGNED: _Assigned = ((), -1, None)
 
 
 def parse_classic_state(value: Mapping[str, Any]) -> ClassicState:
-    """Parse the decoded value of a GROUP_METADATA record.
+    """Parse the state of a classic group from the decoded value of a GROUP_METADATA record.
 
     Binary fields may be bytes (as `partage.wire.group_log` decodes them) or base64 text (as in
     JSON). Damaged bytes of one member do not lose the generation: see `MemberState.damage`.
@@ -250,9 +251,10 @@ def _member(value: Mapping[str, Any], *, is_consumer: bool) -> MemberState:
 
 
 def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
-    """Parse a member's subscription and assignment bytes into fields of `MemberState`.
+    """Parse the bytes of a member's subscription and of its assignment.
 
-    It never raises: a damaged payload gives its error message as the last field.
+    Return fields of `MemberState`. It never raises: damaged bytes give an error message as the
+    last field.
     """
     sent: Subscription | None = None
     try:
@@ -263,7 +265,9 @@ def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
 
 
 def _parse_cached(parse: Callable[[bytes], _T], raw: bytes) -> _T:
-    """Parse a payload with a cache; most payloads repeat those of the generation before."""
+    """Parse a member's payload, with a cache: most payloads repeat those
+    of the generation before.
+    """
     return parse(raw) if len(raw) > _LONGEST_CACHED else cast("_T", _cached(parse, raw))
 
 
@@ -310,10 +314,10 @@ _RECORD_COLUMNS = (
 
 
 class ClassicStates:
-    """Creates classic group states from decoded columns; equal parts become shared objects.
+    """Maker of classic groups' states from decoded columns, which shares equal parts.
 
-    A parsed payload depends only on its bytes. So equal bytes become one object, within a batch and
-        across batches: most members send the same bytes in every generation.
+    A parsed payload depends only on its bytes. So equal bytes become one object, within a batch
+    and across batches: most members send the same bytes in every generation.
     """
 
     def __init__(self) -> None:
@@ -323,7 +327,7 @@ class ClassicStates:
         self.assignments: dict[bytes, _Assigned | None] = {}
 
     def of(self, found: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
-        """Yield the row number and the `ClassicState` of each classic group record, in order."""
+        """Yield the row number and the state of each classic group record in a batch, in order."""
         members = _BatchMembers(self, found)
         text, listed = found.texts.text, found.listed.tolist()
         columns = (found.column(name).tolist() for name in _RECORD_COLUMNS)
@@ -341,7 +345,7 @@ class ClassicStates:
 
 
 class _CodeCache(Generic[_T]):
-    """Cache of the objects that a batch's integer codes stand for.
+    """Cache of the objects that the integer codes of a batch of records stand for.
 
     It reuses objects of earlier batches that have equal bytes.
 
@@ -378,7 +382,7 @@ class _CodeCache(Generic[_T]):
 
 
 class _BatchMembers:
-    """The distinct members in one batch of decoded records, by their integer code."""
+    """The distinct members of one batch of decoded records, looked up by integer code."""
 
     def __init__(self, states: ClassicStates, found: ClassicColumns) -> None:
         self._found, self._cells = found, found.members.tolist()
@@ -394,7 +398,7 @@ class _BatchMembers:
         )
 
     def _bytes_of(self, code: int) -> bytes:
-        """Return the bytes of a member, followed by the version of their layout, as a cache key."""
+        """Return a cache key for a member: its bytes, followed by the version of their layout."""
         return self._found.whole.raw(code) + bytes(self._cells[code][:1])
 
     def _create_consumer(self, code: int, _: bytes) -> MemberState:
@@ -409,7 +413,9 @@ class _BatchMembers:
         return self._create(code, (subscription, *assigned, None))
 
     def _create_other(self, code: int, _: bytes) -> MemberState:
-        """Return a member of another protocol type, whose payloads cannot be parsed."""
+        """Create a member of a group with another protocol type,
+        whose payloads cannot be parsed.
+        """
         return self._create(code, (None, *_NOT_ASSIGNED, None))
 
     def _create(self, code: int, parsed: _Parsed) -> MemberState:
@@ -422,7 +428,7 @@ class _BatchMembers:
 
 
 class _PayloadColumns:
-    """Parsed subscriptions and assignments in one batch of decoded records, by their integer code.
+    """The parsed subscriptions and assignments of one batch of records, looked up by integer code.
 
     An entry is None if the schema engine must decode the payload.
     """
@@ -433,7 +439,9 @@ class _PayloadColumns:
         self._text, self._data = found.names.text, found.sent.data.data
 
     def subscription(self, code: int, _: bytes) -> Subscription | None:
-        """Return the subscription with an integer code, or None if it was not decoded by column."""
+        """Return the parsed subscription that a code stands for;
+        None if it was not decoded by column.
+        """
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
             rack_at, rack_size,
@@ -451,7 +459,10 @@ class _PayloadColumns:
         )
 
     def assignment(self, code: int, raw: bytes) -> _Assigned | None:
-        """Return the partitions, version and user data of the assignment with an integer code."""
+        """Return partitions, version and user data of the assignment that a code stands for.
+
+        The result is None if it was not decoded by column.
+        """
         if not raw:  # the coordinator stores no bytes for a member that the leader left out
             return _NOT_ASSIGNED
         version, _, _, first, count, user_at, user_size, *_ = self._heads[code]

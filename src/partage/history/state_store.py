@@ -57,7 +57,7 @@ _NAMED_TUPLES: tuple[type, ...] = (Instant, Pause, UnreadInterval)
 
 
 def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:
-    """Serialize a history's state to compressed bytes.
+    """Serialize the state of a history to compressed bytes, from which a later run can resume.
 
     Args:
         value: plain values, and instances of known classes.
@@ -105,14 +105,17 @@ def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
 def _known_classes(
     more: tuple[type, ...],
 ) -> tuple[dict[type, list[str]], set[type]]:
-    """Return the field names of each dataclass, and the named tuples, that may be serialized."""
+    """Return the classes that may be serialized:
+    dataclasses with their field names, and named tuples.
+    """
     tuples = {*_NAMED_TUPLES, *(kind for kind in more if issubclass(kind, tuple))}
     kinds = (kind for kind in (*_DATACLASSES, *more) if kind not in tuples)
     return {kind: [f.name for f in fields(kind)] for kind in kinds}, tuples
 
 
 class _Packer:
-    """Converts values to JSON: plain values as they are, others as an object {type code: content}.
+    """Converter of values to JSON: plain values as they are,
+    others as an object {type code: content}.
 
     The type codes are ``o`` object, ``s`` object written before, ``r`` named tuple, ``t`` tuple,
     ``i`` tuple of int, ``l`` list, ``d`` mapping, ``f`` frozenset, ``n`` int32 array (base64 of
@@ -160,7 +163,9 @@ class _Packer:
 
 
 class _Unpacker:
-    """Restores values from the JSON of `_Packer`; shared objects are shared again."""
+    """Converter of the JSON that `_Packer` wrote back to values;
+    shared objects are shared again.
+    """
 
     def __init__(self, more: tuple[type, ...]) -> None:
         by_fields, tuples = _known_classes(more)

@@ -83,7 +83,7 @@ _WIDTH = 1.7
 
 
 class Instant(NamedTuple):
-    """An uncertain time, as a distribution with hard limits, in milliseconds.
+    """An uncertain point in time: a distribution with hard limits, in milliseconds.
 
     Attributes:
         mean, variance: mean and variance of the distribution.
@@ -96,7 +96,7 @@ class Instant(NamedTuple):
     latest: float
 
     def widened(self, other: Instant) -> Instant:
-        """Return this time with the uncertainty of an independent other time added."""
+        """Return this time with the uncertainty of another, independent time added to its own."""
         return Instant(
             self.mean,
             self.variance + other.variance,
@@ -106,7 +106,7 @@ class Instant(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 80 % interval, within the hard limits.
+        """Start and end of the 80 % interval of the time (ms), within its hard limits.
 
         >>> [round(end, 2) for end in between(0, 10).interval]
         [0.09, 9.91]
@@ -116,7 +116,7 @@ class Instant(NamedTuple):
         return min(low, self.mean), max(high, self.mean)
 
     def limited(self, earliest: float, latest: float) -> Instant:
-        """Return this time with additional hard limits; ``latest`` wins if they contradict.
+        """Return this time restricted to narrower hard limits; ``latest`` wins if they contradict.
 
         >>> between(0, 10).limited(4, 20)
         Instant(mean=7.0, variance=3.0, earliest=4, latest=10)
@@ -136,7 +136,7 @@ class Instant(NamedTuple):
 
 
 def between(first: float, last: float) -> Instant:
-    """Return a time that is uniformly distributed between two times.
+    """Return an uncertain time that is uniformly distributed between two times (ms).
 
     >>> between(0, 6)
     Instant(mean=3.0, variance=3.0, earliest=0, latest=6)
@@ -146,15 +146,17 @@ def between(first: float, last: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Return the time of a client callback that follows a record of a classic group."""
+    """Return when a client's callback ran that follows a record
+    of a classic group (uncertain time).
+    """
     mean, latest = time_ms + _LATENCY_MS, time_ms + _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
 
 
 def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
-    """Return the time of a client callback that follows a record of the consumer protocol.
+    """Return when a client's callback ran that follows a record of the consumer protocol.
 
-    The member handles the heartbeat's response in its next ``poll``.
+    The member handles the heartbeat's response in its next ``poll``, so the time is uncertain.
     """
     mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
     mean += _COMMIT_LATENCY_MS if revokes else 0.0
@@ -162,13 +164,15 @@ def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
 
 
 def before_record(time_ms: float) -> Instant:
-    """Return the time of a client callback that precedes a record of a classic group."""
+    """Return when a client's callback ran that precedes a record
+    of a classic group (uncertain time).
+    """
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)
 
 
 def mixture(share: float, one: Instant, other: Instant) -> Instant:
-    """Return the mixture of two uncertain times; ``share`` is the probability of the first.
+    """Return the mixture of two uncertain times; ``share`` is the probability of the first one.
 
     >>> mixture(0.5, between(0, 0), between(10, 10))
     Instant(mean=5.0, variance=25.0, earliest=0, latest=10)
@@ -180,7 +184,7 @@ def mixture(share: float, one: Instant, other: Instant) -> Instant:
 
 
 def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> float:
-    """Return a member's likely heartbeat interval (ms), from its session timeout.
+    """Return a member's likely heartbeat interval (ms), derived from its session timeout.
 
     >>> heartbeat_interval(45_000), heartbeat_interval(6_000)
     (3000, 1500.0)
@@ -197,7 +201,7 @@ def heartbeat_interval(session_timeout_ms: float, *, classic: bool = True) -> fl
 
 @dataclass(frozen=True, slots=True)
 class MemberCommits:
-    """Statistics of a member's offset commits before a rebalance.
+    """Statistics of a member's offset commits before a rebalance, input of the stop model.
 
     Attributes:
         last_ms: its newest commit since it was assigned its partitions; None without one.
@@ -215,9 +219,9 @@ class MemberCommits:
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def at_stop(self, otherwise: Instant, share: float | None = None) -> Instant:
-        """Return when the member stopped: at its last commit, or at a given time after it.
+        """Return when the member stopped consuming: at its last commit, or at a given later time.
 
-        Both are mixed by the probability that a member commits when it stops.
+        The result mixes both times by the probability that the member commits when it stops.
 
         Args:
             otherwise: the time of the stop if no commit marks it.
@@ -233,7 +237,7 @@ class MemberCommits:
 
 
 def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> float:
-    """Return the probability that a member commits when it revokes partitions (Bayes' rule).
+    """Return the probability that a member commits when it revokes partitions, by Bayes' rule.
 
     Args:
         prompt: number of revocations in its group with a commit at nearly the same time.
@@ -252,10 +256,10 @@ def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> flo
 def revocation_time(
     commits: MemberCommits, end_ms: float, heartbeat_ms: float, members: int
 ) -> Instant:
-    """Estimate when a member revoked its partitions to rejoin in an eager rebalance.
+    """Estimate when a member revoked its partitions in order to rejoin in an eager rebalance.
 
-    Members learn of the rebalance with their heartbeats. The last one to rejoin ends the phase at
-    once.
+    Members learn of the rebalance with their heartbeats. The rebalance ends as soon as the last
+    member has rejoined.
 
     Args:
         commits: commit statistics of the member.
@@ -275,7 +279,7 @@ def revocation_time(
 
 
 def absence_time(commits: MemberCommits, latest_ms: float, poll_ms: float = 0.0) -> Instant:
-    """Estimate when a static member stopped that a successor with its instance id replaced.
+    """Estimate when a static member stopped that another one with its instance id has replaced.
 
     Args:
         commits: commit statistics of the member.
@@ -300,7 +304,7 @@ def departure_time(
     poll_ms: float = 0.0,
     static: bool = False,
 ) -> Instant:
-    """Estimate when a departed member stopped consuming; it left, or it died.
+    """Estimate when a departed member stopped consuming, whether it left or died.
 
     Both are possible, with probabilities by Bayes' rule. A member that left stopped when the
     rebalance began; one that died, a session timeout before, up to one heartbeat later. A member
@@ -338,7 +342,7 @@ def departure_time(
 
 
 def _overlap(one: Instant, other: Instant) -> float:
-    """Return the probability density that two uniformly distributed times coincide (per ms)."""
+    """Return the probability density (per ms) that two uniformly distributed times are equal."""
     common = min(one.latest, other.latest) - max(one.earliest, other.earliest)
     widths = max(1.0, one.latest - one.earliest) * max(1.0, other.latest - other.earliest)
     return max(0.0, common) / widths
@@ -349,7 +353,7 @@ def _overlap(one: Instant, other: Instant) -> float:
 
 @dataclass(frozen=True, slots=True)
 class UnreadEstimate:
-    """Estimated time without a consumer, summed over partitions, in partition-seconds.
+    """Estimated time without a consumer, summed over partitions (partition-seconds).
 
     Attributes:
         best: mean of the distribution (best estimate).
@@ -364,7 +368,7 @@ class UnreadEstimate:
 
 
 class UnreadInterval(NamedTuple):
-    """One partition without a reader; a row of table ``unread``.
+    """A time span in which one partition had no consumer, a row of table ``unread``.
 
     Attributes:
         topic, partition: the partition.
@@ -394,9 +398,9 @@ class UnreadInterval(NamedTuple):
 
 @dataclass(slots=True)
 class StopSum:
-    """Sum of times without a consumer of several partitions that stopped for one reason.
+    """Sum of the times without a consumer of partitions that stopped for the same reason.
 
-    Their estimation errors are therefore equal.
+    Their estimation errors are therefore equal, not independent.
 
     Attributes:
         mean, deviation: sums of means and of standard deviations, in milliseconds.
@@ -409,7 +413,7 @@ class StopSum:
     most: float = 0.0
 
     def add(self, start: Instant, end: Instant, apart_ms: float = 0.0) -> None:
-        """Add the time in which one partition had no consumer, from ``start`` to ``end``.
+        """Add one partition's time without a consumer, from ``start`` to ``end``.
 
         ``apart_ms`` of it had no subscriber and does not count.
         """
@@ -421,7 +425,8 @@ class StopSum:
 
 
 def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEstimate:
-    """Add up the independent times without a consumer of a rebalance.
+    """Add up the times without a consumer of one rebalance;
+    return the estimate with an 80 % interval.
 
     Return an estimate with its 80 % interval.
 

@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(slots=True)
 class _Pending(Generic[_Item]):
-    """A rebalance that waits, because later ones may still make it part of a storm."""
+    """A rebalance whose storm is not certain yet, because later rebalances may join it to one."""
 
     item: _Item
     time_ms: int
@@ -34,7 +34,7 @@ class _Pending(Generic[_Item]):
 
 
 class StormTracker(Generic[_Item]):
-    """Finds and numbers rebalance storms of one group: feed its rebalances, then call `finish`.
+    """Finds and numbers the rebalance storms of one group.
 
     A storm is a series of rebalances in quick succession.
 
@@ -52,19 +52,21 @@ class StormTracker(Generic[_Item]):
         self._number = 0
 
     def stored(self) -> tuple[Any, ...]:
-        """Return the state as values for `state_store.pack_state`."""
+        """Return the tracked rebalances as plain values,
+        which `state_store.pack_state` can serialize.
+        """
         waiting = [(w.item, w.time_ms, w.window_ms, w.counts, w.storm) for w in self._pending]
         return waiting, self._number
 
     def resume(self, state: tuple[Any, ...]) -> None:
-        """Restore the state that `stored` returned."""
+        """Restore the tracked rebalances from the values that `stored` returned."""
         waiting, self._number = state
         self._pending = deque(_Pending(*one) for one in waiting)
 
     def feed(
         self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True
     ) -> Iterator[tuple[_Item, int | None]]:
-        """Add a rebalance; yield the items whose storm is now certain.
+        """Add the group's next rebalance; yield earlier ones whose storm number is now certain.
 
         Args:
             item: the caller's object that represents the rebalance.
@@ -83,7 +85,7 @@ class StormTracker(Generic[_Item]):
             self._mark(newest)
 
     def is_ongoing(self, time_ms: int) -> bool:
-        """Return whether a rebalance storm (rebalances in quick succession) is going on at a time.
+        """Return whether a rebalance storm (a quick series of rebalances) is going on at a time.
 
         It is if the newest rebalance is part of a storm and its window has not ended.
         """
@@ -95,7 +97,7 @@ class StormTracker(Generic[_Item]):
         )
 
     def finish(self) -> Iterator[tuple[_Item, int | None]]:
-        """Yield the items that still wait, at the end of the log."""
+        """Yield the remaining rebalances with their storm numbers, at the end of the log."""
         while self._pending:
             yield self._pop()
 
@@ -104,7 +106,9 @@ class StormTracker(Generic[_Item]):
         return first.item, first.storm
 
     def _mark(self, newest: _Pending[_Item]) -> None:
-        """Mark the newest rebalance and those within its window as a storm, if they are enough."""
+        """Give the newest rebalance and those within its window a storm number,
+        if they are enough.
+        """
         near = [w for w in self._pending if newest.time_ms - w.time_ms <= newest.window_ms]
         while near and not near[0].counts:
             del near[0]

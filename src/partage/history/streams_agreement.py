@@ -78,7 +78,7 @@ _Sent = Mapping[str, tuple[tuple[TopicPartition, ...], AssignmentInfo]]
 
 
 class StreamsVerdict(NamedTuple):
-    """Whether the recorded assignment of a Streams group equals the result of a task assignor.
+    """Result of comparing a Streams group's recorded assignment with what a task assignor computes.
 
     Attributes:
         agrees: whether both are equal; None if no assignment can be computed.
@@ -95,22 +95,22 @@ class StreamsVerdict(NamedTuple):
     exact: bool = False
 
 
-def check_streams_agreement(found: Generation, clusters: ClusterHistory) -> StreamsVerdict:
-    """Compare a generation's recorded task assignment with the result of a task assignor.
+def check_streams_agreement(generation: Generation, clusters: ClusterHistory) -> StreamsVerdict:
+    """Compare the recorded task assignment of a Streams group with what its task assignor computes.
 
     Args:
-        found: a classic generation whose strategy is ``stream``, with members.
+        generation: a classic generation whose strategy is ``stream``, with members.
         clusters: the cluster metadata over time.
     """
     try:
-        now = decode_streams_rebalance(found.first)
-        seen = observe_topology([now, *_rebalance_before(found)])
+        now = decode_streams_rebalance(generation.first)
+        seen = observe_topology([now, *_rebalance_before(generation)])
     except (WireFormatError, InvalidProblemError) as e:
         return StreamsVerdict(None, str(e))
     reason = _unsupported_reason(now, seen)
     if reason is not None:
         return StreamsVerdict(None, reason)
-    at = found.timestamp_ms
+    at = generation.timestamp_ms
     comparison = _Comparison(now, seen, clusters.at(at), at)
     tried = list(assumptions(now, seen, comparison.cluster))
     for one in tried:
@@ -131,32 +131,36 @@ def check_streams_agreement(found: Generation, clusters: ClusterHistory) -> Stre
     return comparison.verdict(tried[0], agrees=False)
 
 
-def _unsupported_reason(now: StreamsRebalance, seen: ObservedTopology) -> str | None:
-    """Return why no task assignment can be computed for a record; None if one can."""
-    if now.leader is None:
+def _unsupported_reason(rebalance: StreamsRebalance, topology: ObservedTopology) -> str | None:
+    """Return why no task assignment can be computed for a recorded rebalance; None if one can."""
+    if rebalance.leader is None:
         return "its leader is not among its members"
-    if not seen.sources:
+    if not topology.sources:
         none = "no task is in its record, nor in the one before: no topology"
-        return _leader_error(now) or none
-    if seen.unread:
-        return f"no record tells which tasks read {', '.join(sorted(seen.unread)[:8])}"
+        return _leader_error(rebalance) or none
+    if topology.unread:
+        return f"no record tells which tasks read {', '.join(sorted(topology.unread)[:8])}"
     return None
 
 
-def _leader_error(now: StreamsRebalance) -> str | None:
-    for name, info in now.infos.items():
+def _leader_error(rebalance: StreamsRebalance) -> str | None:
+    for name, info in rebalance.infos.items():
         if info.error_code:
             what = f"its leader sent {name} error {info.error_code} ({info.error})"
             return f"{what}: what it lacked is not in the log"
     return None
 
 
-def _rebalance_before(found: Generation) -> list[StreamsRebalance]:
-    """Return the previous generation, which may show further topics; empty if it is unusable."""
-    if found.previous is None or found.previous.protocol != "classic":
+def _rebalance_before(generation: Generation) -> list[StreamsRebalance]:
+    """Decode the previous rebalance of a Streams group,
+    which may show further topics of its topology.
+
+    The result is a list, which is empty if that rebalance is missing or cannot be decoded.
+    """
+    if generation.previous is None or generation.previous.protocol != "classic":
         return []
     try:
-        before = decode_streams_rebalance(found.previous.last)
+        before = decode_streams_rebalance(generation.previous.last)
         list(before.tasks_read())
     except (WireFormatError, InvalidProblemError):
         return []
@@ -168,7 +172,7 @@ def _rebalance_before(found: Generation) -> list[StreamsRebalance]:
 
 @dataclass(frozen=True)
 class Assumption:
-    """One set of assumed values for the assignor's input that the log lacks.
+    """One set of assumed values for the inputs of a task assignor that the log lacks.
 
     Attributes:
         behind: stateful tasks on which all clients except the active one lag too far.
@@ -190,22 +194,22 @@ class Assumption:
 
     @property
     def heeds_racks(self) -> bool:
-        """True if the application uses a rack-aware assignment strategy."""
+        """Whether the assumed settings include a rack-aware assignment strategy."""
         return self.settings.rack_aware_assignment_strategy != "none"
 
-    def is_exact(self, now: StreamsRebalance) -> bool:
-        """Return whether the assignor equals the class that the members run.
+    def is_exact(self, rebalance: StreamsRebalance) -> bool:
+        """Return whether Partage's assignor equals the Kafka class that the members run.
 
-        It does not for Kafka 2.0 to 2.5.
+        It does not for members of Kafka 2.0 to 2.5.
         """
-        highest = max(member.version for member in now.members)
+        highest = max(member.version for member in rebalance.members)
         is_between = _LAST_BEFORE_PROBING < highest < _FIRST_WITH_SUMS
         return self.assignor.exact_to is not None and not is_between
 
-    def words(self, now: StreamsRebalance) -> str:
-        """Describe in words every assumption that differs from Kafka's defaults."""
+    def words(self, rebalance: StreamsRebalance) -> str:
+        """Describe all assumed values that differ from Kafka's defaults."""
         settings = self.settings
-        clients = len({member.process for member in now.members})
+        clients = len({member.process for member in rebalance.members})
         least = "at least " if settings.num_standby_replicas >= clients - 1 else ""
         words = []
         if settings.num_standby_replicas or not least:
@@ -243,27 +247,30 @@ def _some(names: Iterable[str]) -> str:
 
 
 def assumptions(
-    now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster
+    rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
-    """Yield possible assumptions about assignor input that the log lacks, the likeliest first.
+    """Yield possible values for the assignor's inputs that the log lacks, the likeliest first.
 
     Those with rack-aware strategies come last.
     """
-    plain = list(islice(_plain_assumptions(now, seen, cluster), _MOST_TRIED))
+    plain = list(islice(_plain_assumptions(rebalance, topology, cluster), _MOST_TRIED))
     yield from plain
-    if racks_matter(now, seen, cluster):
-        yield from islice(_with_racks(now, seen, cluster, plain), _MOST_TRIED_WITH_RACKS)
+    if racks_matter(rebalance, topology, cluster):
+        yield from islice(_with_racks(rebalance, topology, cluster, plain), _MOST_TRIED_WITH_RACKS)
 
 
 def _with_racks(
-    now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster, plain: Sequence[Assumption]
+    rebalance: StreamsRebalance,
+    topology: ObservedTopology,
+    cluster: Cluster,
+    plain: Sequence[Assumption],
 ) -> Iterator[Assumption]:
-    """Yield the assumptions with each rack-aware strategy, at its default costs.
+    """Yield each assumption with each rack-aware strategy, at the strategy's default costs.
 
-    Changelogs matter only to the placement of standbys.
+    The assumed changelogs matter only to the placement of standbys.
     """
     shared = {
-        stateful: list(shared_changelogs(now, seen, stateful, cluster))
+        stateful: list(shared_changelogs(rebalance, topology, stateful, cluster))
         for stateful in {one.stateful for one in plain}
     }
     for one in plain:
@@ -280,14 +287,14 @@ def _with_racks(
 
 
 def _plain_assumptions(
-    now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster
+    rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
 ) -> Iterator[Assumption]:
-    counts = counts_of(seen, cluster)
-    for assignor in _assignors(now):
-        for stateful in _stateful_choices(seen):
-            tasks = stateful_tasks(seen, stateful, counts)
-            copies = {task: now.copies()[task] for task in tasks}
-            for settings in _settings(now, copies):
+    counts = counts_of(topology, cluster)
+    for assignor in _assignors(rebalance):
+        for stateful in _stateful_choices(topology):
+            tasks = stateful_tasks(topology, stateful, counts)
+            copies = {task: rebalance.copies()[task] for task in tasks}
+            for settings in _settings(rebalance, copies):
                 one = Assumption(assignor, stateful, settings)
                 yield one
                 if tasks and isinstance(assignor, HighAvailability):
@@ -295,32 +302,39 @@ def _plain_assumptions(
                     yield replace(one, ends_known=False)
 
 
-def _stateful_choices(seen: ObservedTopology) -> list[frozenset[SubtopologyKey]]:
-    """Return possible sets of stateful sub-topologies (with changelogs), the smallest first.
+def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyKey]]:
+    """Return the sets of sub-topologies that may be stateful (have changelogs), the smallest first.
 
     A sub-topology is known to be stateful only if a member reported its offsets, or has a standby.
     """
-    unsure = sorted(seen.sources.keys() - seen.stateful, key=lambda key: (key[0], key[1] or ""))
+    unsure = sorted(
+        topology.sources.keys() - topology.stateful, key=lambda key: (key[0], key[1] or "")
+    )
     if len(unsure) > _MOST_UNSURE:
-        return [seen.stateful, seen.stateful | frozenset(unsure)]
+        return [topology.stateful, topology.stateful | frozenset(unsure)]
     sizes = range(len(unsure) + 1)
-    return [seen.stateful | frozenset(some) for n in sizes for some in combinations(unsure, n)]
+    return [topology.stateful | frozenset(some) for n in sizes for some in combinations(unsure, n)]
 
 
-def _with_lags(one: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumption]:
-    """Yield assumptions of large changelog lags: on tasks with extra copies, or on all tasks."""
-    standbys = one.settings.num_standby_replicas
+def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumption]:
+    """Yield variants of an assumption in which clients lag far behind on tasks with extra copies.
+
+    One variant assumes this of all tasks.
+    """
+    standbys = assumption.settings.num_standby_replicas
     warming = frozenset(task for task, n in copies.items() if n > standbys)
     for behind in dict.fromkeys((warming or frozenset(copies), frozenset(copies))):
         for most in sorted({2, len(warming) or 2}):
-            settings = replace(one.settings, max_warmup_replicas=most)
+            settings = replace(assumption.settings, max_warmup_replicas=most)
             everywhere = len(behind) == len(copies)
-            yield replace(one, behind=behind, settings=settings, everywhere=everywhere)
+            yield replace(assumption, behind=behind, settings=settings, everywhere=everywhere)
 
 
-def _assignors(now: StreamsRebalance) -> Sequence[TaskAssignor]:
-    """Return the task assignors of the members' Kafka release, which the user data shows."""
-    highest = max(member.version for member in now.members)
+def _assignors(rebalance: StreamsRebalance) -> Sequence[TaskAssignor]:
+    """Return the task assignors that the members' Kafka release has,
+    as the user data's version shows.
+    """
+    highest = max(member.version for member in rebalance.members)
     if highest <= _LAST_BEFORE_PROBING:
         return (find_assignor("streams:0.11"), find_assignor("streams:0.10.2"))
     if highest < _FIRST_WITH_SUMS:
@@ -328,37 +342,41 @@ def _assignors(now: StreamsRebalance) -> Sequence[TaskAssignor]:
     return (HighAvailability(), LegacySticky(), PublicSticky(), PublicStickyPreserving())
 
 
-def _settings(now: StreamsRebalance, copies: Mapping[TaskId, int]) -> Iterator[AssignmentConfigs]:
-    """Yield assignment settings with the likeliest numbers of standbys, with and without tags.
+def _settings(
+    rebalance: StreamsRebalance, copies: Mapping[TaskId, int]
+) -> Iterator[AssignmentConfigs]:
+    """Yield the likeliest assignment settings: numbers of standbys, with and without client tags.
 
-    The likeliest are the three most frequent numbers of copies.
+    The likeliest numbers are the three most frequent numbers of copies.
     """
-    keys = tuple(dict.fromkeys(key for member in now.members for key in member.tags))[:5]
+    keys = tuple(dict.fromkeys(key for member in rebalance.members for key in member.tags))[:5]
     numbers = [n for n, _ in Counter(copies.values()).most_common(3)] or [0]
     for tags in dict.fromkeys((keys, ())):
         for n in numbers:
             yield AssignmentConfigs(num_standby_replicas=n, rack_aware_assignment_tags=tags)
 
 
-def counts_of(seen: ObservedTopology, cluster: Cluster) -> dict[str, int]:
-    """Return each source topic's partition count, from the cluster or else from the record.
+def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
+    """Return a dict from source topic to its partition count, by the cluster or else by the record.
 
     A repartition topic may be created in this very rebalance, before any metadata has it.
     """
     return {
         topic: len(cluster.partitions_of(topic)) if cluster.topic(topic) >= 0 else least
-        for topic, least in seen.counts.items()
+        for topic, least in topology.counts.items()
     }
 
 
 def stateful_tasks(
-    seen: ObservedTopology, subtopologies: frozenset[SubtopologyKey], counts: Mapping[str, int]
+    topology: ObservedTopology, subtopologies: frozenset[SubtopologyKey], counts: Mapping[str, int]
 ) -> list[TaskId]:
-    """Return all tasks of some sub-topologies; ``counts`` are partition counts of topics."""
+    """Return all tasks of some sub-topologies;
+    ``counts`` is a dict from topic to partition count.
+    """
     return [
         TaskId(key[0], number, key[1])
         for key in subtopologies
-        for number in range(max((counts[topic] for topic in seen.sources[key]), default=0))
+        for number in range(max((counts[topic] for topic in topology.sources[key]), default=0))
     ]
 
 
@@ -367,16 +385,19 @@ def stateful_tasks(
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Compares a recorded rebalance with task assignments computed under assumptions."""
+    """Comparison of a recorded rebalance with the task assignments computed under assumptions."""
 
     now: StreamsRebalance
     seen: ObservedTopology
     cluster: Cluster
     at_ms: int
 
-    def distance(self, one: Assumption) -> int:
-        """Return the number of differences between computed and recorded assignment, 0 if equal."""
-        sent = self._sent(one)
+    def distance(self, assumption: Assumption) -> int:
+        """Return the number of differences between the computed and the recorded assignment.
+
+        It is 0 if they are equal.
+        """
+        sent = self._sent(assumption)
         if sent is None:
             return LONG_MAX
         return sum(
@@ -384,38 +405,45 @@ class _Comparison:
             for name, (partitions, info) in sent.items()
         )
 
-    def agreement(self, one: Assumption) -> StreamsVerdict:
-        """Return the comparison's result for an assumption that reproduces the recorded assignment.
+    def agreement(self, assumption: Assumption) -> StreamsVerdict:
+        """Return the verdict for an assumption with which the assignor computes the recorded
+        assignment.
 
-        It says whether lags of any size give the same result.
+        It also says whether changelog lags of any size give the same assignment.
         """
         words = None
-        tasks = frozenset(stateful_tasks(self.seen, one.stateful, self._counts))
-        if tasks and isinstance(one.assignor, HighAvailability) and not one.behind:
-            any_size = self.distance(replace(one, behind=tasks)) == 0
+        tasks = frozenset(stateful_tasks(self.seen, assumption.stateful, self._counts))
+        if tasks and isinstance(assumption.assignor, HighAvailability) and not assumption.behind:
+            any_size = self.distance(replace(assumption, behind=tasks)) == 0
             size = "of any size" if any_size else "within acceptable.recovery.lag"
             words = f"lags (not in the log) {size}"
-        return self.verdict(one, agrees=True, more=words)
+        return self.verdict(assumption, agrees=True, more=words)
 
     def verdict(
-        self, one: Assumption, *, agrees: bool, why: str | None = None, more: str | None = None
+        self,
+        assumption: Assumption,
+        *,
+        agrees: bool,
+        why: str | None = None,
+        more: str | None = None,
     ) -> StreamsVerdict:
-        """Return the comparison's result for an assumption, with its description."""
-        words = "; ".join(filter(None, (one.words(self.now), more)))
-        exact = one.is_exact(self.now)
-        return StreamsVerdict(agrees, why, words or None, one.assignor.name, exact)
-
-    def with_other_lags(self, one: Assumption) -> Assumption | None:
-        """Search longer changelogs for which the computed assignment equals the recorded one.
-
-        Return None if none is found.
-
-        Each consumer of a client receives the least lagging of its client's tasks, so the order
-        of lags matters. The search is a coordinate descent: it changes one task after the other as
-            long as a step reduces the distance.
+        """Return the verdict of the comparison under an assumption,
+        with the assumption's description.
         """
-        best, left = self.distance(one), _MOST_LAGS_TRIED
-        if not self.seen.ends or not self._only_consumers_differ(one):
+        words = "; ".join(filter(None, (assumption.words(self.now), more)))
+        exact = assumption.is_exact(self.now)
+        return StreamsVerdict(agrees, why, words or None, assumption.assignor.name, exact)
+
+    def with_other_lags(self, assumption: Assumption) -> Assumption | None:
+        """Search changelog lengths with which the assignor computes the recorded assignment.
+
+        Return the assumption with these lengths, None if none is found. Each consumer of a client
+        receives the least lagging of its client's tasks, so the order of lags matters. The search
+        is a coordinate descent: it changes one task after the other as long as a step reduces the
+        distance.
+        """
+        best, left = self.distance(assumption), _MOST_LAGS_TRIED
+        if not self.seen.ends or not self._only_consumers_differ(assumption):
             return None
         step = 1 + max(self.seen.ends.values())
         improved = True
@@ -423,21 +451,21 @@ class _Comparison:
             improved = False
             for task in self.seen.ends:
                 for times in (1, 2, 0):
-                    tried = replace(one, longer={**one.longer, task: times * step})
-                    if left == 0 or tried == one:
+                    tried = replace(assumption, longer={**assumption.longer, task: times * step})
+                    if left == 0 or tried == assumption:
                         continue
                     left -= 1
                     distance = self.distance(tried)
                     if distance < best:
-                        one, best, improved = tried, distance, True
-        return one if best == 0 else None
+                        assumption, best, improved = tried, distance, True
+        return assumption if best == 0 else None
 
-    def _only_consumers_differ(self, one: Assumption) -> bool:
-        """Return whether each client has its computed tasks, on other consumers of the client.
+    def _only_consumers_differ(self, assumption: Assumption) -> bool:
+        """Return whether computed and recorded tasks are equal by client, but not by consumer.
 
         Tasks that another consumer has yet to revoke are in no record, so a subset suffices.
         """
-        planned, sent = self._assign(one), self._sent(one)
+        planned, sent = self._assign(assumption), self._sent(assumption)
         if planned is None or planned.plan is None or sent is None:
             return False
         infos = self.now.infos
@@ -453,43 +481,43 @@ class _Comparison:
     def _counts(self) -> dict[str, int]:
         return counts_of(self.seen, self.cluster)
 
-    def _assign(self, one: Assumption) -> StreamsGroupAssignment | None:
-        """Run the leader's task assignor under an assumption; None if it makes no assignment."""
+    def _assign(self, assumption: Assumption) -> StreamsGroupAssignment | None:
+        """Run the leader's task assignor under an assumption; None if it computes no assignment."""
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
-        for task in stateful_tasks(self.seen, one.stateful, counts):
+        for task in stateful_tasks(self.seen, assumption.stateful, counts):
             key = (task.subtopology, task.topology)
-            first, *others = one.changelogs.get(key, (changelog(key),))
+            first, *others = assumption.changelogs.get(key, (changelog(key),))
             for log in (first, *others):
                 counts[log] = max(counts.get(log, 0), task.partition + 1)
                 ends[log, task.partition] = 0
-            further = one.longer.get(task, 0) + (_FAR if task in one.behind else 0)
+            further = assumption.longer.get(task, 0) + (_FAR if task in assumption.behind else 0)
             ends[first, task.partition] = min(LONG_MAX, self.seen.ends.get(task, 0) + further)
         if self.now.leader is None:
             return None
         try:
             return rebalance(
                 StreamsApplication(
-                    self.seen.topology(one.stateful, one.changelogs),
+                    self.seen.topology(assumption.stateful, assumption.changelogs),
                     counts,
-                    one.settings,
-                    ends if one.ends_known else None,
-                    racks=racks_of(self.cluster, counts) if one.heeds_racks else {},
+                    assumption.settings,
+                    ends if assumption.ends_known else None,
+                    racks=racks_of(self.cluster, counts) if assumption.heeds_racks else {},
                 ),
                 self.now.members,
                 leader=self.now.leader,
                 now_ms=self.at_ms,
-                assignor=one.assignor,
+                assignor=assumption.assignor,
             )
         except PartageError:
             return None
 
-    def _sent(self, one: Assumption) -> _Sent | None:
-        """Return the task assignment that the leader would send under an assumption.
+    def _sent(self, assumption: Assumption) -> _Sent | None:
+        """Return the assignment that the leader would send to each consumer under an assumption.
 
         Return None without an assignment, or if it is for other consumers.
         """
-        planned = self._assign(one)
+        planned = self._assign(assumption)
         if planned is None or planned.consumers.keys() != self.now.infos.keys():
             return None
         return {
@@ -516,7 +544,9 @@ def _tasks_differ(planned: AssignmentInfo, recorded: AssignmentInfo) -> int:
 
 
 def _comparable(info: AssignmentInfo) -> tuple[object, ...]:
-    """Return the values of an assignment to compare; the order in maps and sets is ignored."""
+    """Return those values of an assignment that are compared;
+    orders of maps and sets are ignored.
+    """
     version = info.version
     due = 0 if info.next_rebalance_ms == 0 else 1 if info.next_rebalance_ms < LONG_MAX else 2
     hosts, standby_hosts = (

@@ -52,14 +52,14 @@ Changelogs = Mapping[SubtopologyKey, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class StreamsRebalance:
-    """One recorded rebalance of a classic Kafka Streams application, decoded.
+    """One recorded rebalance of a Kafka Streams application in a classic group, decoded.
 
     Attributes:
         members: the members as the leader saw them, in stored order.
         leader: process id of the leader; None if the record names no leader.
         partitions: dict from consumer to assigned partitions, in the order of the record.
-        infos: consumer -> decoded user data of its assignment; a consumer that received no bytes is
-            missing.
+        infos: dict from consumer to decoded user data of its assignment; a consumer without user
+            data is missing.
     """
 
     members: tuple[StreamsMember, ...]
@@ -68,10 +68,10 @@ class StreamsRebalance:
     infos: Mapping[str, AssignmentInfo]
 
     def tasks_read(self) -> Iterator[tuple[TaskId, TopicPartition]]:
-        """Yield (task, partition) for each partition that a task reads; pairs may repeat.
+        """Yield (task, partition) for each partition that a recorded task reads; pairs may repeat.
 
         Raises:
-            WireFormatError: the number of a consumer's tasks and partitions differ.
+            WireFormatError: a consumer has other numbers of tasks and of partitions.
         """
         for name, info in self.infos.items():
             for partition, task in info.task_of(self.partitions[name]):
@@ -81,13 +81,13 @@ class StreamsRebalance:
                     yield TaskId(*task), partition
 
     def copies(self) -> Counter[TaskId]:
-        """Return the number of standby copies of each task, including temporary ones."""
+        """Count the standby copies of each task, including temporary ones (warm-ups)."""
         return Counter(TaskId(*task) for info in self.infos.values() for task in info.standby)
 
 
 @dataclass(frozen=True)
 class ObservedTopology:
-    """The part of a Streams topology that recorded rebalances show.
+    """The part of an application's topology that its recorded rebalances show.
 
     Attributes:
         sources: dict from sub-topology to the topics that it reads.
@@ -108,7 +108,7 @@ class ObservedTopology:
         stateful: Iterable[SubtopologyKey],
         changelogs: Mapping[SubtopologyKey, tuple[str, ...]] | None = None,
     ) -> Topology:
-        """Return a `Topology` with the facts that matter to task assignors.
+        """Build a `Topology` with the facts that task assignors need.
 
         Args:
             stateful: sub-topologies with changelogs.
@@ -143,7 +143,7 @@ def changelog(key: SubtopologyKey) -> str:
 
 
 def decode_streams_rebalance(state: ClassicState) -> StreamsRebalance:
-    """Decode a recorded generation of a Streams group, whose strategy is `STREAMS_PROTOCOL`.
+    """Decode a recorded generation of a Kafka Streams group, with the user data of its members.
 
     Args:
         state: a group state of protocol type ``consumer``.
@@ -177,7 +177,7 @@ def _member(m: MemberState) -> StreamsMember:
 
 
 def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology:
-    """Combine the parts of a Streams topology that several rebalances show; newer ones win.
+    """Combine what several recorded rebalances show of an application's topology.
 
     Args:
         rebalances: the newest first.
@@ -217,26 +217,30 @@ def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology
 
 
 def rack_strategies() -> Sequence[RackAwareStrategy]:
-    """Return the rack-aware strategies other than the default ``none``, the more common first."""
+    """Return the rack-aware assignment strategies that an application may use,
+    the likelier first.
+    """
     return ("min_traffic", "balance_subtopology")
 
 
-def racks_matter(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster) -> bool:
-    """Return whether racks can affect the task assignment.
+def racks_matter(rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster) -> bool:
+    """Return whether racks can affect an application's task assignment.
 
-    They can if members' racks differ, and the racks of all replicas are known.
+    They can if members' racks differ and the racks of all replicas are known.
     """
-    racks = {member.rack for member in now.members}
+    racks = {member.rack for member in rebalance.members}
     if None in racks or "" in racks or len(racks) < 2:
         return False
-    known = racks_of(cluster, seen.counts)
+    known = racks_of(cluster, topology.counts)
     return all(
-        (topic, number) in known for topic, count in seen.counts.items() for number in range(count)
+        (topic, number) in known
+        for topic, count in topology.counts.items()
+        for number in range(count)
     )
 
 
 def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition, frozenset[str]]:
-    """Return the racks of each partition's replicas, if all its brokers have a rack.
+    """Return the racks of each partition's replicas, for partitions whose brokers all have a rack.
 
     Args:
         cluster: the metadata that the leader saw.
@@ -257,18 +261,20 @@ def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition
 
 
 def shared_changelogs(
-    now: StreamsRebalance,
-    seen: ObservedTopology,
+    rebalance: StreamsRebalance,
+    topology: ObservedTopology,
     stateful: frozenset[SubtopologyKey],
     cluster: Cluster,
 ) -> Iterator[Changelogs]:
-    """Yield possible distributions of the changelog topics over the stateful sub-topologies.
+    """Yield the possible ways in which the changelog topics belong to stateful sub-topologies.
 
-    A changelog has as many partitions as its sub-topology has tasks. A distribution in which a
-    stateful sub-topology has no changelog is left out: its racks would be unknown.
+    A changelog has as many partitions as its sub-topology has tasks. If a stateful sub-topology
+    would have no changelog, the way is left out: the sub-topology's racks would be unknown.
     """
-    tasks = {key: max(seen.counts[topic] for topic in seen.sources[key]) for key in stateful}
-    names = _changelog_topics(now, seen, cluster)
+    tasks = {
+        key: max(topology.counts[topic] for topic in topology.sources[key]) for key in stateful
+    }
+    names = _changelog_topics(rebalance, topology, cluster)
     choices = [
         [key for key in sorted(tasks, key=str) if tasks[key] == len(cluster.partitions_of(name))]
         for name in names
@@ -282,10 +288,14 @@ def shared_changelogs(
             yield shared
 
 
-def _changelog_topics(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster) -> list[str]:
-    """Return this application's changelog topics, by the first word of their names."""
-    hints = {member.id.partition("-")[0] for member in now.members}
-    hints |= {topic.partition("-")[0] for topic in seen.counts if topic.endswith("-repartition")}
+def _changelog_topics(
+    rebalance: StreamsRebalance, topology: ObservedTopology, cluster: Cluster
+) -> list[str]:
+    """Return the application's changelog topics, recognised by the first word of their names."""
+    hints = {member.id.partition("-")[0] for member in rebalance.members}
+    hints |= {
+        topic.partition("-")[0] for topic in topology.counts if topic.endswith("-repartition")
+    }
     every = [
         topic for t, topic in enumerate(cluster.index.topics)
         if topic.endswith(_CHANGELOG_SUFFIX) and cluster.topic_exists[t]

@@ -16,7 +16,7 @@ Int64Array = NDArray[np.int64]
 
 
 class Outcome(IntEnum):
-    """Whether a record's transaction was committed or aborted, is open, or does not exist."""
+    """The outcome of a record's transaction: committed, aborted, still open, or no transaction."""
 
     ABORTED = 0
     COMMITTED = 1
@@ -28,7 +28,9 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """The transaction outcome of each record, and the log offset and time when it takes effect."""
+    """The outcome of each record's transaction,
+    and the log offset and time when it takes effect.
+    """
 
     outcome: NDArray[np.int8]
     offset: Int64Array
@@ -37,7 +39,9 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class _Batches:
-    """The transactional batches of one log partition: offset ranges, outcomes and effects."""
+    """The transactional batches of one log partition:
+    offset ranges, outcomes, markers' positions.
+    """
 
     first: Int64Array
     last: Int64Array
@@ -47,7 +51,7 @@ class _Batches:
 
 
 class Transactions:
-    """The transactional batches of the log, which decide when transactional commits take effect.
+    """The transactions of the log, which decide when transactional offset commits take effect.
 
     They come from a capture's ``batches.parquet``.
 
@@ -76,7 +80,7 @@ class Transactions:
         self._batches = {p: _resolve(rows) for p, rows in by_partition.items()}
 
     def effects(self, partition: int, offset: Int64Array, time_ms: Int64Array) -> Effects:
-        """Return whether, where and when the records of one log partition take effect.
+        """Return whether, at which offset and when records of one log partition take effect.
 
         Args:
             partition: the partition of ``__consumer_offsets``.
@@ -100,7 +104,7 @@ class Transactions:
 
 
 def _resolve(rows: list[Mapping[str, Any]]) -> _Batches:
-    """Return one log partition's data batches, each with its marker's offset and time."""
+    """Find the transaction marker of each data batch of one log partition."""
     rows = sorted(rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}
     found: list[tuple[int, int, int, int, int]] = []

@@ -66,7 +66,7 @@ _LARGEST_MS = 1 << 62
 
 @dataclass(slots=True)
 class OpenStop:
-    """A partition that no member consumes at present, with its last owner.
+    """A partition that no member consumes at present, and what is known of its last owner.
 
     Attributes:
         start: when its last owner stopped.
@@ -95,7 +95,7 @@ class OpenStop:
 
 @dataclass(slots=True)
 class UnreadState:
-    """The state of `UnreadTracker` for one group; plain values only, so that it can be stored.
+    """The state of an `UnreadTracker`, which has plain values only so that it can be stored.
 
     Attributes:
         owner: dict from partition to member id of its owner.
@@ -136,7 +136,7 @@ class UnreadState:
 
 
 class UnreadTracker:
-    """Estimates how long partitions of one group had no consumer; feed its history in log order.
+    """Estimates how long the partitions of one group had no consumer, from the group's history.
 
     Args:
         commits: statistics of the commits up to the record that is fed.
@@ -159,9 +159,8 @@ class UnreadTracker:
         self._stalled: frozenset[str | None] = frozenset()
 
     def estimate(self) -> UnreadEstimate:
-        """Return the time without a consumer that the completed rebalance ended.
-
-        The sums restart at 0.
+        """Return the time without a consumer that the completed rebalance ended,
+        and restart the sums.
         """
         found = self.so_far()
         self.state.sums, self.state.no_consumer_ms = {}, 0.0
@@ -172,44 +171,48 @@ class UnreadTracker:
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     def take_intervals(self) -> tuple[UnreadInterval, ...]:
-        """Return the unread intervals that the rebalance ended which is complete now."""
+        """Return the intervals without a consumer that the completed rebalance ended."""
         found, self.state.ended = tuple(self.state.ended), []
         return found
 
     # -- rebalances ----------------------------------------------------------------------------
 
-    def rebalance(self, found: Generation, before: Generation | None) -> None:
-        """Process a rebalance when its record is read, after its causes are known."""
-        state, at = self.state, found.timestamp_ms
-        self._stalled = frozenset(c.member for c in found.causes if c.kind == "poll")
+    def rebalance(self, generation: Generation, before: Generation | None) -> None:
+        """Process a rebalance when its record is read and its causes are known."""
+        state, at = self.state, generation.timestamp_ms
+        self._stalled = frozenset(c.member for c in generation.causes if c.kind == "poll")
         if before is None:
             state.owner, state.reads, state.stopped = {}, {}, {}
-        state.rewrites = found.records
-        if found.protocol == "classic":
-            if found.taken_over:
-                self._resume_migrated(found)
+        state.rewrites = generation.records
+        if generation.protocol == "classic":
+            if generation.taken_over:
+                self._resume_migrated(generation)
             else:
-                self._stop_classic(found)
-        members = found.first.members
+                self._stop_classic(generation)
+        members = generation.first.members
         self._note_evicted(members, at)
         state.subscribed = {m.id: subscribed_topics(m) for m in members}
         state.sessions = {m.id: m.session_timeout_ms for m in members}
         state.static = {m.id: m.instance is not None for m in members}
         state.polls = {m.id: m.rebalance_timeout_ms for m in members}
         state.java = {m.id: None for m in members if identify_client(m).name == JAVA}
-        was_empty = found.protocol == "classic" and before is not None and not before.last.members
+        was_empty = (
+            generation.protocol == "classic" and before is not None and not before.last.members
+        )
         joined = between(at - INITIAL_DELAY_MS, at) if was_empty else between(at, at)
         self._note_subscribers(at, joined)
-        if found.protocol == "classic":
-            self._assign_all(found.first.members, at)
+        if generation.protocol == "classic":
+            self._assign_all(generation.first.members, at)
 
-    def restart(self, found: Generation) -> None:
-        """Process the restart of a static member, which keeps its partitions."""
-        if found.records <= self.state.rewrites:
+    def restart(self, generation: Generation) -> None:
+        """Process the restart of static members, which keep their partitions
+        under new member ids.
+        """
+        if generation.records <= self.state.rewrites:
             return
-        self.state.rewrites = found.records
-        at = found.rewrites[-1][1] if found.rewrites else found.timestamp_ms
-        for member in found.last.members:
+        self.state.rewrites = generation.records
+        at = generation.rewrites[-1][1] if generation.rewrites else generation.timestamp_ms
+        for member in generation.last.members:
             taken: dict[str, list[_Pair]] = {}
             for pair in assigned_partitions(member):
                 owner = self.state.owner.get(pair, member.id)
@@ -222,10 +225,13 @@ class UnreadTracker:
             self.state.subscribed[member.id] = subscribed_topics(member)
             self.state.static[member.id] = member.instance is not None
 
-    def _stop_classic(self, found: Generation) -> None:
-        """Begin times without a consumer of partitions that classic members revoked or left."""
-        at, claims = found.timestamp_ms, _claims(found)
-        present = {m.id: m for m in found.first.members}
+    def _stop_classic(self, generation: Generation) -> None:
+        """Begin times without a consumer for partitions that members of a classic group gave up.
+
+        These members revoked them or departed.
+        """
+        at, claims = generation.timestamp_ms, _claims(generation)
+        present = {m.id: m for m in generation.first.members}
         revoked: dict[str, list[_Pair]] = {}
         departed: dict[str, list[_Pair]] = {}
         for owner, reads in list(self.state.reads.items()):
@@ -242,7 +248,7 @@ class UnreadTracker:
                 at,
                 by_record=True,
             )
-        missed = self._missed(found, revoked)
+        missed = self._missed(generation, revoked)
         revoked = {k: v for k, v in revoked.items() if v and k not in missed}
         begun = self._stop_revoked(revoked, len(present), at)
         for owner, pairs in missed.items():
@@ -254,7 +260,7 @@ class UnreadTracker:
             commits = [self._evidence(*one).last_ms for one in departed.items()]
             newest = max((c for c in commits if c is not None), default=begun.earliest)
             begun = between(min(newest, begun.earliest), at)
-        instances = {m.instance for m in found.first.members} - {None}
+        instances = {m.instance for m in generation.first.members} - {None}
         for owner, pairs in departed.items():
             client = self.state.clients.get(owner)
             is_replaced = client is not None and client[2] in instances
@@ -268,14 +274,14 @@ class UnreadTracker:
             self._stop(pairs, start, at)
 
     def _missed(
-        self, found: Generation, revoked: Mapping[str, list[_Pair]]
+        self, generation: Generation, revoked: Mapping[str, list[_Pair]]
     ) -> dict[str, list[_Pair]]:
         """Return the revoked partitions of members that never received their last assignment.
 
-        A slow member or leader misses the end of a rebalance: all rejoin at once, with no change of
-        members or topics, and without a commit in between.
+        A slow member or leader misses the end of a rebalance. Then all members rejoin at once,
+        without a change of members or topics, and without a commit in between.
         """
-        if not found.causes or found.causes[0].kind != "request":
+        if not generation.causes or generation.causes[0].kind != "request":
             return {}
         missed = {}
         for owner, pairs in revoked.items():
@@ -284,35 +290,41 @@ class UnreadTracker:
                 missed[owner] = pairs
         return missed
 
-    def _stop_revoked(self, revoked: Mapping[str, list[_Pair]], members: int, at: int) -> Instant:
-        """Begin the times without a consumer of partitions that members revoked to rejoin.
+    def _stop_revoked(
+        self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
+    ) -> Instant:
+        """Begin times without a consumer for partitions that members revoked in order to rejoin.
 
-        Return when the rebalance began.
+        Return the estimated time at which the rebalance began.
         """
         newest: float | None = None
-        first, longest = float(at), 0.0
+        first, longest = float(time_ms), 0.0
         for owner, pairs in revoked.items():
             commits = self._evidence(owner, pairs)
             heartbeat = heartbeat_interval(self._session_ms(owner))
-            start = revocation_time(commits, at, heartbeat, len(revoked))
+            start = revocation_time(commits, time_ms, heartbeat, len(revoked))
             first, longest = min(first, start.mean), max(longest, heartbeat)
             if commits.last_ms is not None:
                 newest = max(newest or commits.last_ms, commits.last_ms)
-            self._stop(pairs, start, at)
+            self._stop(pairs, start, time_ms)
         if revoked:
             if newest is not None:
-                self._learn(is_prompt=at - newest <= _PROMPT_MS)
+                self._learn(is_prompt=time_ms - newest <= _PROMPT_MS)
             # The first of several heartbeats, equally distributed over one interval.
             return between(first - 2 * longest / (len(revoked) + 1), first)
         if not members:
-            return before_record(at)
+            return before_record(time_ms)
         sessions = [self._session_ms(owner) for owner in self.state.sessions]
-        return between(at - heartbeat_interval(max(sessions, default=SESSION_TIMEOUT_MS)), at)
+        return between(
+            time_ms - heartbeat_interval(max(sessions, default=SESSION_TIMEOUT_MS)), time_ms
+        )
 
-    def _resume_migrated(self, found: Generation) -> None:
-        """Undo times without a consumer that only result from a protocol migration's records."""
-        state, at = self.state, found.timestamp_ms
-        for member in found.first.members:
+    def _resume_migrated(self, generation: Generation) -> None:
+        """Cancel times without a consumer that result only from the records
+        of a protocol migration.
+        """
+        state, at = self.state, generation.timestamp_ms
+        for member in generation.first.members:
             for pair in assigned_partitions(member):
                 stop = state.stopped.get(pair)
                 is_new = stop is not None and at - stop.seen_ms <= _MIGRATION_MS
@@ -321,37 +333,37 @@ class UnreadTracker:
                     state.owner[pair] = member.id
                     state.reads.setdefault(member.id, {})[pair] = stop.start.earliest
 
-    def _assign_all(self, members: Iterable[MemberState], at: int) -> None:
+    def _assign_all(self, members: Iterable[MemberState], time_ms: int) -> None:
         for member in members:
-            self._assign(assigned_partitions(member), member.id, at, after_record(at))
+            self._assign(assigned_partitions(member), member.id, time_ms, after_record(time_ms))
 
-    def acknowledge(self, found: CurrentAssignment) -> None:
-        """Process the assignment that a member acknowledged (KIP-848, KIP-1071)."""
-        state, at = self.state, found.time_ms
-        now = {(topic, p): None for role, _, topic, p in found.parts if role in _READS}
-        lost = [pair for pair in state.reads.get(found.member, ()) if pair not in now]
+    def acknowledge(self, assignment: CurrentAssignment) -> None:
+        """Process an assignment that a member has acknowledged (KIP-848, KIP-1071)."""
+        state, at = self.state, assignment.time_ms
+        now = {(topic, p): None for role, _, topic, p in assignment.parts if role in _READS}
+        lost = [pair for pair in state.reads.get(assignment.member, ()) if pair not in now]
         if lost:
-            is_gone = found.member_epoch == _LEFT
+            is_gone = assignment.member_epoch == _LEFT
             start = (
-                self._departure(found.member, lost, before_record(at), classic=False)
+                self._departure(assignment.member, lost, before_record(at), classic=False)
                 if is_gone
                 else after_heartbeat(at, revokes=True)
             )
             self._stop(lost, start, at, by_record=not is_gone)
-        if found.member_epoch == _LEFT:
-            state.subscribed.pop(found.member, None)
-            state.sessions.pop(found.member, None)
+        if assignment.member_epoch == _LEFT:
+            state.subscribed.pop(assignment.member, None)
+            state.sessions.pop(assignment.member, None)
             self._note_subscribers(at, between(at, at))
-        new = [pair for pair in now if state.owner.get(pair) != found.member]
+        new = [pair for pair in now if state.owner.get(pair) != assignment.member]
         for pair in new:  # the old owner's own record may be lost
             if pair in state.owner:
                 self._stop([pair], after_heartbeat(at), at)
-        self._assign(new, found.member, at, after_heartbeat(at))
+        self._assign(new, assignment.member, at, after_heartbeat(at))
 
     # -- stops ---------------------------------------------------------------------------------
 
     def _stop(
-        self, pairs: Iterable[_Pair], start: Instant, at: int, *, by_record: bool = False
+        self, pairs: Iterable[_Pair], start: Instant, time_ms: int, *, by_record: bool = False
     ) -> None:
         state = self.state
         state.sources += 1
@@ -359,19 +371,19 @@ class UnreadTracker:
             owner = state.owner.pop(pair, None)
             if owner is not None:
                 since = self._take(owner, pair)
-                begin = start.limited(since, at + 1_000.0)
+                begin = start.limited(since, time_ms + 1_000.0)
                 state.stopped[pair] = OpenStop(
                     begin,
                     state.sources,
                     owner,
-                    at,
+                    time_ms,
                     int(since),
                     by_record=by_record,
                     client=state.clients.get(owner),
                     stalled=owner in self._stalled,
                 )
 
-    def _assign(self, pairs: Iterable[_Pair], member: str, at: int, end: Instant) -> None:
+    def _assign(self, pairs: Iterable[_Pair], member: str, time_ms: int, end: Instant) -> None:
         state, known = self.state, dict[tuple[str, int], bool]()
         for pair in pairs:
             if pair in state.owner:
@@ -379,9 +391,9 @@ class UnreadTracker:
             state.owner[pair] = member
             state.reads.setdefault(member, {})[pair] = end.mean
             stop = state.stopped.pop(pair, None)
-            if stop is not None and not self._is_recreated(pair[0], stop.read_ms, at, known):
+            if stop is not None and not self._is_recreated(pair[0], stop.read_ms, time_ms, known):
                 if stop.apart_from_ms is not None:
-                    stop.apart_ms += max(0.0, at - stop.apart_from_ms)
+                    stop.apart_ms += max(0.0, time_ms - stop.apart_from_ms)
                 if stop.by_record:
                     commit = self._commits.last_ms(*pair)
                     if commit is not None and stop.source not in state.sums:
@@ -394,7 +406,8 @@ class UnreadTracker:
     def _is_recreated(
         self, topic: str, before_ms: int, after_ms: int, known: dict[tuple[str, int], bool]
     ) -> bool:
-        """Return whether a topic was deleted and recreated, so that it is now another topic.
+        """Return whether a topic was deleted and recreated between two times,
+        so that it is another one.
 
         Args:
             topic: the topic's name.
@@ -412,15 +425,18 @@ class UnreadTracker:
         return found
 
     def _take(self, owner: str, pair: _Pair) -> float:
-        """Remove a partition from its owner; return since when the owner consumed it (ms)."""
+        """Remove a partition from its owner; return the time since
+        which the owner consumed it (ms).
+        """
         reads = self.state.reads[owner]
         since = reads.pop(pair)
         if not reads:
             del self.state.reads[owner]
         return since
 
-    def _note_evicted(self, members: Iterable[MemberState], at: int) -> None:
-        """Count the time without members as unread if an evicted client rejoined.
+    def _note_evicted(self, members: Iterable[MemberState], time_ms: int) -> None:
+        """Count a time without members as time without a consumer
+        if an evicted client has rejoined.
 
         The client was alive in that time.
         """
@@ -428,7 +444,7 @@ class UnreadTracker:
         joined = [m for m in members if m.id not in state.subscribed]
         ids, clients = {m.id for m in joined}, {_client(m) for m in joined}
         is_alive = any(
-            at - stop.seen_ms <= _REJOIN_MS
+            time_ms - stop.seen_ms <= _REJOIN_MS
             and (
                 stop.member in ids  # a process keeps its member id in the consumer protocol
                 or (
@@ -439,17 +455,17 @@ class UnreadTracker:
             for stop in state.stopped.values()
         )
         for stop in state.stopped.values() if is_alive else ():
-            if stop.apart_from_ms is not None and at - stop.seen_ms <= _REJOIN_MS:
+            if stop.apart_from_ms is not None and time_ms - stop.seen_ms <= _REJOIN_MS:
                 stop.apart_from_ms = None
         state.clients |= {m.id: _client(m) for m in members}
         alive = {m.id for m in members} | {stop.member for stop in state.stopped.values()}
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
-    def _note_subscribers(self, at: int, joined: Instant) -> None:
-        """Split current times without a consumer into times with and without a subscriber.
+    def _note_subscribers(self, time_ms: int, joined: Instant) -> None:
+        """Divide current times without a consumer into times with and without a subscribed member.
 
         Args:
-            at: time of the record (ms).
+            time_ms: time of the record (ms).
             joined: when the record's new members joined.
         """
         state = self.state
@@ -457,20 +473,22 @@ class UnreadTracker:
         for pair, stop in state.stopped.items():
             if pair[0] in state.topics:
                 if stop.apart_from_ms is not None:
-                    until = joined.limited(stop.apart_from_ms, at)
+                    until = joined.limited(stop.apart_from_ms, time_ms)
                     stop.apart_ms += until.mean - stop.apart_from_ms
                     stop.start = stop.start.widened(until)
                     stop.apart_from_ms = None
             elif stop.apart_from_ms is None:
                 # Where the last member is gone, it had no successor while it was dead either.
-                last_member = not state.subscribed and stop.seen_ms == at
-                since = stop.start.mean if last_member else float(at)
+                last_member = not state.subscribed and stop.seen_ms == time_ms
+                since = stop.start.mean if last_member else float(time_ms)
                 stop.apart_from_ms = max(since, stop.start.mean)
 
     # -- evidence ------------------------------------------------------------------------------
 
     def _evidence(self, owner: str, pairs: Iterable[_Pair]) -> MemberCommits:
-        """Return the commit statistics of some partitions since their owner was assigned them."""
+        """Return statistics of an owner's commits for some partitions,
+        since they were assigned to it.
+        """
         state = self.state
         reads = state.reads.get(owner, {})
         last: int | None = None
@@ -485,7 +503,7 @@ class UnreadTracker:
         return MemberCommits(last, usual, share)
 
     def _learn(self, *, is_prompt: bool) -> None:
-        """Count a revocation of partitions, and whether a commit came with it (``is_prompt``)."""
+        """Count a revocation of partitions, and whether the member committed at that moment."""
         self.state.stops += 1
         self.state.prompt += is_prompt
 
@@ -493,8 +511,8 @@ class UnreadTracker:
         sent = self.state.sessions.get(owner, -1)
         return float(sent if sent > 0 else self._timeout_ms or SESSION_TIMEOUT_MS)
 
-    def _absence(self, owner: str, pairs: list[_Pair], at: int) -> Instant:
-        return absence_time(self._evidence(owner, pairs), at, self.state.polls.get(owner, 0))
+    def _absence(self, owner: str, pairs: list[_Pair], time_ms: int) -> Instant:
+        return absence_time(self._evidence(owner, pairs), time_ms, self.state.polls.get(owner, 0))
 
     def _departure(
         self, owner: str, pairs: list[_Pair], begun: Instant, *, classic: bool = True
@@ -512,7 +530,7 @@ class UnreadTracker:
 
 
 def _interval(pair: _Pair, new_owner: str, stop: OpenStop, end: Instant) -> UnreadInterval:
-    """Return the interval without a consumer of a partition that is consumed again."""
+    """Return the interval in which a partition had no consumer, now that it is consumed again."""
     length = StopSum()
     length.add(stop.start, end, stop.apart_ms)
     unread = sum_stops([length])
@@ -531,10 +549,10 @@ def _client(member: MemberState) -> _Client:
     return member.client_id, member.client_host, member.instance
 
 
-def _claims(found: Generation) -> Mapping[str, frozenset[_Pair]]:
-    """Return the partitions that each member kept while it rejoined; empty for an eager group."""
-    strategy = found.first.strategy or ""
-    members = found.first.members
+def _claims(generation: Generation) -> Mapping[str, frozenset[_Pair]]:
+    """Return the partitions that each member keeps while it rejoins; empty for an eager group."""
+    strategy = generation.first.strategy or ""
+    members = generation.first.members
     is_cooperative = "cooperative" in strategy or any(
         m.subscription and m.subscription.owned for m in members
     )
