@@ -53,7 +53,8 @@ __all__ = [
 
 
 class PendingAction(NamedTuple):
-    """An action that a simulation has scheduled: the eviction of a member, or a follow-up.
+    """A scheduled action of a stored simulation:
+    the eviction of a member, or a follow-up rebalance.
 
     Attributes:
         time_ms: when it is due.
@@ -76,7 +77,7 @@ class PendingAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The state of one policy's simulation after a recorded rebalance.
+    """The stored state of one policy's simulation after a recorded rebalance, to continue it later.
 
     Recorded rebalances are given by their position in the group's history.
 
@@ -116,7 +117,7 @@ class Checkpoint:
         return frozenset(found if self.resolved_at is None else found | {self.resolved_at})
 
     def to_bytes(self) -> bytes:
-        """Serialize the state.
+        """Serialize the checkpoint; `from_bytes` restores it.
 
         Raises:
             TypeError: a plug-in's strategy remembers values that cannot be stored.
@@ -125,7 +126,7 @@ class Checkpoint:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> Checkpoint:
-        """Restore the state that `to_bytes` serialized.
+        """Restore the checkpoint that `to_bytes` serialized.
 
         Raises:
             InvalidCaptureError: the bytes are of another version, or damaged.
@@ -138,7 +139,10 @@ class Checkpoint:
 
 @lru_cache(maxsize=1)
 def _classes() -> tuple[type, ...]:
-    """Return the classes of a stored state, with those that built-in strategies remember."""
+    """Return the classes whose instances a checkpoint may contain.
+
+    Among them are the data that built-in strategies store for members.
+    """
     from partage.groups.dialects.user_data import LastAssignment
     from partage.groups.optimal.strategy import Promises
     from partage.groups.sticky.api import StickyMemory
@@ -148,7 +152,7 @@ def _classes() -> tuple[type, ...]:
 
 
 class RecentRebalances:
-    """The last recorded rebalances of a group, by their position in its history.
+    """The newest recorded rebalances of a group, found by their position in the group's history.
 
     Args:
         needed: positions of older rebalances that are kept as well.
@@ -164,21 +168,21 @@ class RecentRebalances:
         return self._recent[position] if position in self._recent else self._old[position]
 
     def add(self, position: int, rebalance: RecordedRebalance) -> None:
-        """Add the next rebalance."""
+        """Add the next recorded rebalance, with its position in the group's history."""
         self._recent[position] = rebalance
         # The object is kept as long as the entry, so that no other one gets its id.
         self._position_of[id(rebalance)] = position
 
     def position(self, rebalance: RecordedRebalance) -> int:
-        """Return the position of a rebalance.
+        """Return a recorded rebalance's position in the group's history.
 
         Raises:
-            KeyError: it is too old.
+            KeyError: the rebalance is too old and was removed.
         """
         return self._position_of[id(rebalance)]
 
     def forget_before(self, position: int) -> None:
-        """Forget the rebalances before a position, except for those that are needed."""
+        """Remove the rebalances before a position, except for those that checkpoints need."""
         while self._recent and (first := next(iter(self._recent))) < position:
             rebalance = self._recent.pop(first)
             if first in self._needed:
@@ -191,7 +195,7 @@ class RecentRebalances:
 
 
 class UnreadInputs(NamedTuple):
-    """What the unread time of a simulated rebalance is estimated from (`StopLengths.estimate`).
+    """Inputs from which a simulated rebalance's unread time (time without a consumer) is estimated.
 
     Attributes:
         stops: partitions that stop.
@@ -206,25 +210,32 @@ class UnreadInputs(NamedTuple):
     restarts: bool = True
 
     def estimate(self, lengths: StopLengths, rebalance: RecordedRebalance) -> UnreadEstimate | None:
-        """Return the estimate, which uses up recorded intervals of ``lengths``."""
+        """Return the estimated unread time of the simulated rebalance.
+
+        The recorded intervals without a consumer that it uses are removed from ``lengths``.
+        """
         return lengths.estimate(
             rebalance, self.stops, was_empty=self.was_empty, away_s=self.away_s,
             restarts=self.restarts,
         )  # fmt: skip
 
     def to_cells(self) -> list[Any]:
-        """Return the inputs as values for JSON, without the names of the partitions that stop."""
+        """Return the inputs of the unread time as values for JSON; `of_cells` restores them.
+
+        The names of the partitions that stop are left out, because their indices are stored
+        elsewhere.
+        """
         owners: dict[tuple[Any, ...], int] = {}
         owner_of = [owners.setdefault(tuple(stop[2:]), len(owners)) for stop in self.stops]
         return [[*owners], owner_of, self.was_empty, self.away_s, self.restarts]
 
     @classmethod
     def of_cells(cls, cells: list[Any], stops: Int32Array, index: Index) -> UnreadInputs:
-        """Restore the inputs from the values of `to_cells`.
+        """Restore the inputs of an unread time from the values that `to_cells` returned.
 
         Args:
             cells: the values.
-            stops: dense numbers of the partitions that stop (int32).
+            stops: indices of the partitions that stop (int32).
             index: their numbering.
         """
         owners, owner_of, was_empty, away_s, restarts = cells
@@ -237,7 +248,7 @@ class UnreadInputs(NamedTuple):
         return cls(found, was_empty, away_s, restarts)
 
 
-#: Owner and dense number of each assigned partition, the members whose loads count (all int32),
+#: Owner and index of each assigned partition, the members whose loads count (all int32),
 #: and the number of members.
 Loads = tuple[Int32Array, Int32Array, Int32Array, int]
 #: Plans and groups that `PlanLoads` remembers; a full cache is emptied.
@@ -245,14 +256,17 @@ _MOST_CACHED = 512
 
 
 class PlanLoads:
-    """Finds out which partitions count as the load of which member, once for equal plans."""
+    """Loads of members in stored assignments: which partitions count for which member.
+
+    Equal assignments are analysed once.
+    """
 
     def __init__(self) -> None:
         self._loads: dict[tuple[int, int, int], tuple[LateInputs, Loads]] = {}
         self._facts: dict[tuple[int, int], Facts] = {}
 
     def of(self, late: LateInputs) -> Loads:
-        """Return what the spread of loads of a row is computed from."""
+        """Return the arrays from which `load_spread` computes the spread of loads of a row."""
         key = (id(late.plan), id(late.group), id(late.cluster))
         known = self._loads.get(key)
         if known is None:
@@ -273,7 +287,11 @@ class PlanLoads:
 
 
 def load_spread(loads: Loads | None, weights: Weights) -> float | None:
-    """Return the spread of loads as the judge computes it for members of weight 1."""
+    """Return the difference between the highest and the lowest load
+    of a member (records per second).
+
+    It equals the judge's result for members of weight 1.
+    """
     if loads is None or weights is None or not len(loads[2]):
         return None
     member, partition, takes_part, members = loads
@@ -293,7 +311,7 @@ _METRICS = (
 
 
 class StoredRow(NamedTuple):
-    """A row of table ``replays`` of one policy, without the columns that later records change.
+    """A stored row of table ``replays``, without the columns that later records change.
 
     Its values are those of JSON, so that a list of rows can be written as JSON text.
 
@@ -320,7 +338,7 @@ class StoredRow(NamedTuple):
     def of(
         cls, position: int, row: SimulatedRebalance, unread: UnreadInputs | None, loads: PlanLoads
     ) -> StoredRow:
-        """Convert a row of a simulation.
+        """Convert a row of a simulation to its stored form, which JSON can represent.
 
         Args:
             position: position of the recorded rebalance in the group's history.
@@ -350,7 +368,7 @@ class StoredRow(NamedTuple):
         context: SimulationContext,
         lengths: StopLengths,
     ) -> SimulatedRebalance:
-        """Return the row of a simulation, with all of its columns.
+        """Restore the row of table ``replays``: compute the columns that later records change.
 
         Args:
             policy: name of the policy.
@@ -408,15 +426,15 @@ class SimulationStore(Protocol):
     """Interface of an object that stores one policy's simulation for the next run."""
 
     def row(self, row: StoredRow) -> None:
-        """Store the next row."""
+        """Store the next row of the simulation."""
 
     def checkpoint(self, found: Checkpoint) -> None:
-        """Store the state after all rows so far."""
+        """Store the state of the simulation after all rows so far."""
 
 
 @dataclass
 class Continuation:
-    """What the simulation of one policy continues from, and what it stores for the next run.
+    """The stored simulation from which one policy's simulation continues, and where it stores more.
 
     Attributes:
         store: receives new rows and checkpoints.
@@ -433,13 +451,15 @@ class Continuation:
     _number: int = 0
 
     def covers(self, position: int) -> bool:
-        """Return whether a recorded rebalance is not simulated again."""
+        """Return whether a recorded rebalance is before the checkpoint,
+        so that it is not simulated again.
+        """
         return self.checkpoint is not None and position <= self.checkpoint.position
 
     def rows_until(
         self, position: int, time_ms: int | None = None
     ) -> Iterator[tuple[int, StoredRow]]:
-        """Yield the next stored rows with their numbers, up to a rebalance and a simulated time.
+        """Yield the next stored rows, each with its number, up to a rebalance and a simulated time.
 
         Args:
             position: position of the newest recorded rebalance whose rows are wanted.

@@ -9,10 +9,10 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """A simulated clock: actions run in the order of their due time and may schedule others.
+    """A simulated clock, which runs scheduled actions in order of their due time.
 
-    Actions that are due at the same time run by ascending ``rank``, then in the order in which
-    they were scheduled, so that a simulation is deterministic.
+    An action may schedule others. Actions that are due at the same time run by ascending ``rank``,
+    then in the order in which they were scheduled, so that a simulation is deterministic.
 
     Attributes:
         now_ms: due time of the action that runs; it never decreases.
@@ -31,21 +31,23 @@ class Clock:
         self._scheduled = 0
 
     def at(self, time_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule an action (a function) at a simulated time.
+        """Schedule an action (a function) at a simulated time;
+        if it has passed, the action is due at once.
 
-        If the time has passed, it is due at once.
+        Among actions that are due at the same time, those with a lower ``rank`` run first.
         """
         self._scheduled += 1
         heapq.heappush(self._queue, (time_ms, rank, self._scheduled, action))
 
     def after(self, wait_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Schedule an action (a function) ``wait_ms`` after the current simulated time."""
+        """Schedule an action (a function) ``wait_ms`` milliseconds
+        after the current simulated time.
+        """
         self.at(self.now_ms + wait_ms, action, rank=rank)
 
     def run(self, before_ms: int | None = None) -> None:
-        """Run all scheduled actions in order of time.
-
-        With ``before_ms`` only those due before it.
+        """Run all scheduled actions in order of time,
+        or with ``before_ms`` only those due before it.
         """
         while self._queue and (before_ms is None or self._queue[0][0] < before_ms):
             time_ms, _, _, action = heapq.heappop(self._queue)
@@ -53,7 +55,9 @@ class Clock:
             action()
 
     def scheduled(self) -> list[tuple[int, Callable[[], None]]]:
-        """Return the actions that have not run, with their due times, in the order of running."""
+        """Return the actions that have not run yet, with their due times (ms),
+        in the order of running.
+        """
         return [(time_ms, action) for time_ms, _, _, action in sorted(self._queue, key=_place)]
 
 

@@ -35,7 +35,7 @@ _RebalanceKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class CommitEvidence:
-    """Data derived from a group's offset commits: pauses around rebalances, records per second.
+    """Facts from a group's offset commits: pauses around rebalances, and records per second.
 
     A simulation without them leaves its costs unknown.
 
@@ -54,7 +54,7 @@ class CommitEvidence:
 
     @classmethod
     def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitEvidence:
-        """Build the object from one group's consumption pauses, given in any order.
+        """Build the evidence of one group from its consumption pauses, which may be in any order.
 
         >>> found = CommitEvidence.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
         >>> list(found.pauses), dict(found.intervals)
@@ -69,16 +69,16 @@ class CommitEvidence:
         return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
 
     def of_rebalance(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
-        """Return the consumption pauses of one rebalance.
+        """Return the consumption pauses around one rebalance.
 
-        Empty if no commits precede and follow it.
+        The result is empty if no partition has commits before and after it.
         """
         return self.pauses.get((incarnation, generation), ())
 
 
 @dataclass(slots=True)
 class CommitRate:
-    """Measures the records per second of one partition, from its commits in log order.
+    """Measures the records per second of one partition, from its offset commits in log order.
 
     Only progress counts: an offset that goes back (a reset) adds nothing.
 
@@ -95,7 +95,9 @@ class CommitRate:
     records: int = 0
 
     def add(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
-        """Add consecutive commits, given by time and offset of the first and the last one."""
+        """Add consecutive commits of the partition,
+        given by time and offset of the first and the last.
+        """
         if self.first_ms is None:
             self.first_ms = first_ms
         else:
@@ -105,7 +107,7 @@ class CommitRate:
         self.last_offset = last_offset
 
     def stretch(self, found: Stretch) -> None:
-        """Add the commits of the partition between two group records, combined to a `Stretch`."""
+        """Add the partition's commits between two records of its group, combined to a `Stretch`."""
         if found.commits:
             self.add(found.first_ms, found.latest_ms, found.first_offset, found.first_offset)
             self.records += found.progress
@@ -113,17 +115,14 @@ class CommitRate:
 
     @property
     def per_second(self) -> float | None:
-        """Records per second from the first to the last commit.
-
-        None if no time passed between them.
-        """
+        """Records per second between the first and the last commit; None if no time passed."""
         if self.first_ms is None or self.last_ms <= self.first_ms:
             return None
         return self.records * 1_000 / (self.last_ms - self.first_ms)
 
 
 def weights_of(rates: Rates, index: Index) -> Weights:
-    """Convert records per second by (topic, partition) to an array by dense partition number.
+    """Convert a dict of records per second by (topic, partition) to an array by partition index.
 
     A partition without commits has 0.
 
@@ -134,7 +133,8 @@ def weights_of(rates: Rates, index: Index) -> Weights:
 
 
 def values_by_partition(values: Mapping[tuple[str, int], float], index: Index) -> FloatArray:
-    """Convert a dict by (topic, partition) to an array by dense partition number; NaN if missing.
+    """Convert a dict by (topic, partition) to an array by partition index,
+    with NaN for missing ones.
 
     >>> values_by_partition({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [nan, 2.5]

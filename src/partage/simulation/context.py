@@ -27,13 +27,10 @@ _MOST_CACHED_CELLS, _MOST_CACHED = 2_000_000, 4_096
 class SimulationContext:
     """Data that the simulations of one group under all policies share.
 
-    It has the cluster metadata, the function that measures assignments, and data from offset
-    commits.
-
     Attributes:
         clusters: the cluster metadata over time.
         measure: the judge, which computes metrics of assignments.
-        evidence: pauses and commit rates of the group.
+        evidence: pauses and commit rates of the group, from its offset commits.
         usual_ms: assumed duration of a rebalance whose duration no commit shows (ms).
         weights: records per second of each partition (float64[P]).
         problems: builds the problems of simulated rebalances, and remembers plans.
@@ -57,7 +54,7 @@ class SimulationContext:
         evidence: CommitEvidence,
         measure: PlanJudge | None = None,
     ) -> SimulationContext:
-        """Build the context of a group from all of its recorded rebalances."""
+        """Build the shared data of a group's simulations from all of its recorded rebalances."""
         bare = cls(clusters, measure or CachedJudge(), evidence)
         known = [one for one in rebalances if one.replayable] if evidence.pauses else []
         lengths = [bare.costs(one).length_ms for one in known]
@@ -66,20 +63,22 @@ class SimulationContext:
 
     @cached_property
     def most(self) -> FloatArray:
-        """The most records that a new owner of each partition may read twice (float64[P])."""
+        """The largest number of records that a new owner may read twice,
+        by partition (float64[P]).
+        """
         return most_reread(self.evidence, self.clusters.index)
 
     def length(self, rebalance: RecordedRebalance) -> Bounds | None:
-        """Return bounds on how long a recorded rebalance took (ms); None if unknown.
+        """Return bounds on how long a recorded rebalance took (ms); None if no commit shows it.
 
         The result is not cached.
         """
         return self._costs_of(rebalance).length_ms if rebalance.replayable else None
 
     def costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Return the costs of a recorded rebalance, computed once for all policies.
+        """Return a recorded rebalance's costs: time without a consumer, and records read twice.
 
-        Costs are the time without a consumer and the records read twice.
+        They are computed once for all policies.
         """
         cached = self._costs.get(id(rebalance))
         if cached is None:
@@ -92,7 +91,7 @@ class SimulationContext:
         return cached[1]
 
     def _costs_of(self, rebalance: RecordedRebalance) -> RebalanceCosts:
-        """Compute the costs of a recorded rebalance, without the cache."""
+        """Compute a recorded rebalance's costs without the cache of `costs`."""
         generation = rebalance.generation
         pauses = rebalance.pauses or self.evidence.of_rebalance(
             generation.incarnation, generation.number

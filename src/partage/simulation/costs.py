@@ -90,7 +90,7 @@ def stop_length(bounds: Sequence[Bounds]) -> Bounds | None:
 
 
 def usual_length(lengths: Iterable[Bounds | None]) -> Bounds | None:
-    """Return the medians of the lower and upper bounds of rebalance durations; None without any.
+    """Return the medians of the lower and of the upper bounds of rebalance durations (ms).
 
     >>> usual_length([Bounds(1, 2), None, Bounds(3, 8), Bounds(2, 9)])
     Bounds(low=2, high=8)
@@ -109,7 +109,7 @@ def _median(values: Sequence[float]) -> float:
 def stopped_partitions(
     before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
 ) -> Int32Array:
-    """Return the partitions whose consumption stops in one rebalance, as dense numbers (int32).
+    """Return the indices of the partitions whose consumption stops during one rebalance (int32).
 
     A partition that a cooperative rebalance withholds until its second phase counts in that phase.
 
@@ -135,7 +135,8 @@ def stopped_partitions(
 
 
 def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
-    """Return the partition-seconds without a consumer: partitions times the stop's length.
+    """Return the partition-seconds without a consumer:
+    number of partitions times length of the stop.
 
     The result is None if partitions stop for an unknown time.
 
@@ -148,7 +149,7 @@ def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
 
 
 def detection_delay(timeout_ms: int) -> Bounds:
-    """Return bounds on how long a dead member stays undetected (ms).
+    """Return bounds on the time between a member's death and its eviction by the coordinator (ms).
 
     The coordinator evicts it one session timeout after its last heartbeat. It died between that
     heartbeat and the next one, which was due up to a third of the timeout later.
@@ -163,9 +164,10 @@ def detection_delay(timeout_ms: int) -> Bounds:
 
 
 def most_reread(evidence: CommitEvidence, index: Index) -> FloatArray:
-    """Return how many records arrive in a partition's usual commit interval, NaN if unknown.
+    """Return the largest number of records that a new owner may read twice, by partition.
 
-    That is the most that a new owner can read twice (float64[P]).
+    It is the number of records that arrive in a usual commit interval (float64[P], NaN if
+    unknown).
 
     >>> evidence = CommitEvidence(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
     >>> most_reread(evidence, Index.of({"t": 2})).tolist()
@@ -178,10 +180,10 @@ def most_reread(evidence: CommitEvidence, index: Index) -> FloatArray:
 
 
 def reread(stops: Int32Array, known: FloatArray, most: FloatArray) -> Bounds | None:
-    """Return bounds on how many records members read twice in a rebalance under a simulated policy.
+    """Return bounds on how many records are read twice in a rebalance under a simulated policy.
 
     Args:
-        stops: dense numbers of the partitions that stop under the simulated policy (int32).
+        stops: indices of the partitions that stop under the simulated policy (int32).
         known: records read twice in the record, of partitions that also stopped there (float64[P]).
             A partition with NaN counts from 0 (its owner committed at revocation) to ``most``.
         most: the most records that each partition rereads (float64[P]), see `most_reread`.
@@ -209,16 +211,16 @@ def reread(stops: Int32Array, known: FloatArray, most: FloatArray) -> Bounds | N
 
 @dataclass(frozen=True)
 class RebalanceCosts:
-    """The costs of one recorded rebalance: stopped partitions, duration, records read twice.
+    """The costs of one recorded rebalance: time without a consumer, and records read twice.
 
     The costs of the rebalance under simulated policies are computed from them.
 
     Attributes:
         cluster: the cluster metadata at that time.
         given: the recorded assignment.
-        stopped: dense numbers of the partitions that stopped in the record (int32).
+        stopped: indices of the partitions that stopped in the record (int32).
         length_ms: how long they were stopped; None if no commit shows it.
-        rewinds: dict from dense number to records read twice, for all partitions with commits.
+        rewinds: dict from partition index to records read twice, for all partitions with commits.
         most: the most records that each partition rereads (float64[P]), see `most_reread`.
     """
 
@@ -231,7 +233,9 @@ class RebalanceCosts:
 
     @cached_property
     def known(self) -> FloatArray:
-        """Records read twice of each stopped partition, NaN for all others (float64[P])."""
+        """Number of records read twice of each stopped partition,
+        NaN for all others (float64[P]).
+        """
         known = np.full(len(self.most), np.nan)
         known[list(self.rewinds)] = list(self.rewinds.values())
         is_stopped = np.zeros(len(self.most), bool)
@@ -241,7 +245,9 @@ class RebalanceCosts:
 
     @cached_property
     def recorded_owner(self) -> Int32Array:
-        """Position of each partition's recorded owner, -1 for none (int32[P])."""
+        """Position of each partition's recorded owner in the group's members,
+        -1 for none (int32[P]).
+        """
         owner = np.full(self.given.index.partitions, -1, np.int32)
         owner[self.given.partition] = self.given.member_of
         return owner
@@ -252,7 +258,7 @@ class RebalanceCosts:
         """Return the partition-seconds without a consumer in a rebalance under a simulated policy.
 
         Args:
-            stops: dense numbers of the partitions that stop in it (int32).
+            stops: indices of the partitions that stop in it (int32).
             usual_ms: assumed duration if the record does not show it.
             longer_ms: additional time that it waited for members that did not respond.
         """
@@ -262,11 +268,16 @@ class RebalanceCosts:
         return stopped_seconds(len(stops), length_ms)
 
     def reread(self, stops: Int32Array) -> Bounds | None:
-        """Return bounds on the records read twice in a rebalance under a simulated policy."""
+        """Return bounds on how many records are read twice in a rebalance under a simulated policy.
+
+        ``stops`` are the indices of the partitions that stop under the policy.
+        """
         return reread(stops, self.known, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
-        """Return the records read twice in the recorded rebalance; None if no commit shows it."""
+        """Return the number of records read twice in the recorded rebalance;
+        None if no commit shows it.
+        """
         total = sum(self.rewinds.values())
         return Bounds(total, total) if self.rewinds else None
 
@@ -277,7 +288,7 @@ def costs_of(
     pauses: Iterable[Pause],
     most: FloatArray,
 ) -> RebalanceCosts:
-    """Return the costs of a recorded rebalance: stopped partitions, duration, records read twice.
+    """Compute the costs of a recorded rebalance: time without a consumer, and records read twice.
 
     Args:
         rebalance: the rebalance; strategies can run on it.
@@ -380,10 +391,10 @@ def _stopped_in_record(
 def _located(
     pauses: Iterable[Pause], clusters: ClusterHistory, cluster: Cluster
 ) -> Iterator[tuple[int, Pause]]:
-    """Yield each consumption pause with the dense number of its partition.
+    """Yield each consumption pause with the index of its partition.
 
-    A pause between a deleted topic and a new one of the same name is left out: the new topic
-    begins at offset 0, so that the comparison of offsets means nothing.
+    A pause between the deletion of a topic and the creation of one with the same name is left out.
+    The new topic begins at offset 0, so its offsets cannot be compared with the old ones.
     """
     kept: list[Pause] = []
     topics: list[int] = []

@@ -88,22 +88,22 @@ def simulate_cumulative(
     context: SimulationContext,
     listener: ConsumptionListener | None = None,
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate one group's whole history under one policy, carrying the state of members forward.
+    """Simulate one group's whole history under one policy, whose own assignments carry forward.
 
-    Yield the rows of table ``replays``, in order of generation and of step (a rebalance may have
+    Yield rows of table ``replays``, in order of generation and of step (a rebalance may have
     follow-ups).
 
     Every recorded rebalance that can be replayed has at least one row: the rebalance that its
     causes lead to, or why there is none. A cause may take effect at another time than recorded (an
-    eviction under another session timeout); its row stays with the recorded rebalance. Memory
-    does not grow with the history: input is consumed as simulated time passes, and rows come out
-    some thousand rebalances later.
+    eviction under another session timeout); its row stays with the recorded rebalance. Memory does
+    not grow with the history: input is consumed as simulated time passes, and rows come out some
+    thousand rebalances later.
 
     Args:
         rebalances: all recorded rebalances of the group, in order.
         policy: assignment strategy, protocol and options of the group.
         context: metadata, judge and commit evidence.
-        listener: called with (time in ms, member -> what it consumes) at each change.
+        listener: called at each change with the time (ms) and a dict of what members consume.
     """
     return _simulate(rebalances, lambda: [_Simulation(policy, context, listener)])
 
@@ -137,10 +137,10 @@ def simulate_policies(
 def _simulate(
     rebalances: Iterable[RecordedRebalance], begin: Callable[[], list[_Simulation]]
 ) -> Iterator[SimulatedRebalance]:
-    """Run simulations side by side over a group's history; yield rows of table ``replays``.
+    """Simulate one group's history under several policies at once; yield rows of table ``replays``.
 
-    Each recorded rebalance is scheduled in advance. ``begin`` creates the simulations of one
-    incarnation of the group.
+    ``begin`` creates the simulations for one incarnation of the group (the time from its creation
+    to its deletion).
     """
     for _, incarnation in groupby(enumerate(rebalances), lambda one: one[1].generation.incarnation):
         simulations = begin()
@@ -167,7 +167,7 @@ def _simulate(
 def _advance(
     simulations: Sequence[_Simulation], waiting: deque[tuple[int, int]], before_ms: int | None
 ) -> None:
-    """Run all simulations up to a time; each recorded rebalance in all of them before the next.
+    """Run all simulations up to a simulated time; all simulate a rebalance before the next one.
 
     Args:
         simulations: the simulations.
@@ -186,7 +186,7 @@ def _advance(
 
 
 class _Simulation:
-    """The simulation of one incarnation of a group under one policy; an instance is used once."""
+    """The simulation of a group under one policy, from the group's creation to its deletion."""
 
     def __init__(
         self,
@@ -220,10 +220,10 @@ class _Simulation:
         self.newest_early = -1
 
     def schedule(self, position: int, rebalance: RecordedRebalance, time_ms: int) -> None:
-        """Schedule a recorded rebalance, and evictions that come earlier under the policy.
+        """Schedule a recorded rebalance, and evictions that the policy makes before it.
 
         A member is evicted earlier if the policy's session timeout is shorter than the recorded
-        one. If the rebalance was simulated by an earlier run, its rows are scheduled.
+        one. If an earlier run has simulated the rebalance, its stored rows are scheduled instead.
         """
         self.lengths.feed(rebalance)
         if self.continuation is not None:
@@ -238,11 +238,11 @@ class _Simulation:
         self.clock.at(time_ms, partial(self._apply, rebalance), rank=1)
 
     def is_full(self, simulations: int) -> bool:
-        """Return whether the rows take more than their share of the memory of some simulations."""
+        """Return whether the finished rows exceed their share of memory, among some simulations."""
         return max(len(self.rows) / _MOST_ROWS, self.text / _MOST_TEXT) >= 1 / simulations
 
     def take_rows(self, count: int) -> list[SimulatedRebalance]:
-        """Remove and return the oldest output rows; drop data that only older rebalances need."""
+        """Remove and return the oldest finished rows; free data that only older rebalances need."""
         self.rows.sort(key=lambda r: (r.incarnation, r.generation, r.step))
         done, self.rows = self.rows[:count], self.rows[count:]
         self.text = sum(len(row.plan or "") for row in self.rows)
@@ -253,7 +253,7 @@ class _Simulation:
     # -- checkpoints ---------------------------------------------------------------------------
 
     def _schedule_stored(self, known: Continuation, position: int, time_ms: int | None) -> None:
-        """Schedule the stored rows up to a recorded rebalance, and the checkpoint after them."""
+        """Schedule stored rows up to a recorded rebalance, and the checkpoint that follows them."""
         for number, row in known.rows_until(position, time_ms):
             rank = _STORED_ROW + number
             self.clock.at(row.time_ms, partial(self._add_stored, row), rank=rank)
@@ -262,7 +262,7 @@ class _Simulation:
             self.clock.at(time_ms, partial(self._resume, past), rank=_CHECKPOINT)
 
     def schedule_last_rows(self, position: int) -> None:
-        """Schedule the stored rows that were made after the incarnation's last rebalance."""
+        """Schedule the stored rows that were made after the last recorded rebalance."""
         if self.continuation is not None and self.continuation.covers(position):
             self._schedule_stored(self.continuation, position, None)
 
@@ -271,7 +271,7 @@ class _Simulation:
         self._append(row.finish(self.policy.name, rebalance, self.context, self.lengths))
 
     def passed(self, position: int, time_ms: int, *, is_between: bool) -> None:
-        """Store a checkpoint after a recorded rebalance if one is wanted there.
+        """Store a checkpoint after a recorded rebalance, if the next run wants one there.
 
         Args:
             position: of the rebalance.
@@ -288,10 +288,10 @@ class _Simulation:
         self.recent.forget_before(position - _MOST_KEPT)
 
     def _checkpoint(self, position: int, time_ms: int) -> Checkpoint:
-        """Return the state of the simulation.
+        """Return the current state of the simulation as a checkpoint.
 
         Raises:
-            KeyError: it refers to a rebalance too long ago.
+            KeyError: the state refers to a rebalance that was removed because of its age.
         """
         state, at, waits = self.state, self.recent.position, self.pending
         actions: list[PendingAction] = []
@@ -317,7 +317,7 @@ class _Simulation:
         return replace(found, steps=tuple(steps))
 
     def _resume(self, past: Checkpoint) -> None:
-        """Continue from a checkpoint, whose time has come."""
+        """Replace the state of the simulation by that of a checkpoint."""
         recent = self.recent
         self.cluster = self.context.clusters.at(recent[past.position].generation.timestamp_ms)
         self.state = state = PolicyState(
@@ -351,9 +351,9 @@ class _Simulation:
     # -- causes in the record ------------------------------------------------------------------
 
     def _apply(self, rebalance: RecordedRebalance) -> None:
-        """Apply the causes of a recorded rebalance.
+        """Apply the causes of a recorded rebalance to the simulated group.
 
-        Rebalance if they cause one under the policy.
+        If they cause a rebalance under the policy, simulate it.
         """
         generation = rebalance.generation
         self.cluster = self.context.clusters.at(generation.timestamp_ms)
@@ -383,10 +383,10 @@ class _Simulation:
         self._resume_pending()
 
     def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Absences]:
-        """Let a simulated member stop responding or leave, as in the recorded rebalance.
+        """Let a simulated member leave or stop responding, as in the recorded rebalance.
 
         Returns:
-            Whether the coordinator has noticed it, and the partition-seconds until it noticed.
+            Whether the coordinator notices it now, and the partition-seconds until it has noticed.
         """
         member = absence.member
         key = self.state.key(member)
@@ -410,7 +410,7 @@ class _Simulation:
             self.state.key_of[absence.as_member.id] = self.state.key(absence.member)
 
     def _join(self, member: MemberState) -> tuple[bool, Absences]:
-        """Add a member of a recorded rebalance to the simulated group, or update it.
+        """Add a member of a recorded rebalance to the simulated group, or update its subscription.
 
         Returns:
             Whether it is new or has another subscription, and the partition-seconds of its
@@ -442,7 +442,10 @@ class _Simulation:
     # -- evictions -----------------------------------------------------------------------------
 
     def _time_out(self, key: str, absent: AbsentMember) -> None:
-        """Evict an absent member at its session timeout, unless it has returned."""
+        """Evict an absent member at its session timeout, and begin a rebalance.
+
+        Do nothing if the member has returned.
+        """
         if self.state.absent.get(key) is absent:
             later = self.clock.now_ms - absent.rebalance.generation.timestamp_ms
             extra = self._evict(key, absent.timeout_ms, later)
@@ -460,7 +463,7 @@ class _Simulation:
             self._begin(rebalance, self._evict(key, self._timeout(absence.member), later))
 
     def _evict(self, key: str, timeout_ms: int, later_ms: int) -> Absences:
-        """Remove a dead member; return the partition-seconds from its death to its eviction.
+        """Remove a dead member; return the partition-seconds between its death and its eviction.
 
         Args:
             key: of the member.
@@ -472,7 +475,7 @@ class _Simulation:
         return Absences(detection_delay(timeout_ms).times(partitions / 1_000))
 
     def _remove(self, key: str, session_ms: int | None = None, later_ms: int = 0) -> None:
-        """Remove a member from the group and release its partitions (see `DepartedOwner`)."""
+        """Remove a member from the simulated group; its partitions lose their owner."""
         ids = self._ids(key)
         partitions = self.state.members.pop(key).last_owned
         self.state.released.append(DepartedOwner(partitions, ids, session_ms, later_ms))
@@ -480,12 +483,12 @@ class _Simulation:
         self.consumption.remove(key)
 
     def _ids(self, key: str) -> tuple[str, ...]:
-        """Return the member ids that one client had since the last rebalance, the newest first."""
+        """Return the member ids of a client since the last rebalance, the newest first."""
         former = self.state.former.get(key)
         return (self.state.members[key].state.id, *(() if former is None else (former,)))
 
     def _forget_members(self) -> None:
-        """Remove all simulated members, because the recorded rebalance cannot be simulated."""
+        """Remove all simulated members, because a recorded rebalance cannot be simulated."""
         for key in list(self.state.members):
             self._remove(key)
         self.state.released, self.pending = [], None
@@ -496,14 +499,12 @@ class _Simulation:
     # -- rebalances ----------------------------------------------------------------------------
 
     def _begin(self, rebalance: RecordedRebalance, extra: Absences) -> None:
-        """Begin a simulated rebalance.
-
-        A classic one waits until each member has joined or was evicted.
+        """Begin a simulated rebalance; in a classic group it waits for all members.
 
         Args:
             rebalance: the recorded rebalance that caused it.
             extra: partition-seconds without a consumer before the rebalance, such as detection
-            delays.
+                delays.
         """
         state = self.state
         if len(state.absent) == len(state.members):
@@ -518,7 +519,7 @@ class _Simulation:
             self._complete(rebalance, extra, None)
 
     def _resume_pending(self) -> None:
-        """Complete the waiting rebalance if every member has joined or was evicted."""
+        """Complete the waiting rebalance if all members have joined or were evicted."""
         pending = self.pending
         if pending is not None and not self.state.absent and self.state.members:
             self.pending = None
@@ -529,9 +530,9 @@ class _Simulation:
     def _complete(
         self, rebalance: RecordedRebalance, extra: Absences, longer_ms: Bounds | None
     ) -> None:
-        """Assign the partitions of a simulated rebalance, add its row, and schedule a follow-up.
+        """Run the strategy in a simulated rebalance, add its output row, and schedule a follow-up.
 
-        Only some cooperative rebalances need a follow-up.
+        A follow-up is scheduled only if a cooperative rebalance needs one.
         """
         state = self.state
         resolved = ResolvedPolicy.at(self.policy, rebalance)
@@ -588,12 +589,12 @@ class _Simulation:
         away_s: float,
         longer_ms: Bounds | None,
     ) -> UnreadEstimate | None:
-        """Estimate how long partitions had no consumer in a simulated rebalance.
+        """Estimate how long partitions have no consumer in a simulated rebalance.
 
         Args:
             rebalance: the recorded rebalance that caused it.
             members: its members.
-            stops: int32, dense numbers of the partitions that stop.
+            stops: indices of the partitions that stop (int32).
             result: its outcome.
             away_s: partition-seconds of static members that were away.
             longer_ms: how much longer it waited for members that did not respond.
@@ -612,30 +613,24 @@ class _Simulation:
     def _estimate(
         self, rebalance: RecordedRebalance, inputs: UnreadInputs
     ) -> UnreadEstimate | None:
-        """Estimate the unread time of the next row, and remember what it is estimated from."""
+        """Estimate the unread time for the next output row, and keep the inputs to store them."""
         self.unread_inputs = inputs
         return inputs.estimate(self.lengths, rebalance)
 
     def _follow_up(self, rebalance: RecordedRebalance, generation: int) -> None:
-        """Begin the second phase of a cooperative rebalance.
-
-        Nothing happens if another rebalance has completed it.
-        """
+        """Begin the second phase of a cooperative rebalance, unless another one came first."""
         if generation == self.state.generation and self.pending is None:
             self._begin(rebalance, Absences())
 
     def _resolve(self, resolved: ResolvedPolicy) -> None:
-        """Switch to a resolved policy.
-
-        Members of a new strategy forget the old strategy's user data.
-        """
+        """Use another strategy from now on; members lose the user data of the old strategy."""
         before, self.state.resolved = self.state.resolved, resolved
         if before is not None and before.strategy is not resolved.strategy:
             for member in self.state.members.values():
                 self._restore_memory(member)
 
     def _restore_memory(self, member: SimulatedMember) -> None:
-        """Reset the data that a member's strategy stores to what its current assignment implies."""
+        """Recompute the data that the strategy stores for a member from the member's assignment."""
         resolved = self.state.resolved
         if resolved is None or not len(member.owned):
             member.memory = None
@@ -645,10 +640,7 @@ class _Simulation:
     # -- rows ----------------------------------------------------------------------------------
 
     def _row_builder(self, rebalance: RecordedRebalance) -> RowBuilder | None:
-        """Return the object that builds a rebalance's output rows.
-
-        None if it cannot be simulated.
-        """
+        """Return the builder of a recorded rebalance's rows; None if it cannot be simulated."""
         if not rebalance.replayable:
             return None
         count = self.counts.get(id(rebalance))
@@ -663,7 +655,7 @@ class _Simulation:
         return 0 if count is None else count.steps
 
     def _add_no_rebalance(self, rebalance: RecordedRebalance, why: str, extra: Absences) -> None:
-        """Add a row that says why a recorded rebalance does not happen under this policy."""
+        """Add a row with the reason why a recorded rebalance does not happen under the policy."""
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.at(self.policy, rebalance)
         if rows is not None and resolved is not None:
@@ -678,11 +670,11 @@ class _Simulation:
             self._add(rebalance, rows.unknown_strategy(self.policy, self._place(rebalance)))
 
     def _place(self, rebalance: RecordedRebalance) -> RowPlace:
-        """Return the place of the next output row of a recorded rebalance."""
+        """Return step and simulated time for a recorded rebalance's next output row."""
         return RowPlace(self._steps(rebalance), self.clock.now_ms)
 
     def _add(self, rebalance: RecordedRebalance, row: SimulatedRebalance) -> None:
-        """Add an output row, and store it for the next run."""
+        """Add an output row to a recorded rebalance, and store it for the next run."""
         if self.store is not None:
             try:
                 position = self.recent.position(rebalance)

@@ -42,13 +42,13 @@ UNOWNED, DEPARTED = -1, -2
 
 @dataclass(slots=True)
 class SimulatedMember:
-    """The state of one simulated member between two rebalances.
+    """The state of one simulated member between two rebalances: its partitions and its user data.
 
     Attributes:
         key: stable identity: instance id or member id. A member that a policy makes static
             keeps its first member id across restarts.
         state: its last recorded state.
-        owned: dense numbers of its assigned partitions (int32); in the consumer protocol, of its
+        owned: indices of its assigned partitions (int32); in the consumer protocol, of its
             target.
         last_owned: ``owned`` and partitions that it released and that have no new owner yet
             (int32).
@@ -65,7 +65,7 @@ class SimulatedMember:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The member's subscribed topics, in the order sent."""
+        """The member's subscribed topics, in the order in which it sent them."""
         subscription = self.state.subscription
         return () if subscription is None else subscription.topics
 
@@ -83,7 +83,9 @@ class SimulatedMember:
 def joined_group(
     members: Sequence[SimulatedMember], policy: Policy, strategy: Strategy, cluster: Cluster
 ) -> Group:
-    """Build an assignment strategy's input: members with subscriptions and owned partitions.
+    """Build the input of an assignment strategy: the members with their subscriptions and claims.
+
+    A claim is a partition that a member sends as owned when it joins.
 
     Eager members own nothing when they join. Cooperative members send the partitions that they own
     of topics that they still subscribe to. A coordinator (KIP-848) knows each member's target.
@@ -113,9 +115,9 @@ def joined_group(
 
 
 def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
-    """Return the partitions that a member sends as owned when it joins.
+    """Return the indices of the partitions that a member sends as owned when it joins.
 
-    For a coordinator's strategy these are the member's whole target assignment.
+    For a coordinator's strategy (KIP-848) these are all partitions of the member's target.
     """
     if not policy.cooperative:
         return member.owned
@@ -127,7 +129,7 @@ def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32
 def previous_owners_of(
     members: Sequence[SimulatedMember], problem: Problem, last_owner: Int32Array
 ) -> PreviousOwners:
-    """Return the previous owners of partitions, to count moves: the members that owned them last.
+    """Return the members that owned each partition last, to count the partitions that move.
 
     Args:
         members: the members before the rebalance.
@@ -153,11 +155,10 @@ def previous_owners_of(
 def last_owned(
     before: Mapping[str, Int32Array], now: Mapping[str, Int32Array]
 ) -> dict[str, Int32Array]:
-    """Return a dict from each present member to the partitions that it owned last.
+    """Return a dict from each current member to the partitions of which it is the last owner.
 
-    In the first phase of a cooperative rebalance (KIP-429) a partition is revoked and has no
-    owner. It counts as its last owner's until the second phase assigns it, because only then it
-    moves.
+    In the first phase of a cooperative rebalance (KIP-429) a revoked partition has no owner. It
+    still counts for its last owner until the second phase assigns it, because only then it moves.
     """
     assigned = np.concatenate([*now.values(), EMPTY])
     owned = np.concatenate([*before.values(), EMPTY])
@@ -174,9 +175,10 @@ def last_owned(
 def owner_view(
     size: int, lists: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
 ) -> Int32Array:
-    """Return the owner of each partition, as a position in the member list (int32[P]).
+    """Return the owner of each partition as a position in the member list (int32[P]).
 
-    `DEPARTED` stands for a member that left, `UNOWNED` for no owner.
+    `DEPARTED` stands for a member that left, `UNOWNED` for no owner. ``lists`` has the partition
+    indices of each member, ``departed`` those of members that left.
     """
     owner = np.full(size, UNOWNED, np.int32)
     for dense in departed:
@@ -188,12 +190,13 @@ def owner_view(
 
 # -- what members consume at a moment ----------------------------------------------------------
 
-#: Listener called with (time in ms, member -> dense numbers that it consumes) at each change.
+#: Listener called at each change with the time (ms), and a dict from member to the indices of the
+#: partitions that it consumes.
 ConsumptionListener: TypeAlias = Callable[[int, Mapping[str, Int32Array]], None]
 
 
 class ConsumptionTracker:
-    """Tracks which partitions members consume during rebalances, and tells a listener.
+    """Reports to a listener which partitions each member consumes during simulated rebalances.
 
     Eager members stop and resume together. Cooperative members stop the partitions that they lose,
     then take those without an owner. In the consumer protocol each member reconciles at its own
@@ -207,16 +210,17 @@ class ConsumptionTracker:
         self._target: dict[str, Int32Array] = {}
 
     def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
-        """Return a dict from each member to the partitions that it owns before a rebalance.
-
-        The result is empty without a listener.
+        """Return a dict from each member to its partitions before a rebalance;
+        empty without a listener.
         """
         return {} if self._listener is None else {one.key: one.owned for one in members}
 
     def rebalance(
         self, members: Sequence[SimulatedMember], before: Mapping[str, Int32Array], policy: Policy
     ) -> None:
-        """Move members from their old to their new assignment; report each step to the listener."""
+        """Let members change from their old to their new assignment,
+        reporting each step to the listener.
+        """
         if self._listener is None:
             return
         self._target = {one.key: one.owned for one in members}
@@ -238,14 +242,16 @@ class ConsumptionTracker:
             self._notify()
 
     def remove(self, key: str) -> None:
-        """Remove a member that is no longer in the group, and tell the listener."""
+        """Remove a member that left the group, and report this to the listener."""
         if self._listener is not None:
             self._target.pop(key, None)
             if self._consumed.pop(key, None) is not None:
                 self._notify()
 
     def _reconcile(self, key: str) -> None:
-        """Let a member consume those partitions of its target that no other member consumes."""
+        """Let a member consume those partitions of its target
+        that no other member still consumes.
+        """
         target = self._target.get(key)
         if target is None:
             return
@@ -254,6 +260,6 @@ class ConsumptionTracker:
         self._notify()
 
     def _notify(self) -> None:
-        """Tell the listener which partitions each member consumes now."""
+        """Report to the listener which partitions each member consumes now."""
         if self._listener is not None:
             self._listener(self._clock.now_ms, dict(self._consumed))

@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bound of a value that the log does not measure directly.
+    """Lower and upper bound of a value that the log does not show exactly.
 
     >>> Bounds(1, 2) + Bounds(3, 4), Bounds(1, 2).times(3)
     (Bounds(low=4, high=6), Bounds(low=3, high=6))
@@ -53,9 +53,9 @@ NOTHING = Bounds(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class PlanMetrics:
-    """Quality metrics of an assignment.
+    """Quality metrics of an assignment, such as its spread and its moved partitions.
 
-    Fields are columns of table ``replays``, None if unknown.
+    Fields are columns of table ``replays``; None means unknown.
     """
 
     spread: int | None = None
@@ -70,7 +70,7 @@ class PlanMetrics:
 
 
 class PlanJudge(Protocol):
-    """Interface of a function that computes the metrics of an assignment.
+    """Interface of a judge: a function that computes the metrics of an assignment.
 
     `CachedJudge` is the default one.
     """
@@ -83,7 +83,7 @@ class PlanJudge(Protocol):
         weights: Weights = None,
         old_owners: PreviousOwners | None = None,
     ) -> PlanMetrics:
-        """Return the metrics of an assignment.
+        """Compute the quality metrics of an assignment.
 
         Args:
             plan: a strategy's assignment, or a recorded one.
@@ -97,12 +97,12 @@ class PlanJudge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LateInputs:
-    """What a row's columns that depend on the group's whole history are computed from.
+    """Inputs of those columns of a simulated rebalance's row that later offset commits may change.
 
     These columns change with later commits: ``stopped``, ``reread`` and ``load_spread``.
 
     Attributes:
-        stops: dense numbers of the partitions that stop (int32).
+        stops: indices of the partitions that stop (int32).
         extra: partition-seconds of dead members, in addition to the stop; None if unknown.
         plan: the assignment.
         group: the members.
@@ -165,7 +165,7 @@ class SimulatedRebalance:
     late: LateInputs | None = field(default=None, compare=False)
 
     def row(self) -> dict[str, Any]:
-        """Return the rebalance as a row of table ``replays``, without run and group."""
+        """Return the simulated rebalance as a row of table ``replays``, without run and group."""
         row = {name: getattr(self, name) for name in _COLUMNS}
         row |= {name: getattr(self.measured, name) for name in _METRICS}
         row["stopped_at_least_ps"], row["stopped_at_most_ps"] = self.stopped or (None, None)
@@ -178,7 +178,7 @@ class SimulatedRebalance:
 
 
 def _estimate_columns(found: UnreadEstimate | None) -> dict[str, float | None]:
-    """Return an estimate of unread time as columns of table ``replays``."""
+    """Return an estimated time without a consumer as columns of table ``replays``."""
     names = ("stopped_ps", "stopped_p10_ps", "stopped_p90_ps", "no_consumer_ps")
     if found is None:
         return dict.fromkeys(names)
@@ -200,7 +200,7 @@ _NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
 
 
 class CachedJudge:
-    """Computes metrics of assignments, and caches results that policies of one group share.
+    """Judge that computes the metrics of assignments, and caches them for all policies of a group.
 
     The cache holds exact results only, so one judge may serve all policies of a worker.
 
@@ -226,7 +226,7 @@ class CachedJudge:
         weights: Weights = None,
         old_owners: PreviousOwners | None = None,
     ) -> PlanMetrics:
-        """Return the metrics of an assignment, which may be a recorded, invalid one.
+        """Compute the quality metrics of an assignment, which may be a recorded, invalid one.
 
         Results are cached, because similar policies often lead to the same assignment.
 
@@ -258,7 +258,7 @@ class CachedJudge:
         return cached[1]
 
     def _equal_group(self, digest: bytes, group: Group) -> Group:
-        """Return the first group object with this digest.
+        """Return the first group that had this digest, so that equal groups are one object.
 
         Lookups are cached on the object.
         """
@@ -298,7 +298,10 @@ class CachedJudge:
         found: Measures,
         old_owners: PreviousOwners | None,
     ) -> int:
-        """Count how often an assignment breaks validity rules, if one may be broken."""
+        """Count the violations of an assignment's validity rules.
+
+        The rules are only checked if the other metrics do not prove the assignment valid.
+        """
         is_valid = (
             found.avoidable is not None  # every open partition has one owner, who subscribes
             and plan.members == group.ids

@@ -43,7 +43,7 @@ def simulate_rebalance(
     *,
     judged: Verdict | None = None,
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate one recorded rebalance separately under each policy; yield rows of ``replays``.
+    """Simulate one recorded rebalance by itself under each policy; yield rows of table ``replays``.
 
     The first row describes the recorded assignment.
 
@@ -83,7 +83,9 @@ def simulate_rebalance(
 def _rows(
     rebalance: RecordedRebalance, policies: Sequence[Policy], context: SimulationContext
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the output rows of each policy; policies with equal effect are simulated once."""
+    """Simulate a rebalance under each policy and yield the rows;
+    equal policies are simulated once.
+    """
     rows = RowBuilder.of(rebalance, context, PER_REBALANCE)
     simulated: dict[tuple[object, ...], list[SimulatedRebalance]] = {}
     for policy in policies:
@@ -105,7 +107,7 @@ def _rows(
 def _rows_of_policy(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Yield the rows of one policy: the rebalance and its follow-ups, or why there is none."""
+    """Yield the rows of one policy: the rebalance and its follow-ups, or why it does not happen."""
     if rebalance.is_migration:
         yield rows.no_rebalance(policy, resolved, _MIGRATED)
     elif policy.static and _is_static_return(rebalance, policy):
@@ -117,7 +119,7 @@ def _rows_of_policy(
 def _simulated_rows(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate a rebalance and its follow-ups under one policy; yield an output row for each."""
+    """Simulate a rebalance and its follow-ups under one policy; yield a row for each of them."""
     generation = rebalance.generation
     state = generation.first
     members = [_member(m, rebalance, resolved, rows.cluster.index) for m in state.members]
@@ -159,7 +161,10 @@ def _simulated_rows(
 def _group_as_sent(
     rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
 ) -> Group | None:
-    """Return the members' recorded join data if they ran the policy's strategy, else None."""
+    """Return the members with what they really sent when they joined.
+
+    Return None if the recorded group ran another strategy or protocol than the policy.
+    """
     generation = rebalance.generation
     is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None
     is_same_protocol = resolved.policy.protocol == recorded_protocol(generation)
@@ -171,9 +176,8 @@ def _group_as_sent(
 def _member(
     state: MemberState, rebalance: RecordedRebalance, resolved: ResolvedPolicy, index: Index
 ) -> SimulatedMember:
-    """Build a simulated member from a recorded one, as the policy would have left it.
-
-    It has the partitions that it owned by the record.
+    """Build a simulated member from a recorded one,
+    with the partitions that it owned by the record.
     """
     owned = rebalance.owned.get(state.owner, EMPTY)
     last = rebalance.last_owned.get(state.owner, EMPTY)
@@ -189,11 +193,11 @@ def _member(
 
 
 def _is_static_return(rebalance: RecordedRebalance, policy: Policy) -> bool:
-    """Return whether the policy's static members (KIP-345) would prevent this rebalance.
+    """Return whether a rebalance would not happen because the policy makes members static
+    (KIP-345).
 
-    That is so if all causes are absences shorter than the session timeout.
-
-    The coordinator waits for a static member (KIP-345), so such a rebalance does not happen.
+    The coordinator waits for a static member. So a rebalance does not happen if all of its causes
+    are absences shorter than the session timeout.
     """
     absences = rebalance.departures + rebalance.returns
     causes = rebalance.generation.causes
@@ -205,7 +209,7 @@ def _is_static_return(rebalance: RecordedRebalance, policy: Policy) -> bool:
 
 
 def _returns_in_time(absence: Absence, policy: Policy) -> bool:
-    """Return whether a member returns within the policy's session timeout."""
+    """Return whether an absent member returns within the policy's session timeout."""
     if absence.back_ms is None:
         return False
     timeout = policy.timeout_ms or session_timeout_ms(absence.member)

@@ -61,7 +61,8 @@ _SYNTAX = "say [protocol/]strategy[+static][+timeout=30s], e.g. cooperative/coop
 
 @dataclass(frozen=True)
 class Policy:
-    """A simulated policy: an assignment strategy, a rebalance protocol, and member options.
+    """A way to run a group in a simulation: assignment strategy, rebalance protocol,
+    member options.
 
     Attributes:
         protocol: eager (members revoke everything before a rebalance), cooperative (KIP-429: only
@@ -85,7 +86,7 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> Policy:
-        """Parse a policy's name, which may be an abbreviation of the canonical one.
+        """Parse a policy's name, such as ``cooperative/sticky+static``, which may be abbreviated.
 
         Raises:
             UnknownStrategyError: no strategy has this name; the message lists similar names.
@@ -100,7 +101,7 @@ class Policy:
 
     @classmethod
     def of(cls, policy: str | Strategy | Policy) -> Policy:
-        """Convert a name, or a strategy with its preferred protocol, to a policy.
+        """Convert a policy's name, or a strategy with its preferred protocol, to a policy.
 
         Raises:
             UnknownStrategyError, InvalidConfigError: as in `parse`.
@@ -123,7 +124,7 @@ class Policy:
 
     @property
     def short(self) -> str:
-        """The strategy's name without the prefix that the protocol implies."""
+        """The strategy's name without the prefix that its protocol implies (``server:``)."""
         if self.strategy is None:
             return OWN
         name = self.strategy.name
@@ -131,26 +132,28 @@ class Policy:
 
     @property
     def is_own(self) -> bool:
-        """True if the policy is `own`: the recorded strategy and protocol, without a change."""
+        """Whether the policy is `own`: the group's recorded strategy and protocol, unchanged."""
         return self.protocol == OWN and not self.static and self.timeout_ms is None
 
     @property
     def cooperative(self) -> bool:
-        """True if the protocol is cooperative, so that rebalances may have a second phase."""
+        """Whether the protocol is cooperative (KIP-429),
+        so that rebalances may have a second phase.
+        """
         return self.protocol == COOPERATIVE
 
     @property
     def eager(self) -> bool:
-        """True if members revoke all partitions before a rebalance (eager protocol)."""
+        """Whether the protocol is eager: members revoke all partitions before a rebalance."""
         return self.protocol == EAGER
 
     def as_strategy(self, protocol: str, strategy: Strategy) -> Policy:
-        """Return a policy with another protocol and strategy, and this policy's options."""
+        """Return a copy of the policy with another protocol and strategy, and the same options."""
         return replace(self, protocol=protocol, strategy=strategy)
 
 
 def default_policies() -> tuple[Policy, ...]:
-    """Return the policies that are simulated by default (`DEFAULT_POLICIES`).
+    """Return the policies that a replay simulates if the user names none.
 
     >>> len(default_policies()) == len(DEFAULT_POLICIES)
     True
@@ -159,7 +162,7 @@ def default_policies() -> tuple[Policy, ...]:
 
 
 def _without_options(name: str, text: str) -> Policy:
-    """Parse ``protocol/strategy``, ``strategy`` or ``own`` into a policy without options."""
+    """Parse a policy's name without options: ``protocol/strategy``, ``strategy`` or ``own``."""
     if name == OWN:
         return Policy(OWN, None)
     # The name of a plug-in may contain a slash.
@@ -189,7 +192,7 @@ def _strategy(wanted: str, given: str) -> Strategy:
 
 
 def _preferred(strategy: Strategy) -> str:
-    """Return the protocol that a strategy uses unless another one is named."""
+    """Return the protocol that a policy with this strategy uses if its name does not give one."""
     if strategy.name.startswith(_SERVER):
         return CONSUMER
     first = strategy.protocols[0] if strategy.protocols else RebalanceProtocol.EAGER
@@ -197,7 +200,7 @@ def _preferred(strategy: Strategy) -> str:
 
 
 def _checked(protocol: str, strategy: Strategy, text: str) -> Policy:
-    """Check that Kafka can run the strategy with this protocol, and return the policy."""
+    """Return the policy, after checking that Kafka can run the strategy with this protocol."""
     name, is_server_side = strategy.name, strategy.name.startswith(_SERVER)
     if name == _SHARE:
         what = f"{name} is for share groups, in which partitions have several owners"
@@ -260,7 +263,7 @@ def recorded_protocol(generation: Generation) -> str:
 
 
 def recorded_strategy(generation: Generation) -> Strategy | None:
-    """Return the strategy of a recorded rebalance, as the leader's client library implements it.
+    """Return the strategy of a recorded rebalance, in the variant of the leader's client library.
 
     Returns:
         None if Partage does not have the strategy.
@@ -272,14 +275,16 @@ def recorded_strategy(generation: Generation) -> Strategy | None:
 
 
 def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
-    """Return whether a recorded rebalance used the policy's strategy; True for `own`."""
+    """Return whether a recorded rebalance used the policy's strategy;
+    policy `own` always has it.
+    """
     if policy.strategy is None:
         return True
     return policy.strategy.name == generation.first.strategy
 
 
 def _named_strategy(generation: Generation) -> Strategy | None:
-    """Return the strategy that the record names; None if the registry does not have it.
+    """Return the strategy that a recorded rebalance names; None if Partage does not have it.
 
     A log may contain any name. One of the form ``module:Class`` must not be imported.
     """

@@ -43,7 +43,7 @@ class AbsentMember:
 
 
 class Absences(NamedTuple):
-    """Partition-seconds without a consumer, because members did not respond before a rebalance.
+    """Partition-seconds without a consumer before a rebalance, because members did not respond.
 
     Attributes:
         bounds: bounds on the sum over all such members.
@@ -54,16 +54,16 @@ class Absences(NamedTuple):
     away_s: float = 0.0
 
     def plus(self, other: Absences) -> Absences:
-        """Return the sum of two such times."""
+        """Return the sum of two times without a consumer."""
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
 
 @dataclass(frozen=True, slots=True)
 class DepartedOwner:
-    """A simulated member that left since the last rebalance, with the partitions that it owned.
+    """A simulated member that has left since the last rebalance, and the partitions that it owned.
 
     Attributes:
-        partitions: int32, dense numbers of what it owned last.
+        partitions: indices of the partitions that it owned last (int32).
         members: its member ids, the newest first.
         session_ms: its session timeout if it was evicted, else None.
         later_ms: how much later than in the record it left.
@@ -92,7 +92,7 @@ class PendingRebalance:
 
 @dataclass(slots=True)
 class PolicyState:
-    """The state that a simulated group carries from one rebalance to the next.
+    """The state of a simulated group that one rebalance passes on to the next.
 
     Attributes:
         members: dict from key to member, in join order.
@@ -117,7 +117,7 @@ class PolicyState:
     resolved: ResolvedPolicy | None = None
 
     def key(self, member: MemberState) -> str:
-        """Return the key by which the simulation identifies a recorded member."""
+        """Return the key by which the simulation identifies a recorded member across restarts."""
         return self.key_of.get(member.id, member.owner)
 
     def is_responding(self, key: str) -> bool:
@@ -125,14 +125,17 @@ class PolicyState:
         return key in self.members and key not in self.absent
 
     def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
-        """Sort members in the recorded order; those that only the simulated group has come last."""
+        """Sort the simulated members in the recorded order.
+
+        Members that only the simulated group has come last.
+        """
         keys = map(self.key, recorded)
         first = {key: self.members[key] for key in keys if key in self.members}
         # The first occurrence of a key in a mapping decides its place.
         self.members = first | self.members
 
     def forget_old(self, most: int) -> None:
-        """Remove data of members that left long ago, so that memory stays bounded.
+        """Remove data of members that left long ago, so that memory does not grow with the history.
 
         Args:
             most: number of evicted members, and of member ids, that are remembered.
@@ -147,14 +150,18 @@ class PolicyState:
 
 
 def protocol_of(policy: Policy, rebalance: RecordedRebalance) -> str:
-    """Return the protocol of a group at a recorded rebalance, if it runs under a policy."""
+    """Return the rebalance protocol of a group under a policy:
+    the policy's, or the recorded one.
+    """
     is_own = policy.protocol == OWN
     return recorded_protocol(rebalance.generation) if is_own else policy.protocol
 
 
 def has_other_cause(policy: Policy, rebalance: RecordedRebalance) -> bool:
-    """Return whether a recorded rebalance has another cause than joins and departures, which leads
-    to a rebalance under a policy too.
+    """Return whether a recorded rebalance has a cause, besides joins and departures,
+    under a policy too.
+
+    Examples are new partitions of a topic. Such a rebalance happens under the policy in any case.
     """
     kinds = rebalance.cause_kinds
     if "topics" in kinds:
@@ -178,10 +185,10 @@ def stops_of(
     released: Iterable[DepartedOwner],
     waited_ms: float,
 ) -> tuple[Stop, ...]:
-    """Return the partitions that stop in a simulated rebalance, with their last owners.
+    """Return the partitions that stop in a simulated rebalance, each with its last owner.
 
     Args:
-        stopped: dense numbers of these partitions (int32), and the position of each partition's
+        stopped: indices of these partitions (int32), and the position of each partition's
             last owner (int32[P], see `owner_view`).
         index: the numbering of partitions.
         ids: member ids of each member, the newest first.

@@ -42,7 +42,7 @@ _MOST_ABSENT = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The absence of one member from its group, from departure to return.
+    """The absence of one member from its group, from its departure to its return.
 
     Attributes:
         member: its last state before the departure.
@@ -65,13 +65,13 @@ class Absence:
 
 @dataclass(slots=True)
 class _Departure:
-    """A mutable holder of an `Absence`, which is replaced when the member returns."""
+    """Mutable reference to an `Absence`, which is replaced when the member returns."""
 
     absence: Absence
 
 
 class _AbsenceTracker:
-    """Matches the departures of one group's members with their returns.
+    """Finds the absences of one group's members: matches each departure with the member's return.
 
     The history's causes decide which joining member is a departed one (`history.departures`),
     so that a policy's members return exactly as the recorded ones did.
@@ -83,7 +83,8 @@ class _AbsenceTracker:
         self._before: Generation | None = None
 
     def feed(self, now: Generation) -> tuple[list[_Departure], list[Absence]]:
-        """Process a rebalance; return the members that departed, and the absences that ended.
+        """Process the next rebalance; return the departures in it,
+        and the absences that end with it.
 
         Call it for every rebalance in order, including those without members.
         """
@@ -140,7 +141,7 @@ def _with_timeout(member: MemberState, timeout_ms: int | None) -> MemberState:
 
 
 def _absence(member: MemberState, now: Generation) -> Absence:
-    """Build the `Absence` of a member that is missing from a generation for the first time."""
+    """Build the `Absence` of a member from the first generation that lacks it."""
     kinds = {c.kind for c in now.causes if c.member == member.id}
     # A static member sends no LeaveGroup on close; only an administrator removes it.
     expired = bool(kinds & _EXPIRED) or (member.instance is not None and _LEFT not in kinds)
@@ -159,12 +160,12 @@ def session_timeout_ms(member: MemberState) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRebalance:
-    """One recorded rebalance and the ownership before it: the input of a simulation.
+    """One recorded rebalance with the ownership before it, the input of a simulation.
 
     Attributes:
         generation: the group generation that the rebalance created.
         replayable: whether strategies can run on it; False without members, for example.
-        owned: member (instance id or member id) -> dense numbers of its last assignment (int32).
+        owned: dict from instance id or member id to indices of its last partitions (int32).
         last_owned: like ``owned``, but partitions without an owner are with their last owner.
         ids_before: member ids of the previous generation; any other member has just started.
         departures: members of the previous generation that are missing from this one.
@@ -188,16 +189,16 @@ class RecordedRebalance:
 
     @property
     def is_migration(self) -> bool:
-        """True if the rebalance only rewrites the assignment for a protocol migration (KIP-848)."""
+        """Whether the rebalance only rewrites the assignment for a protocol migration (KIP-848)."""
         return self.generation.taken_over
 
     @property
     def is_follow_up(self) -> bool:
-        """True if the rebalance is the second phase of the one before it (cooperative protocol)."""
+        """Whether the rebalance is the second phase of a cooperative rebalance."""
         return self.cause_kinds[:1] == (_FOLLOW_UP,)
 
     def owned_by_departed(self) -> list[Int32Array]:
-        """Return the partitions of each member that is no longer in the group."""
+        """Return the partition indices of each member that is no longer in the group."""
         present = {m.owner for m in self.generation.first.members}
         return [dense for owner, dense in self.owned.items() if owner not in present]
 
@@ -252,10 +253,10 @@ class OwnershipTracker:
 
 
 class RecordedRebalanceBuilder:
-    """Builds the recorded rebalances of one group from its generations, fed in order.
+    """Builder of a group's recorded rebalances from its generations, which are added in order.
 
     Args:
-        clusters: the cluster metadata over time; dense numbers are those of its index.
+        clusters: the cluster metadata over time; partition indices are those of its index.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
         behind: number of later rebalances that must be known before one is yielded, so that returns
@@ -276,21 +277,20 @@ class RecordedRebalanceBuilder:
         self._before: Generation | None = None
 
     def feed(self, generation: Generation) -> Iterator[RecordedRebalance]:
-        """Add the next rebalance, with or without members.
-
-        Yield the rebalances that are now complete.
+        """Add the group's next generation, with or without members;
+        yield rebalances that are complete.
         """
         self._queue.append((generation, *self._absences.feed(generation)))
         while self._behind is not None and len(self._queue) > self._behind:
             yield self._next()
 
     def finish(self) -> Iterator[RecordedRebalance]:
-        """Yield the rebalances that still waited for later ones, at the end of the log."""
+        """Yield the remaining rebalances, at the end of the log."""
         while self._queue:
             yield self._next()
 
     def _next(self) -> RecordedRebalance:
-        """Remove and return the oldest rebalance of the queue; update the ownership."""
+        """Build the oldest waiting rebalance, and update the ownership of partitions by it."""
         generation, departures, returns = self._queue.popleft()
         before, self._before = self._before, generation
         if before is not None and generation.incarnation != before.incarnation:
@@ -308,11 +308,11 @@ def recorded_rebalances(
     clusters: ClusterHistory,
     session_timeout_ms: int | None = None,
 ) -> Iterator[RecordedRebalance]:
-    """Yield one group's recorded rebalances in order, including those that cannot be replayed.
+    """Yield a group's recorded rebalances in order, including those that cannot be simulated.
 
     Args:
         generations: all generations of the group in order, including those without members.
-        clusters: the cluster metadata over time; dense numbers are those of its index.
+        clusters: the cluster metadata over time; partition indices are those of its index.
         session_timeout_ms: the broker's session timeout, for members that send none; None if not
             known.
     """

@@ -34,7 +34,7 @@ _LONGEST_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """The result of running one rebalance under a policy.
+    """The result of one simulated rebalance: the new assignment, or why there is none.
 
     Attributes:
         status: done, refused (the strategy is not applicable) or failed.
@@ -58,7 +58,7 @@ class RoundResult:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPolicy:
-    """A policy together with the strategy that it uses at a recorded rebalance.
+    """A policy with the strategy that it runs at one recorded rebalance.
 
     Attributes:
         policy: gives the protocol, and whether members are static.
@@ -70,7 +70,7 @@ class ResolvedPolicy:
 
     @classmethod
     def at(cls, policy: Policy, rebalance: RecordedRebalance) -> ResolvedPolicy | None:
-        """Resolve a policy at a recorded rebalance.
+        """Find the strategy that a policy runs at a recorded rebalance.
 
         Returns:
             None if the policy is `own` and Partage does not have the group's strategy.
@@ -84,7 +84,8 @@ class ResolvedPolicy:
         return cls(policy.as_strategy(recorded_protocol(generation), strategy), strategy)
 
     def restored_memory(self, member: SimulatedMember, index: Index) -> object:
-        """Return the data that a strategy stores for a member with this current assignment.
+        """Return the data that the strategy would have stored for a member
+        with its current assignment.
 
         If the strategy raises an exception, a placeholder is returned, and `rebalance` fails.
         """
@@ -155,13 +156,13 @@ class ResolvedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _FailedMemory:
-    """Placeholder for the data that a strategy stores per member, after the strategy has failed."""
+    """Placeholder for a strategy's data of a member, after the strategy has raised an exception."""
 
     why: str
 
 
 def _without_plan(members: Sequence[SimulatedMember], result: RoundResult) -> RoundResult:
-    """Clear all members' assignments and stored strategy data, and return the given result."""
+    """Remove all members' partitions and stored strategy data, and return the given result."""
     for member in members:
         member.owned, member.last_owned, member.memory = EMPTY, EMPTY, None
     return result
@@ -183,7 +184,7 @@ def _take_plan(
     *,
     last_owner: Int32Array,
 ) -> None:
-    """Give each member its part of a new assignment, and the leader the strategy's data.
+    """Give each member its partitions of a new assignment, and the leader the strategy's data.
 
     Args:
         strategy: the strategy that made the assignment.
@@ -214,7 +215,7 @@ def _take_plan(
 
 
 def _remembers(strategy: object) -> bool:
-    """Return whether members of a strategy may remember something of their assignment."""
+    """Return whether a strategy stores data for members between rebalances."""
     return getattr(type(strategy), "on_assignment", None) is not PlainStrategy.on_assignment
 
 

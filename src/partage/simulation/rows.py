@@ -42,7 +42,7 @@ _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """Builds the rows of table ``replays`` for one recorded rebalance.
+    """Builder of the rows of table ``replays`` for one recorded rebalance.
 
     Attributes:
         rebalance: the recorded rebalance.
@@ -64,7 +64,9 @@ class RowBuilder:
     def of(
         cls, rebalance: RecordedRebalance, context: SimulationContext, reading: str
     ) -> RowBuilder:
-        """Create a row builder for a recorded rebalance."""
+        """Create the builder of a recorded rebalance's rows for one kind
+        of simulation (``reading``).
+        """
         costs = context.costs(rebalance)
         return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
 
@@ -76,7 +78,9 @@ class RowBuilder:
         place: RowPlace | None,
         **columns: Any,
     ) -> SimulatedRebalance:
-        """Return a row of a policy with its key columns and the given ones."""
+        """Return a row of table ``replays`` with the columns that identify it
+        and the given ones.
+        """
         generation = self.rebalance.generation
         step, time_ms = place or (0, generation.timestamp_ms)
         strategy, claimed = self.recorded_name(policy)
@@ -101,7 +105,9 @@ class RowBuilder:
         return strategy, is_recorded_strategy(policy, generation)
 
     def unknown_strategy(self, policy: Policy, place: RowPlace | None = None) -> SimulatedRebalance:
-        """Return an output row for a recorded strategy that Partage does not implement."""
+        """Return a row for a policy whose strategy was recorded,
+        but is not implemented by Partage.
+        """
         return self._row(policy, None, NOT_YET, place)
 
     def no_rebalance(
@@ -114,7 +120,9 @@ class RowBuilder:
         stopped: Bounds | None = NOTHING,
         unread: UnreadEstimate | None = None,
     ) -> SimulatedRebalance:
-        """Return an output row that says why a rebalance does not happen under a policy."""
+        """Return a row that gives the reason why a recorded rebalance does not happen
+        under a policy.
+        """
         return self._row(
             policy,
             resolved,
@@ -141,7 +149,7 @@ class RowBuilder:
         unread: Callable[[Int32Array, RoundResult], UnreadEstimate | None] | None = None,
         is_stored: bool = False,
     ) -> SimulatedRebalance:
-        """Return the output row of a simulated rebalance, with metrics and costs.
+        """Return the row of a simulated rebalance, with its metrics and costs.
 
         Args:
             policy: the policy of the row.
@@ -192,7 +200,7 @@ class RowBuilder:
         )
 
     def _changed_owners(self, plan: Plan) -> int:
-        """Return how many partitions have another owner (member id) than in the record."""
+        """Count the partitions whose owner (member id) differs from the recorded owner."""
         number = {member: i for i, member in enumerate(self.recorded.members)}
         if plan.members == self.recorded.members and len(number) == len(plan.members):
             owner = plan.owner
@@ -204,13 +212,15 @@ class RowBuilder:
         return int(np.count_nonzero(owner != self.costs.recorded_owner))
 
     def with_known_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
-        """Return the metrics; rule violations become unknown if partition counts are assumed."""
+        """Return the metrics, without the number of rule violations
+        if partition counts are assumed.
+        """
         assumed = self.context.clusters.assumed_at(self.rebalance.generation.timestamp_ms)
         is_unknown = assumed or bool(self.recorded.unresolved)
         return replace(metrics, breaches=None) if is_unknown else metrics
 
     def undetected_seconds(self, policy: Policy) -> Bounds:
-        """Return the partition-seconds of dead members' partitions before the members' eviction."""
+        """Return the partition-seconds between the death of members and their eviction."""
         total = NOTHING
         for absence in self.rebalance.departures:
             if absence.expired:
@@ -223,7 +233,7 @@ class RowBuilder:
 
 @dataclass(slots=True)
 class RowCount:
-    """Counts the rows of table ``replays`` that one recorded rebalance has so far.
+    """The number of output rows that one recorded rebalance has so far, and their builder.
 
     Attributes:
         rebalance: the recorded rebalance. The reference keeps its Python ``id``, the key of this
@@ -238,7 +248,7 @@ class RowCount:
 
 
 class RowPlace(NamedTuple):
-    """Place of a row among those of one recorded rebalance and policy.
+    """Step and time of an output row, among the rows of one recorded rebalance and policy.
 
     Attributes:
         step: number of the row, from 0; follow-ups have later numbers.
@@ -250,7 +260,7 @@ class RowPlace(NamedTuple):
 
 
 def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
-    """Return the row of table ``replays`` that has the metrics of the recorded assignment."""
+    """Return the row of table ``replays`` for the recorded assignment itself, with its metrics."""
     rows = RowBuilder.of(rebalance, context, RECORDED)
     generation, given = rebalance.generation, rows.recorded
     members, old_owners = _recorded_owners(rebalance, rows)
@@ -285,7 +295,9 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
 def _recorded_owners(
     rebalance: RecordedRebalance, rows: RowBuilder
 ) -> tuple[Problem, PreviousOwners]:
-    """Return the recorded members without claims, and the owners of partitions before."""
+    """Return the problem of the recorded members without claims,
+    and each partition's last owner.
+    """
     number = max(rebalance.generation.number - 1, 0)
     members = [
         SimulatedMember(
@@ -299,7 +311,7 @@ def _recorded_owners(
 
 
 def _recorded_plan(rebalance: RecordedRebalance) -> dict[str, dict[str, list[int]]]:
-    """Return the recorded assignment as a dict from member id to topic to partitions."""
+    """Return the recorded assignment as a dict from member id to topic to partition numbers."""
     out: dict[str, dict[str, list[int]]] = {}
     for member in rebalance.generation.first.members:
         topics = out.setdefault(member.id, {})
@@ -309,7 +321,11 @@ def _recorded_plan(rebalance: RecordedRebalance) -> dict[str, dict[str, list[int
 
 
 def _numbers_by_topic(plan: Plan) -> dict[str, dict[str, list[int]]]:
-    """Return what `Plan.to_dict` returns; for the few partitions of most groups a loop is fast."""
+    """Return an assignment as a dict from member id to topic to partition numbers,
+    like `Plan.to_dict`.
+
+    A loop is faster than that for the few partitions of most groups.
+    """
     names = plan.index.topics
     topics = plan.index.topic_of[plan.partition].tolist()
     numbers = plan.index.number_of[plan.partition].tolist()

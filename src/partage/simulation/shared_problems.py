@@ -29,7 +29,7 @@ _MOST_CACHED = 512
 
 
 class JoinedProblem(NamedTuple):
-    """The problem of members as they joined a simulated rebalance.
+    """The assignment problem of members as they joined a simulated rebalance.
 
     Attributes:
         problem: the problem.
@@ -43,7 +43,10 @@ class JoinedProblem(NamedTuple):
 
 
 class SharedProblems:
-    """Builds the problems of one group's simulated rebalances, and remembers their plans."""
+    """Assignment problems of one group's simulated rebalances, with the assignments of strategies.
+
+    Policies that lead to equal problems share them.
+    """
 
     def __init__(self) -> None:
         self._without_claims: dict[object, tuple[object, Problem]] = {}
@@ -52,7 +55,7 @@ class SharedProblems:
     def without_claims(
         self, members: Sequence[SimulatedMember], cluster: Cluster, *, static: bool
     ) -> Problem:
-        """Return the problem of members that claim nothing.
+        """Return the assignment problem of members that send no owned partitions.
 
         Args:
             members: the members in join order.
@@ -85,7 +88,7 @@ class SharedProblems:
         *,
         sent: Group | None = None,
     ) -> JoinedProblem:
-        """Return the problem of members as they join under a policy; see `joined_group`.
+        """Return the assignment problem of members as they join a rebalance under a policy.
 
         A strategy that does not read claims gets members without claims. A plug-in may read
         anything, and may send anything as user data: its members are validated.
@@ -123,13 +126,13 @@ class SharedProblems:
         return JoinedProblem(problem, shared, content)
 
     def assign(self, strategy: Strategy, joined: JoinedProblem, memory: object) -> Plan:
-        """Return a strategy's plan; problems with equal content are solved once.
+        """Return the assignment that a strategy computes; equal problems are solved once.
 
         Args:
             strategy: the strategy. A plug-in may decide by other things than the problem, so its
-                plans are not remembered.
+                assignments are not cached.
             joined: the problem.
-            memory: what the leader remembers.
+            memory: the data that the strategy has stored for the leader.
         """
         if joined.content is None:
             return strategy.assign(joined.problem, memory)
@@ -147,14 +150,16 @@ class SharedProblems:
 
 
 def _built_in(strategy: object) -> PlainStrategy | None:
-    """Return the strategy if it is one of Partage, which says what it reads; else None."""
+    """Return the strategy if it is one of Partage's own, which declares its inputs; else None."""
     if isinstance(strategy, PlainStrategy) and strategy.__module__.startswith("partage."):
         return strategy
     return None
 
 
 def _prepared(problem: Problem) -> Problem:
-    """Compute what all problems of the same members share, and return the problem."""
+    """Compute the cached facts that all problems of the same members share,
+    and return the problem.
+    """
     _ = problem.subscription_topics, problem.member_rack
     return problem
 
@@ -162,8 +167,9 @@ def _prepared(problem: Problem) -> Problem:
 def _claimed(
     members: Sequence[SimulatedMember], policy: Policy, problem: Problem
 ) -> tuple[NDArray[np.int64], Int32Array]:
-    """Return the partitions that members send as owned: offsets by member (CSR), dense numbers.
+    """Return the partitions that members send as owned, as compressed rows (CSR).
 
+    The first array has where each member's partitions begin in the second one (partition indices).
     Eager members own nothing. Cooperative members send existing partitions of topics that they
     still subscribe to. For a coordinator these are all existing partitions of their targets.
     """
@@ -182,7 +188,7 @@ def _claimed(
 def _subscribes(
     problem: Problem, member: NDArray[np.int64], topic: Int32Array
 ) -> NDArray[np.bool_]:
-    """Return whether each member subscribes to the existing topic next to it (bool[n])."""
+    """Return for pairs of a member and a topic whether the member subscribes to it (bool[n])."""
     topics = len(problem.index.topics)
     if len(problem.subscription_topics) == 1:
         is_wanted = np.zeros(topics, bool)
@@ -199,7 +205,7 @@ def _make_room(cache: dict[object, Any]) -> None:
 
 
 def hash_arrays(*arrays: NDArray[Any]) -> bytes:
-    """Return a 16-byte hash of the content of some arrays."""
+    """Return a 16-byte hash of the contents of some arrays, as a key for caches."""
     sizes = b"".join([len(array).to_bytes(8, "little") for array in arrays])
     content = b"".join([array.tobytes() for array in arrays])
     return blake2b(sizes + content, digest_size=16).digest()

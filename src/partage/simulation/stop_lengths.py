@@ -47,7 +47,7 @@ _RESTART_MS = 300
 
 
 class Stop(NamedTuple):
-    """A partition that stops in a simulated rebalance.
+    """A partition whose consumption stops in a simulated rebalance, with its last owner.
 
     Attributes:
         topic, partition: the partition.
@@ -73,13 +73,15 @@ class _Length(NamedTuple):
     p90: float
 
     def plus(self, later_ms: float) -> _Length:
-        """Return the length of a stop that ends later, or earlier."""
+        """Return the estimate for a stop that ends later by ``later_ms`` (or earlier,
+        if negative).
+        """
         return _Length(*(max(0.0, one + later_ms) for one in self))
 
 
 @dataclass(slots=True)
 class _Mean:
-    """Mean of lengths."""
+    """Running mean of estimated times without a consumer."""
 
     best: float = 0.0
     p10: float = 0.0
@@ -99,14 +101,19 @@ class _Mean:
 
 @dataclass(slots=True)
 class _RebalanceMeans:
-    """Mean times without a consumer in one recorded rebalance, by member and by whether it left."""
+    """Mean times without a consumer in one recorded rebalance.
+
+    They are by member, and separately for members that left and that stayed.
+    """
 
     by_member: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
     by_fate: dict[bool, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
 
 
 class StopLengths:
-    """Estimates how long partitions have no consumer under one policy, from recorded intervals."""
+    """Estimator of how long partitions have no consumer under one policy,
+    from recorded intervals.
+    """
 
     def __init__(self) -> None:
         self._intervals: dict[_Pair, deque[UnreadInterval]] = {}
@@ -116,7 +123,7 @@ class StopLengths:
         self._usual: dict[bool, _Mean] = defaultdict(_Mean)
 
     def feed(self, rebalance: RecordedRebalance) -> None:
-        """Add the intervals of a recorded rebalance, in order of time."""
+        """Add the recorded intervals without a consumer of the next rebalance, in order of time."""
         if not rebalance.is_follow_up:
             self._newest = _RebalanceMeans()
         members = _ids(rebalance)
@@ -143,7 +150,8 @@ class StopLengths:
         away_s: float = 0.0,
         restarts: bool = True,
     ) -> UnreadEstimate | None:
-        """Return the unread time of a policy's rebalance.
+        """Estimate the time without a consumer in a rebalance under the policy,
+        in partition-seconds.
 
         Args:
             rebalance: the recorded rebalance with its causes.
@@ -174,7 +182,10 @@ class StopLengths:
         return UnreadEstimate(*(away_s + one / 1_000 for one in ends))
 
     def _length(self, stop: Stop, rebalance: RecordedRebalance, means: _RebalanceMeans) -> _Length:
-        """Return the length of one stop, by the first rule that applies."""
+        """Estimate how long one partition has no consumer, by the first rule that has data.
+
+        The module's docstring lists the rules.
+        """
         found = self._take(stop, rebalance.generation.timestamp_ms)
         if found is not None:
             return _of(found)
@@ -186,7 +197,9 @@ class StopLengths:
         return _modelled(stop.session_ms, _session_ms(rebalance), members)
 
     def _take(self, stop: Stop, at: int) -> UnreadInterval | None:
-        """Return the recorded interval of a stop, and remove it; None without one."""
+        """Remove and return the recorded interval without a consumer that matches a stop;
+        None without one.
+        """
         intervals = self._intervals.get((stop.topic, stop.partition))
         if not intervals:
             return None
@@ -212,9 +225,9 @@ def _session_ms(rebalance: RecordedRebalance) -> float:
 def _is_restart(one: UnreadInterval, rebalance: RecordedRebalance) -> bool:
     """Return whether a member lost a partition and rejoined without a rebalance of its own.
 
-    A static member of a classic group takes over after the rebalance. In the other protocols, a
-    static member has a new id then; a member that was evicted and rejoined between two epochs is
-    assigned what it owned.
+    In a classic group a static member takes over after the rebalance. In the other protocols a
+    static member then has a new id. A member that was evicted and rejoined between two epochs is
+    assigned the partitions that it owned.
     """
     generation = rebalance.generation
     if generation.protocol != "classic":
@@ -234,7 +247,7 @@ def _of(one: UnreadInterval) -> _Length:
 
 
 def _modelled(session_ms: int | None, usual_session_ms: float, members: int) -> _Length:
-    """Return the length of a stop by the stop model, without commits.
+    """Estimate how long a partition has no consumer without any commits, by the stop model.
 
     Args:
         session_ms: session timeout of a member that died; None for one that rejoined.

@@ -28,7 +28,7 @@ EVENTS: tuple[EventKind, ...] = (
 
 @dataclass(frozen=True)
 class TaskState:
-    """State size and throughput of each task of a sub-topology.
+    """Size of the state, and throughput, of each task of a sub-topology.
 
     Attributes:
         records: number of records in the changelogs of all its stores when the simulation begins.
@@ -47,7 +47,7 @@ class TaskState:
 
 @dataclass(frozen=True)
 class SimulatedClient:
-    """One instance (process) of the simulated application.
+    """One instance (operating system process) of a simulated Kafka Streams application.
 
     Attributes:
         name: its name in the output.
@@ -73,7 +73,7 @@ class SimulatedClient:
 
 @dataclass(frozen=True)
 class TraceEvent:
-    """One event of the simulated trace, such as a crash, a scale-out or a rolling restart.
+    """An event that a Streams simulation plays, such as a crash, a scale-out or a rolling restart.
 
     Attributes:
         at_ms: time of the event.
@@ -101,7 +101,9 @@ class TraceEvent:
 
 @dataclass(frozen=True)
 class RuntimeSettings:
-    """Settings that affect timing but not assignors, all in milliseconds.
+    """Timeouts and intervals of a simulated Streams application, all in milliseconds.
+
+    They affect when rebalances happen, not how tasks are assigned.
 
     Attributes:
         session_timeout_ms: time from a client's last heartbeat to its eviction.
@@ -130,7 +132,9 @@ class RuntimeSettings:
 
 @dataclass(frozen=True)
 class SimulatedApplication:
-    """The input of a Streams simulation; `read_application` reads it from JSON.
+    """The input of a Streams simulation: an application, its clients and the events to play.
+
+    `read_application` reads it from JSON.
 
     Attributes:
         name: name of the application.
@@ -164,18 +168,18 @@ class SimulatedApplication:
 
     @cached_property
     def layout(self) -> TopologyLayout:
-        """Tasks and topics of the application, including internal topics."""
+        """The application's tasks and their topics, including internal topics."""
         made = TopologyLayout.of(self.topology, self.counts)
         return TopologyLayout.of(self.topology, {**self.counts, **made.internal})
 
     @cached_property
     def all_counts(self) -> dict[str, int]:
-        """Topic -> number of partitions, including internal topics."""
+        """A dict from topic to its number of partitions, including internal topics."""
         return {**self.counts, **self.layout.internal}
 
     @cached_property
     def _task_states(self) -> dict[TaskId, TaskState]:
-        """State size and throughput of every task."""
+        """A dict from task to the size of its state and its throughput."""
         found = {}
         for task in self.layout.partitions_of:
             state = self.states[task.subtopology]
@@ -185,5 +189,5 @@ class SimulatedApplication:
         return found
 
     def state_of(self, task: TaskId) -> TaskState:
-        """Return state size and throughput of a task."""
+        """Return the size of a task's state and its throughput."""
         return self._task_states[task]

@@ -46,7 +46,10 @@ def record(value: object, path: str) -> Mapping[str, Any]:
 
 
 def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
-    """Check that an object has no unknown field; a misspelt one would silently use its default."""
+    """Check that a JSON object has no unknown fields.
+
+    A misspelt field would otherwise have its default without notice.
+    """
     for name in value:
         if name not in known:
             what = f"is not known here; there are {', '.join(known)}"
@@ -54,7 +57,7 @@ def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
 
 
 def whole(value: object, path: str, least: int, most: int) -> int:
-    """Check that a value is an int within bounds, and return it."""
+    """Check that a value is an int from ``least`` to ``most``, and return it."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         what = f"must be a whole number from {least} to {most}"
         raise InvalidProblemError(what, path=path, value=value)
@@ -62,7 +65,7 @@ def whole(value: object, path: str, least: int, most: int) -> int:
 
 
 def number(value: object, path: str, least: float, most: float) -> float:
-    """Check that a value is a finite number within bounds, and return it."""
+    """Check that a value is a number from ``least`` to ``most``, and return it as a float."""
     real = isinstance(value, int | float) and not isinstance(value, bool)
     # Compared as it is: an int of hundreds of digits is no float, and a NaN is within no bounds.
     if not real or not least <= value <= most:  # type: ignore[operator]  # real says so
@@ -72,7 +75,7 @@ def number(value: object, path: str, least: float, most: float) -> float:
 
 
 def millis(value: object, path: str, least: float, most: float) -> int:
-    """Check a number of seconds and return it in milliseconds."""
+    """Check that a value is a number of seconds within bounds, and return it in milliseconds."""
     return round(number(value, path, least, most) * 1000)
 
 
@@ -115,11 +118,10 @@ _EVENT_FIELDS: dict[str, tuple[str, ...]] = {
 def read_events(
     given: object, clients: Mapping[str, SimulatedClient], length_ms: int
 ) -> tuple[tuple[TraceEvent, ...], dict[str, SimulatedClient]]:
-    """Parse the events of a trace; return them in order of time, and all clients.
+    """Parse the events of a simulated trace; return them in order of time, and all clients.
 
-    Clients that a scale-out adds are included.
-
-    A client whose first event is to join does not run before it.
+    Clients that a scale-out event adds are included. A client whose first event is to join does
+    not run before that event.
 
     Raises:
         InvalidProblemError: an event is malformed, or after the end.
@@ -150,7 +152,7 @@ def read_events(
 def _event(
     one: Mapping[str, Any], where: str, every: dict[str, SimulatedClient], length_ms: int
 ) -> TraceEvent:
-    """Parse one event of the trace; add the clients of a scale-out to ``every``."""
+    """Parse one event of a simulated trace; clients of a scale-out are added to ``every``."""
     kind = one.get("do")
     if kind not in EVENTS:
         what = f"must be one of {', '.join(EVENTS)}"
@@ -200,7 +202,10 @@ def _known(
 def _copies(
     one: Mapping[str, Any], where: str, every: dict[str, SimulatedClient]
 ) -> tuple[str, ...]:
-    """Add copies of a client, with new names and process ids; return their names."""
+    """Add the clients of a scale-out event to ``every``, and return their names.
+
+    They are copies of an existing client, with new names and process ids.
+    """
     like = every[_known(one, "like", where, every)]
     count = whole(one.get("count", 1), f"{where}.count", 1, _MOST_NEW)
     made: list[str] = []
@@ -246,7 +251,7 @@ _OF_TIME = {one.name.replace("_", "."): one for one in fields(RuntimeSettings)}
 
 
 def read_application(problem: object) -> SimulatedApplication:
-    """Parse a simulated application from JSON text, a file at a path, or a mapping.
+    """Parse the input of a Streams simulation from JSON text, a file at a path, or a mapping.
 
     Raises:
         InvalidProblemError: a field is missing or malformed; ``path`` names it.
@@ -289,7 +294,7 @@ def read_application(problem: object) -> SimulatedApplication:
 def configured(
     application: SimulatedApplication, config: Mapping[str, Any]
 ) -> SimulatedApplication:
-    """Return the application with some settings replaced.
+    """Return a simulated application with some of its settings replaced.
 
     Args:
         application: the application to change.
@@ -330,7 +335,9 @@ def configured(
 
 @dataclass
 class _Found:
-    """The sub-topologies, source partition counts, states and store names parsed so far."""
+    """Parsed parts of an application's sub-topologies: topics, states of tasks and names of
+    stores.
+    """
 
     made: list[Subtopology] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -339,7 +346,7 @@ class _Found:
 
 
 def _subtopologies(given: Mapping[str, Any], name: str) -> _Found:
-    """Parse all sub-topologies with their source topics and stores."""
+    """Parse all sub-topologies of an application with their source topics and stores."""
     if "subtopologies" not in given:
         raise InvalidProblemError("is missing", path="subtopologies")
     listed = given["subtopologies"]
@@ -399,7 +406,9 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
 
 
 def _records_by_task(value: list[Any], path: str, others: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """Parse a list with the records of each task, as long as those of other stores."""
+    """Parse a store's number of records by task;
+    all stores of a sub-topology need equal lengths.
+    """
     found = tuple(whole(one, f"{path}.{i}", 0, _MOST_RECORDS) for i, one in enumerate(value))
     if not found or (others and len(others[0]) != len(found)):
         what = "must have a number for each task"
@@ -429,7 +438,10 @@ def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
 
 
 def _client(name: str, place: int, one: Mapping[str, Any]) -> SimulatedClient:
-    """Parse one client; unless a process id is given, its position in the list is used."""
+    """Parse one client of the application.
+
+    Without a given process id, the position in the list of clients becomes its process id.
+    """
     where = f"clients.{name}"
     only(one, where, (*_CLIENT_FIELDS, *OF_ONE_REBALANCE))
     tags = record(one.get("tags", {}), f"{where}.tags")
@@ -456,7 +468,9 @@ def _client(name: str, place: int, one: Mapping[str, Any]) -> SimulatedClient:
 
 
 def _racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
-    """Parse topic -> racks of the replicas of each partition."""
+    """Parse the replicas' racks of each partition;
+    return a dict from topic to these sets of racks.
+    """
     made = {}
     for topic, rows in record(given.get("racks", {}), "racks").items():
         if not isinstance(rows, list):
@@ -481,7 +495,7 @@ def _check_racks(application: SimulatedApplication) -> None:
 
 
 def _check_task_records(application: SimulatedApplication) -> None:
-    """Check that lists of records have a number for each task of their sub-topology."""
+    """Check that the numbers of records by task match the number of tasks of their sub-topology."""
     tasks = Counter(task.subtopology for task in application.layout.partitions_of)
     for sub, state in application.states.items():
         count = len(state.records_by_task)

@@ -15,11 +15,11 @@ __all__ = ["StreamsSimulation"]
 
 
 class StreamsSimulation(ABC):
-    """Base class of simulations of a Streams application: clients start, stop and crash over time.
+    """Base class of simulations of a Kafka Streams application, in which clients start and crash.
 
     A subclass implements a group protocol. It reacts to the start of the simulation (`open`), to
-    clients that start (`joined`), to consumers that the group has lost (`lost`) and to clients that
-    request a rebalance (`requested`).
+    clients that start (`joined`), to consumers that the group has lost (`lost`) and to clients
+    that request a rebalance (`requested`).
 
     Attributes:
         app: the simulated application.
@@ -60,31 +60,32 @@ class StreamsSimulation(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Form the group of the clients that run when the simulation begins."""
+        """Form the group from the clients that run when the simulation begins."""
 
     @abstractmethod
     def joined(self, client: RunningClient) -> None:
-        """Process the start of a client: its threads join the group."""
+        """Let the threads of a client that has started join the group."""
 
     @abstractmethod
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """React to consumers of a client that left the group or were evicted from it."""
+        """React to a client's consumers that left the group or were evicted from it."""
 
     @abstractmethod
     def requested(self, name: str) -> None:
-        """React to a client that requests a rebalance, such as a probing one."""
+        """React to a client that requests a rebalance, for example a probing rebalance."""
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return when the group received the last heartbeat of a consumer that died (ms)."""
+        """Return when the group received the last heartbeat of a dead consumer (ms)."""
         del consumer
         return self.clock.now_ms
 
     # -- time ----------------------------------------------------------------------------------
 
     def schedule(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
-        """Schedule an action; copies of state advance before it, intervals are recorded after it.
+        """Schedule an action (a function) of the simulation at a simulated time.
 
-        An action returns False if it changed neither tasks nor clients.
+        Copies of state restore up to that time before it, and intervals are recorded after it. The
+        action returns False if it changed neither tasks nor clients.
         """
         if at_ms >= self.app.length_ms:
             return
@@ -97,7 +98,9 @@ class StreamsSimulation(ABC):
         self.clock.at(at_ms, run_action, rank=rank)
 
     def _settle(self) -> None:
-        """Start tasks whose state is restored, record them, and schedule the next such time."""
+        """Start the tasks whose state is restored,
+        and schedule the time at which the next one will be.
+        """
         due_ms = self.state.settle()
         self._recorder.record(self.clock.now_ms, self.state.activities())
         self._settled += 1
@@ -115,7 +118,7 @@ class StreamsSimulation(ABC):
     # -- clients -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Start the initial clients and form the group."""
+        """Start the clients that run from the beginning, and form their group."""
         for client in self.app.clients.values():
             if client.starts:
                 self._start(client)
@@ -152,13 +155,13 @@ class StreamsSimulation(ABC):
         self.state.factor = min(self._lag_factors, default=1.0)
 
     def _start_and_join(self, name: str) -> None:
-        """Start a client, unless it runs already, and let it join its group."""
+        """Start a client and let it join its group; do nothing if it is running."""
         if name not in self.state.up:
             self._start(self.app.clients[name])
             self.joined(self.state.up[name])
 
     def _start(self, client: SimulatedClient) -> None:
-        """Start a client with the state that is still on its disk."""
+        """Start a client with the state that its disk still has."""
         self._starts[client.name] += 1
         starts = self._starts[client.name]
         numbered = tuple(f"{client.name}-{starts}-{thread}" for thread in range(client.threads))
@@ -173,7 +176,7 @@ class StreamsSimulation(ABC):
         self._recorder.up(self.clock.now_ms, client.name)
 
     def _stop(self, name: str, event: TraceEvent) -> None:
-        """Stop or crash a client if it runs, and schedule its return."""
+        """Stop or crash a client, and schedule its return; do nothing if it is not running."""
         stopped = self.state.up.pop(name, None)
         if stopped is None:
             return
@@ -199,7 +202,7 @@ class StreamsSimulation(ABC):
             self.schedule(now + event.back_ms, lambda: self._start_and_join(name))
 
     def _evict(self) -> None:
-        """Evict the dead consumers whose session timeout has passed."""
+        """Evict dead consumers whose session timeout has passed."""
         now = self.clock.now_ms
         evicted: dict[str, list[str]] = {}
         for consumer, (due, name) in list(self.undetected.items()):

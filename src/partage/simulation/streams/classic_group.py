@@ -33,7 +33,7 @@ _REBALANCE_TIMEOUT_MS = 300_000
 
 
 class _JoinPhase(StreamsSimulation):
-    """The join phase of a classic group's coordinator: a rebalance waits until all members joined.
+    """The join phase of a classic group: a rebalance waits until all members have joined.
 
     A rebalance begins when a member joins, requests one, or is lost. The other members learn of it
     with their next heartbeat and join. Heartbeats are periodic from a member's last assignment on.
@@ -61,17 +61,17 @@ class _JoinPhase(StreamsSimulation):
 
     @abstractmethod
     def complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
-        """Complete a rebalance after all members have joined; a subclass assigns tasks here."""
+        """Assign tasks after all members have joined; each subclass has its own way."""
 
     # -- group protocol ------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Form the group of the clients that run when the simulation begins."""
+        """Form the group from the clients that run when the simulation begins."""
         if self.state.up:
             self._request("start", *self.state.up.values())
 
     def joined(self, client: RunningClient) -> None:
-        """Let a started client join; an empty group waits for more members."""
+        """Let a started client join the group; an empty group waits for more members."""
         if self._is_delayed:
             self._has_newcomers = True
         elif not self._since:
@@ -86,17 +86,20 @@ class _JoinPhase(StreamsSimulation):
         self._request(f"{name} {how}")
 
     def requested(self, name: str) -> None:
-        """Let a client rejoin, because it requests a rebalance."""
+        """Let a client rejoin because it has requested a rebalance."""
         self._request(f"{name} asked", self.state.up[name])
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return when the group received the last heartbeat of a consumer that died (ms)."""
+        """Return when the group received the last heartbeat of a dead consumer (ms)."""
         since = self._since[consumer]
         interval = self.app.runtime.heartbeat_interval_ms
         return since + (self.clock.now_ms - since) // interval * interval
 
     def _delay(self, left_ms: int) -> None:
-        """Wait ``group.initial.rebalance.delay.ms``, longer while members join, up to a limit."""
+        """Delay the first rebalance of an empty group by ``group.initial.rebalance.delay.ms``.
+
+        The delay is extended while members join, by at most ``left_ms`` in total.
+        """
         self._is_delayed, self._has_newcomers = True, False
         wait = min(self.app.runtime.group_initial_rebalance_delay_ms, left_ms)
 
@@ -112,7 +115,7 @@ class _JoinPhase(StreamsSimulation):
     # -- joining -------------------------------------------------------------------------------
 
     def rejoin_at_once(self, revoked: Mapping[str, Collection[TaskId]]) -> None:
-        """Let members revoke tasks and rejoin immediately with the state that they have now.
+        """Let members revoke tasks and rejoin immediately, with the state that they have now.
 
         Args:
             revoked: dict from member to stateful tasks that it has just revoked and closed.
@@ -139,7 +142,7 @@ class _JoinPhase(StreamsSimulation):
         is_wanted: Callable[[], bool] = lambda: True,
         retry_ms: int = 0,
     ) -> None:
-        """Let members rejoin later, unless they have another assignment by then.
+        """Let members rejoin after a delay, unless they have another assignment by then.
 
         Args:
             wait_ms: time until they rejoin.
@@ -166,7 +169,7 @@ class _JoinPhase(StreamsSimulation):
         self.schedule(self.clock.now_ms + wait_ms, rejoin)
 
     def _request(self, cause: str, *clients: RunningClient) -> None:
-        """Begin a rebalance, or add a cause to the current one, and let some clients join."""
+        """Begin a rebalance, or add a cause to the current one; the given clients join at once."""
         self._begin_round(cause)
         for client in clients:
             for consumer in client.consumers:
@@ -174,9 +177,9 @@ class _JoinPhase(StreamsSimulation):
         self._complete_if_all_joined()
 
     def _begin_round(self, cause: str) -> None:
-        """Begin a rebalance unless one is under way.
+        """Begin a rebalance, and schedule the heartbeats by which members learn of it.
 
-        The heartbeats that announce it are scheduled.
+        If a rebalance is under way, only its cause is added.
         """
         is_under_way = bool(self._causes)
         if cause not in self._causes:
@@ -196,7 +199,7 @@ class _JoinPhase(StreamsSimulation):
             self._join_at_heartbeat(at_ms, consumers, self._round)
 
     def _join_at_heartbeat(self, at_ms: int, consumers: Sequence[str], mark: int) -> None:
-        """Let members join when their heartbeat response announces the rebalance."""
+        """Let members join at the time of the heartbeat whose response announces the rebalance."""
 
         def join() -> bool:
             clients = self._client_of
@@ -216,14 +219,12 @@ class _JoinPhase(StreamsSimulation):
         revoked: Collection[TaskId] = (),
         locked: Mapping[tuple[str, TaskId], str] | None = None,
     ) -> None:
-        """Let a member join.
-
-        It sends offsets of its tasks and of the state that it can lock on disk.
+        """Let a member join with the offsets of its tasks, and of state on disk that it can lock.
 
         The first thread to join locks all state that no thread has open, except for state that
         another thread, which joins at the same moment, has locked already or has just closed. A
-        thread also reports what it has just closed itself, even if another thread of the client
-        is to have it and reports it as well.
+        thread also reports what it has just closed itself, even if another thread of the client is
+        to have it and reports it as well.
         """
         self._since.setdefault(consumer, self.clock.now_ms)
         on_disk = client.disk.keys() - client.unopened
@@ -251,7 +252,7 @@ class _JoinPhase(StreamsSimulation):
     def _complete_if_all_joined(self) -> bool:
         """Complete the rebalance if all members have joined; return whether they have.
 
-        Members that do not respond must be evicted first.
+        Members that do not respond must have been evicted before.
         """
         if not self._causes or self._is_delayed or self.undetected:
             return False
@@ -269,7 +270,7 @@ class _JoinPhase(StreamsSimulation):
 
 
 class ClassicGroupSimulation(_JoinPhase):
-    """Simulation of a Streams application in a classic group, whose leader assigns tasks.
+    """Simulation of a Kafka Streams application in a classic group, whose leader assigns tasks.
 
     Args:
         application: the application to simulate.
@@ -295,7 +296,8 @@ class ClassicGroupSimulation(_JoinPhase):
         }
 
     def complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
-        """Run the leader's assignor, give members their tasks, and schedule the next rebalances.
+        """Run the leader's task assignor, give members their tasks,
+        and schedule further rebalances.
 
         Raises:
             UnsupportedProblemError: the assignor does not support this application.
@@ -322,7 +324,10 @@ class ClassicGroupSimulation(_JoinPhase):
         self._schedule_rejoins(assignment, {} if self.eager else revoking)
 
     def _lead(self, members: list[StreamsMember], leader: RunningClient) -> StreamsGroupAssignment:
-        """Return the leader's assignment; if brokers do not respond, it has no end offsets."""
+        """Return the task assignment that the leader computes.
+
+        If brokers do not respond, the leader knows no end offsets and so no lags.
+        """
         application = StreamsApplication(
             self.app.topology,
             self.app.all_counts,
@@ -341,9 +346,9 @@ class ClassicGroupSimulation(_JoinPhase):
     def _as_observed(
         self, joined: dict[str, StreamsMember], observed: ObservedState
     ) -> dict[str, StreamsMember]:
-        """Return the members with observed lags in place of simulated ones.
+        """Return the members with lags that a real leader saw, in place of simulated ones.
 
-        State that no thread has open is reported by the observed thread.
+        State that no thread has open is reported by the thread that reported it in reality.
         """
         found: dict[str, StreamsMember] = {}
         for client in self.state.up.values():
@@ -359,7 +364,7 @@ class ClassicGroupSimulation(_JoinPhase):
         return found
 
     def _remember_tellers(self, joined: dict[str, StreamsMember]) -> None:
-        """Store which thread reported the state on disk of each task that no thread has open."""
+        """Store which thread has reported each task's state that is on disk but not open."""
         for client in self.state.up.values():
             client.teller = {
                 task: one
@@ -369,7 +374,9 @@ class ClassicGroupSimulation(_JoinPhase):
             }
 
     def _assign(self, assignment: StreamsGroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
-        """Give all clients their new tasks; return the stateful tasks that each member closed."""
+        """Give all clients their new tasks; return for each member the stateful tasks
+        that it closed.
+        """
         closed: dict[str, set[TaskId]] = {one: set() for one in assignment.consumers}
         problem = plan.problem
         warmups = {
@@ -433,11 +440,12 @@ class ClassicGroupSimulation(_JoinPhase):
     def _schedule_rejoins(
         self, assignment: StreamsGroupAssignment, revoking: dict[str, set[TaskId]]
     ) -> None:
-        """Schedule the follow-up and probing rebalances that an assignment requests.
+        """Schedule the follow-up and probing rebalances that a new assignment requires.
 
         Args:
             assignment: the assignment of all members.
-            revoking: member that revokes tasks, and so rejoins immediately -> tasks that it closed.
+            revoking: dict from member that revokes tasks, and so rejoins immediately, to tasks that
+                it closed.
         """
         if revoking:
             self.rejoin_at_once(revoking)
@@ -454,7 +462,7 @@ class ClassicGroupSimulation(_JoinPhase):
                 self.rejoin_after(wait, [consumer], "probing", self._is_probing_wanted, interval)
 
     def _follow_up_delay(self) -> int:
-        """Return the delay until a follow-up rebalance begins (ms).
+        """Return the time until a follow-up rebalance begins (ms).
 
         If an assignor requests follow-ups although nothing changes, Kafka would rebalance
         endlessly. The simulation then waits for the probing interval.
@@ -467,9 +475,9 @@ class ClassicGroupSimulation(_JoinPhase):
         return settings.probing_rebalance_interval_ms if is_same else self.app.runtime.poll_ms
 
     def _is_probing_wanted(self) -> bool:
-        """Return whether a probing rebalance follows.
+        """Return whether a probing rebalance follows, which may move tasks to warmed-up clients.
 
-        The KIP-441 document requires that it can move a task usefully.
+        The document of KIP-441 requires that it can move a task usefully.
         """
         document = self._assignor
         if not isinstance(document, Kip441Proposal):

@@ -34,7 +34,7 @@ _ROUNDING = 1e-6
 
 @dataclass
 class StateCopy:
-    """One client's copy of the state of one task.
+    """A copy of one task's state on one client, which restores from the changelog.
 
     Attributes:
         position: number of changelog records that the copy has.
@@ -54,12 +54,12 @@ class StateCopy:
 
     @property
     def behind(self) -> bool:
-        """True if the copy of a task's state lacks records of the changelog."""
+        """Whether the copy lacks records of the task's changelog."""
         return self.lag > _ROUNDING
 
 
 def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
-    """Divide a client's restore bandwidth over its copies of task state: set each copy's rate.
+    """Divide a client's restore bandwidth among its copies of task state, setting each copy's rate.
 
     Restoring active tasks share all of the bandwidth equally, and standbys pause. Without any,
     standbys that are behind take as much as they can get, and those that have caught up take no
@@ -88,7 +88,7 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
 
 
 def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
-    """Return the max-min fair shares of a total: equal shares, but none above its demand.
+    """Divide a total by max-min fairness: equal shares, but no share above what is wanted.
 
     >>> fair_shares([1.0, 8.0, 8.0], 10.0)
     [1.0, 4.5, 4.5]
@@ -102,7 +102,7 @@ def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
 
 
 def millis_until_caught_up(copy: StateCopy) -> float | None:
-    """Return when a copy of task state will have caught up (ms from now).
+    """Return how long a copy of task state needs to catch up with its changelog (ms).
 
     None if never at this rate.
 
@@ -120,7 +120,7 @@ def millis_until_caught_up(copy: StateCopy) -> float | None:
 
 @dataclass(frozen=True)
 class ObservedState:
-    """State that a real leader saw in a rebalance, which replaces the simulated state.
+    """Lags and end offsets that a real leader saw in a rebalance, used in place of simulated ones.
 
     Attributes:
         ends: dict from stateful task to number of records in its changelogs.
@@ -141,7 +141,8 @@ class ObservedState:
 
 @dataclass
 class RunningClient:
-    """A running client: its threads' consumers, its tasks and the state on its disk.
+    """A running client of a simulated application:
+    its threads, its tasks and the state on its disk.
 
     Attributes:
         client: the client's description in the input.
@@ -180,7 +181,7 @@ class RunningClient:
         return {**self.active, **self.standby}
 
     def closed_cleanly(self) -> dict[TaskId, StateCopy]:
-        """Return the copies of task state on disk that survive a crash under ``exactly_once_v2``.
+        """Return the copies of task state that survive a crash under ``exactly_once_v2``.
 
         A store that was open may hold uncommitted records. When it is opened again, Kafka Streams
         finds no clean close, throws ``TaskCorruptedException`` and restores the task from the
@@ -196,7 +197,7 @@ class RunningClient:
 
 
 class ApplicationState:
-    """The running clients, the changelogs and the copies of task state, as they change over time.
+    """The running clients of a simulated application, and their copies of task state over time.
 
     A changelog does not grow while its task does not run. The writes that were missed are added
     when the task runs again, because its input has waited in the source topic.
@@ -225,7 +226,7 @@ class ApplicationState:
     # -- time ----------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> None:
-        """Advance the simulation to ``now_ms``: changelogs grow, and copies of state restore."""
+        """Advance to a simulated time: let changelogs grow and copies of task state restore."""
         elapsed = now_ms - self._now
         if elapsed == 0:
             return
@@ -257,7 +258,7 @@ class ApplicationState:
         self._update_lag(task, copy)
 
     def _update_lag(self, task: TaskId, copy: StateCopy) -> None:
-        """Update the lag of a copy of a task's state: changelog end minus the copy's position."""
+        """Update how many changelog records a copy of a task's state lacks."""
         copy.lag = self._ends[task] - copy.position
         if copy.lag <= _ROUNDING:
             copy.lag, copy.position = 0.0, self._ends[task]
@@ -267,7 +268,10 @@ class ApplicationState:
         return state.records + state.writes_per_second * now_ms / 1000
 
     def _spare_bytes(self) -> float:
-        """Return the bytes of all standby, warm-up and unused copies of task state on disk."""
+        """Return the total bytes of state on disk except for that of active tasks.
+
+        These are copies of standbys and warm-ups, and copies that are no longer used.
+        """
         return sum(
             copy.position * copy.record_bytes
             for client in self.up.values()
@@ -287,7 +291,7 @@ class ApplicationState:
         """Start the tasks that can run, and divide each client's restore bandwidth.
 
         Returns:
-            When the next copy catches up (ms); None if none does.
+            The time at which the next copy catches up (ms); None if none does.
         """
         self.running = {
             task: client
@@ -318,7 +322,10 @@ class ApplicationState:
                         self._update_lag(task, other.disk[task])
 
     def _waits(self, client: RunningClient) -> Iterable[float]:
-        """Divide a client's restore bandwidth; return the times until its copies catch up (ms)."""
+        """Divide a client's restore bandwidth among its copies of task state.
+
+        Return the times until copies have caught up (ms).
+        """
         copies = []
         for task, copy in client.disk.items():
             copy.rate, copy.active = 0.0, task in client.active
@@ -341,7 +348,7 @@ class ApplicationState:
         standby: dict[TaskId, str],
         warmups: set[TaskId],
     ) -> list[TaskId]:
-        """Assign tasks to a client; return the tasks whose state it no longer needs."""
+        """Replace a client's tasks; return the tasks whose state on disk it no longer needs."""
         before = {*client.active, *client.standby}
         client.active, client.standby, client.warmups = active, standby, warmups
         for task in (*active, *standby):
@@ -357,15 +364,15 @@ class ApplicationState:
         return sorted(unneeded)
 
     def fill(self) -> None:
-        """Mark every copy of task state on every client as completely restored."""
+        """Make every copy of task state on every client complete."""
         for client in self.up.values():
             for task, copy in client.disk.items():
                 copy.position, copy.lag = self._ends[task], 0.0
 
     def observe(self, observed: ObservedState) -> None:
-        """Replace simulated changelog end offsets and lags by observed ones.
+        """Replace simulated end offsets and lags by those that a real leader saw.
 
-        An observed restoring task does not run.
+        A task that was restoring in reality does not run.
         """
         self._ends |= observed.ends
         self._restoring = {key for key, lag in observed.lags.items() if lag >= 0}
@@ -382,9 +389,10 @@ class ApplicationState:
     # -- what members and observers see --------------------------------------------------------
 
     def end_offsets(self) -> dict[tuple[str, int], int]:
-        """Return the end offset of each changelog partition.
+        """Return a dict from changelog partition to its end offset.
 
-        The first changelog of a task has the records of all its stores.
+        The first changelog of a task has the records of all the task's stores; the others are
+        empty.
         """
         changelogs = self._layout.changelogs_of
         offsets = {one: 0 for every in changelogs.values() for one in every}
@@ -393,7 +401,9 @@ class ApplicationState:
     def member(
         self, client: RunningClient, consumer: str, tasks: Iterable[TaskId]
     ) -> StreamsMember:
-        """Return the data that a consumer sends when it joins, with offsets of the given tasks."""
+        """Return the data that a consumer sends when it joins,
+        with offset sums of the given tasks.
+        """
         return StreamsMember(
             consumer,
             client.process,
@@ -409,14 +419,14 @@ class ApplicationState:
         )
 
     def _offset_sum(self, client: RunningClient, task: TaskId) -> int:
-        """Return the offset sum that a client reports for its copy of a task's state."""
+        """Return the offset sum that a client reports for a task: how much of its state it has."""
         copy = client.disk[task]
         is_running = task in client.active and not copy.behind
         is_running = is_running and (client.name, task) not in self._restoring
         return LATEST_OFFSET if is_running else math.floor(copy.position)
 
     def activities(self) -> dict[tuple[str, TaskId], Kind]:
-        """Return a dict from (client, task) to the client's activity, such as restoring."""
+        """Return a dict from (client, task) to what the client does with it, such as restoring."""
         found: dict[tuple[str, TaskId], Kind] = {}
         for name, client in self.up.items():
             for task, consumer in client.active.items():
@@ -431,7 +441,7 @@ class ApplicationState:
     def _cross_rack_shares(self, task: TaskId, client: RunningClient) -> tuple[float, float]:
         """Return the shares of a task's source and changelog partitions that are read across racks.
 
-        These partitions have no replica in the client's rack.
+        A partition is read across racks if it has no replica in the client's rack.
         """
         rack = client.client.rack
         if (task, rack) not in self._cross_rack:

@@ -44,12 +44,12 @@ _LAG_WORDS = {"running": LATEST_OFFSET, "unknown": UNKNOWN_OFFSET_SUM}
 
 @dataclass(frozen=True)
 class GivenClientStates:
-    """An application with the state of its clients before a rebalance: input of `decide`.
+    """The input of `decide`: a Streams application and its clients' tasks and lags.
 
     Attributes:
         application: the application, without events.
         active, standby: dict from client name to previous tasks.
-        lags: client name -> lag of each stateful task in offsets; -2 if the client runs the task,
+        lags: dict from client to lag of each stateful task in offsets; -2 if the client runs it,
             -3 if the lag is unknown.
     """
 
@@ -61,7 +61,7 @@ class GivenClientStates:
 
 @dataclass(frozen=True)
 class LeaderDecision:
-    """The task assignment that a leader decides in one rebalance.
+    """The task assignment that a Streams leader decides in one rebalance.
 
     Attributes:
         assignor: name of the task assignor.
@@ -81,7 +81,7 @@ class LeaderDecision:
     warnings: tuple[str, ...]
 
     def tasks_of(self, client: int) -> dict[str, list[str]]:
-        """Return the ids of the active, standby and warm-up tasks of a client."""
+        """Return the ids of a client's active, standby and warm-up tasks, by these kinds."""
         tasks, plan = self.plan.problem.tasks, self.plan
         warming = {task for one, task in plan.warmups if one == client}
         return {
@@ -91,7 +91,7 @@ class LeaderDecision:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the decision as a dict of plain values for JSON."""
+        """Return the leader's decision as a dict that JSON can represent."""
         return {
             "assignor": self.assignor,
             "clients": {name: self.tasks_of(one) for one, name in enumerate(self.clients)},
@@ -104,7 +104,7 @@ class LeaderDecision:
 
 
 def read_client_states(problem: object) -> GivenClientStates:
-    """Parse the clients' states from JSON text, a file at a path, or a mapping.
+    """Parse an application with its clients' tasks and lags, from JSON text, a file or a mapping.
 
     A client's field ``lags`` maps stateful tasks to offsets, ``"running"`` or ``"unknown"``. A task
     that is missing there runs if it is in ``active``; else the client has no state of it and lags
@@ -139,7 +139,7 @@ def read_client_states(problem: object) -> GivenClientStates:
 
 
 def decide(state: GivenClientStates, assignor: TaskAssignor) -> LeaderDecision:
-    """Run a task assignor on the given client states, as a leader does in a rebalance.
+    """Run a task assignor on the given client states, as a Streams leader does in a rebalance.
 
     Raises:
         InvalidProblemError: a task is both active and standby on one client.
@@ -187,7 +187,7 @@ def decide(state: GivenClientStates, assignor: TaskAssignor) -> LeaderDecision:
 def _tasks(
     application: SimulatedApplication, one: Mapping[str, Any], client: str, field: str
 ) -> tuple[TaskId, ...]:
-    """Parse the list of task ids in a field of a client."""
+    """Parse a list of task ids from a field of a client's JSON object."""
     where = f"clients.{client}.{field}"
     return tuple(
         _task(application, text, f"{where}.{place}")
@@ -212,7 +212,7 @@ def _task(application: SimulatedApplication, text: str, where: str) -> TaskId:
 def _lags(
     application: SimulatedApplication, one: Mapping[str, Any], client: str, active: Sequence[TaskId]
 ) -> dict[TaskId, int]:
-    """Parse the lag of each stateful task on a client; tasks that are not given get defaults."""
+    """Parse the lags of a client's stateful tasks; tasks that are not given get their defaults."""
     where = f"clients.{client}.lags"
     given = {
         _task(application, text, where): _lag(value, f"{where}.{text}")
@@ -285,7 +285,7 @@ def _problem(state: GivenClientStates) -> TaskProblem:
 
 
 def _only_once(field: str, held: Mapping[str, tuple[TaskId, ...]]) -> None:
-    """Check that no client names a task twice."""
+    """Check that no client's list of tasks names a task twice."""
     for name, tasks in held.items():
         if len(set(tasks)) < len(tasks):
             twice = next(str(task) for task in tasks if tasks.count(task) > 1)

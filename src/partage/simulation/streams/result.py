@@ -26,7 +26,7 @@ Kind = Literal["running", "restoring", "stopped", "standby", "warm-up"]
 
 @dataclass(frozen=True)
 class TaskInterval:
-    """A span of time, from ``from_ms`` to ``to_ms``, in which a client had a task in one state."""
+    """A time span in which a client did one thing with a task, such as restoring or running it."""
 
     client: str
     task: TaskId
@@ -37,7 +37,7 @@ class TaskInterval:
 
 @dataclass(frozen=True)
 class StreamsRebalance:
-    """One simulated rebalance of a Streams application, with the new assignment.
+    """One rebalance of a simulated Streams application, with the new task assignment.
 
     Attributes:
         began_ms: time of its first cause (ms).
@@ -49,7 +49,7 @@ class StreamsRebalance:
         withheld: tasks that are not assigned yet, because their previous owner must revoke them
             first.
         probing: whether a probing rebalance follows after the probing interval.
-        given: client -> active tasks and standbys of each thread, in order; in a classic group
+        given: dict from client to active tasks and standbys of each thread; in a classic group
             without withheld tasks.
     """
 
@@ -66,7 +66,7 @@ class StreamsRebalance:
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rebalance as a dict of plain values for JSON; times are in seconds."""
+        """Return the rebalance as a dict that JSON can represent; times are in seconds."""
         return {
             "began": self.began_ms / 1000,
             "at": self.at_ms / 1000,
@@ -81,7 +81,7 @@ class StreamsRebalance:
 
 @dataclass
 class SimulationResult:
-    """Result of the simulation of a Streams application: task intervals, rebalances and bytes read.
+    """The result of a Streams simulation: what clients did with tasks over time, and rebalances.
 
     Attributes:
         length_ms: simulated time (ms).
@@ -109,7 +109,7 @@ class SimulationResult:
     spare_byte_ms: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return rebalances and intervals as plain values for JSON; times are in seconds."""
+        """Return rebalances and task intervals as a dict for JSON; times are in seconds."""
         spans = sorted(self.spans, key=lambda span: (span.from_ms, span.client, span.task))
         return {
             "rebalances": [rebalance.to_dict() for rebalance in self.rebalances],
@@ -131,7 +131,7 @@ def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
 
 
 class IntervalRecorder:
-    """Records what clients do with tasks over time, as intervals in the result."""
+    """Records what clients do with tasks over time, as intervals in a `SimulationResult`."""
 
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
@@ -139,7 +139,9 @@ class IntervalRecorder:
         self._up: dict[str, int] = {}
 
     def record(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
-        """Record what each client does with its tasks from ``now_ms`` on; end changed intervals."""
+        """Record what each client does with its tasks from ``now_ms`` on,
+        and end changed intervals.
+        """
         for key, (kind, since) in list(self._open.items()):
             if activities.get(key) != kind:
                 del self._open[key]
@@ -149,15 +151,15 @@ class IntervalRecorder:
             self._open.setdefault(key, (kind, now_ms))
 
     def up(self, now_ms: int, client: str) -> None:
-        """Record that a client runs from ``now_ms`` on."""
+        """Record that a client runs from ``now_ms`` on (simulated time)."""
         self._up[client] = now_ms
 
     def down(self, now_ms: int, client: str) -> None:
-        """Record that a client no longer runs from ``now_ms`` on."""
+        """Record that a client does not run from ``now_ms`` on (simulated time)."""
         self._result.present.setdefault(client, []).append((self._up.pop(client), now_ms))
 
     def end(self, now_ms: int) -> None:
-        """End all open intervals, at the end of the simulation."""
+        """Close all open intervals at the end of the simulation."""
         self.record(now_ms, {})
         for client in list(self._up):
             self.down(now_ms, client)
@@ -168,10 +170,10 @@ class IntervalRecorder:
 
 @dataclass(frozen=True)
 class StreamsMetrics:
-    """Metrics of a simulated Streams application; means are over the whole simulated time.
+    """Metrics of a Streams simulation; means are over the whole simulated time.
 
     Attributes:
-        unavailable_seconds: task -> seconds without an active task that has all its state.
+        unavailable_seconds: dict from task to seconds without an owner that has all its state.
         total_unavailable: sum over all tasks, in seconds.
         worst_unavailable: maximum over all tasks, in seconds.
         restored_bytes: bytes read by copies that were behind.
@@ -201,12 +203,12 @@ class StreamsMetrics:
     final_spread: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the metrics as a dict of plain values for JSON."""
+        """Return the metrics of the simulation as a dict that JSON can represent."""
         return asdict(self)
 
 
 def measure(result: SimulationResult) -> StreamsMetrics:
-    """Compute the metrics of a finished simulation.
+    """Compute the metrics of a finished Streams simulation.
 
     >>> from partage.streams import TaskId
     >>> present = {"a": [(0, 5000)]}
@@ -239,7 +241,7 @@ def measure(result: SimulationResult) -> StreamsMetrics:
 
 
 def _moves(result: SimulationResult) -> int:
-    """Return how often a task began to run on another client than before."""
+    """Count how often a task began to run on another client than before."""
     last: dict[TaskId, str] = {}
     moves = 0
     for span in sorted(result.spans, key=lambda span: span.from_ms):
@@ -250,9 +252,10 @@ def _moves(result: SimulationResult) -> int:
 
 
 def _spreads(result: SimulationResult) -> tuple[float, float]:
-    """Return the mean and the final imbalance of active tasks between threads.
+    """Return how uneven active tasks are over threads: the mean over time, and at the end.
 
-    The spread is the difference between the largest and the smallest number.
+    The value is the difference between the most and the fewest active tasks per thread of a
+    client.
     """
     changes: dict[int, list[tuple[str, int, int]]] = {}  # time -> (client, starts, active tasks)
     for span in result.spans:

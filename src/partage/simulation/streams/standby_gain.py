@@ -23,7 +23,7 @@ _PHASES = 5
 
 @dataclass(frozen=True, slots=True)
 class StandbyGain:
-    """The gain and the cost of one standby of each task, over a simulated trace.
+    """The benefit and the cost of one standby replica per task, over a simulated trace of events.
 
     Attributes:
         standbys: ``num.standby.replicas`` with this standby; the simulation without it has one
@@ -51,7 +51,8 @@ class StandbyGain:
 
 
 def standby_gain(application: SimulatedApplication, assignor: str) -> StandbyGain:
-    """Simulate the application's trace with and without the last standby of each task.
+    """Simulate an application's trace with and without the last standby of each task,
+    to compare them.
 
     An application without standbys is simulated with one.
 

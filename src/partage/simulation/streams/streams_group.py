@@ -23,7 +23,7 @@ __all__ = ["StreamsGroupSimulation"]
 
 @dataclass
 class _Member:
-    """A member of a streams group in the coordinator's view: one thread of a client.
+    """A member of a streams group as the coordinator sees it: one thread of a client.
 
     Attributes:
         id: member id.
@@ -53,7 +53,8 @@ class _Member:
 
 
 class StreamsGroupSimulation(StreamsSimulation):
-    """Simulation of a Streams application in a streams group, whose coordinator assigns tasks.
+    """Simulation of a Kafka Streams application in a streams group,
+    whose coordinator assigns tasks.
 
     Such groups (KIP-1071) have no lags, no probing rebalances and no warm-ups.
 
@@ -91,7 +92,7 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- group protocol ------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Form the group of the initial clients: all join before the first target is computed."""
+        """Form the group from the initial clients; all join before tasks are first assigned."""
         if not self.state.up:
             return
         for client in self.state.up.values():
@@ -104,7 +105,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._reconcile(member)
 
     def joined(self, client: RunningClient) -> None:
-        """Let the threads of a client join as new members, one after the other."""
+        """Let the threads of a client join the group as new members, one after the other."""
         for consumer in client.consumers:
             if not self._members and not self._is_delayed:
                 self._delay()
@@ -114,7 +115,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._slots = timeline_slots(len(self._members), self._slots)
 
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """Remove members that left or were evicted; their tasks become free."""
+        """Remove members that left or were evicted, so that others can take their tasks."""
         for consumer in consumers:
             del self._members[consumer]
         if self._members:
@@ -123,11 +124,11 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._causes.clear()
 
     def requested(self, name: str) -> None:
-        """Request a new target assignment, because a client requests a rebalance."""
+        """Request a new target assignment because a client has requested a rebalance."""
         self._request_target(f"{name} asked")
 
     def last_heartbeat_ms(self, consumer: str) -> int:
-        """Return when the group received the last heartbeat of a consumer that died (ms)."""
+        """Return when the group received the last heartbeat of a dead consumer (ms)."""
         since = self._members[consumer].since_ms
         interval = self._runtime.streams_heartbeat_interval_ms
         return since + (self.clock.now_ms - since) // interval * interval
@@ -137,7 +138,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._members[consumer] = _Member(consumer, client, process, self.clock.now_ms)
 
     def _delay(self) -> None:
-        """Delay the first target assignment of an empty group, so that more members can join."""
+        """Delay the first target assignment of an empty group,
+        so that more members can join before it.
+        """
         self._is_delayed = True
 
         def end_delay() -> None:
@@ -150,7 +153,7 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- target assignments --------------------------------------------------------------------
 
     def _request_target(self, cause: str) -> None:
-        """Request a new target assignment, which the next heartbeat computes."""
+        """Request a new target assignment; the next heartbeat of a member computes it."""
         if not self._causes:
             self._began_ms = self.clock.now_ms
         if cause not in self._causes:
@@ -159,7 +162,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._schedule_heartbeat(member)
 
     def _compute_target_if_due(self, joining: _Member | None = None) -> None:
-        """Compute the requested target assignment, unless the last one is too recent."""
+        """Compute the requested target assignment, unless the last one was too short a time ago."""
         if not self._causes or self._is_delayed:
             return
         interval = self._runtime.streams_assignment_interval_ms
@@ -167,7 +170,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._compute_target(joining)
 
     def _compute_target(self, joining: _Member | None = None) -> None:
-        """Run the coordinator's assignor and record the new target assignment."""
+        """Compute a new target assignment with the coordinator's assignor, and record it."""
         causes, self._causes = tuple(self._causes), []
         self._assigned_ms = self.clock.now_ms
         if not self._members:
@@ -192,7 +195,7 @@ class StreamsGroupSimulation(StreamsSimulation):
             self._schedule_heartbeat(member)
 
     def _in_map_order(self, joining: _Member | None) -> list[_Member]:
-        """Return the members in the iteration order of the coordinator's map.
+        """Return the members in the iteration order of the coordinator's hash map.
 
         A joining member comes last.
         """
@@ -233,7 +236,7 @@ class StreamsGroupSimulation(StreamsSimulation):
     # -- heartbeats and reconciliation ---------------------------------------------------------
 
     def _schedule_heartbeat(self, member: _Member) -> None:
-        """Schedule a member's next heartbeat, unless it would have no effect."""
+        """Schedule a member's next heartbeat; do nothing if it would have no effect."""
         if member.is_reconciled and not self._causes:
             return
         interval = self._runtime.streams_heartbeat_interval_ms
@@ -241,7 +244,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._heartbeat_at(member, member.since_ms + beats * interval)
 
     def _heartbeat_at(self, member: _Member, due_ms: int) -> None:
-        """Schedule a member's heartbeat at a time, unless an earlier one is scheduled."""
+        """Schedule a member's heartbeat at a given time, unless it has an earlier one."""
         if member.due_ms is not None and member.due_ms <= due_ms:
             return
         member.due_ms = due_ms
@@ -255,7 +258,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         self.schedule(due_ms, heartbeat)
 
     def _heartbeat(self, member: _Member, *, joining: bool = False) -> bool:
-        """Process a member's heartbeat; return whether it changed the member's tasks."""
+        """Process a member's heartbeat; return whether the member's tasks have changed."""
         was_revoking = bool(member.revoking)
         member.due_ms, member.since_ms = None, self.clock.now_ms
         self._compute_target_if_due(member if joining else None)
@@ -268,7 +271,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         return is_changed or was_revoking
 
     def _reconcile(self, member: _Member) -> bool:
-        """Bring a member closer to its target: it first revokes tasks, then takes free ones.
+        """Let a member revoke tasks outside of its target, or else take free tasks of its target.
 
         The coordinator uses what it knew before this heartbeat. A task that the member confirms as
         revoked is free for others now, and for itself with its next heartbeat.
@@ -284,7 +287,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         return bool(member.revoking or any(new))
 
     def _free_tasks(self, member: _Member) -> tuple[set[TaskId], set[TaskId]]:
-        """Return the active and standby tasks of a member's target that it can take now."""
+        """Return the active and the standby tasks of a member's target that it can take now."""
         same_process = [one for one in self._members.values() if one.process == member.process]
         active = {
             task
@@ -300,7 +303,7 @@ class StreamsGroupSimulation(StreamsSimulation):
         return active, standby
 
     def _assign(self, client: RunningClient) -> None:
-        """Give a client the tasks that its members own and do not have to revoke."""
+        """Give a client the tasks that its members own, except for those that they must revoke."""
         members = [self._members[one] for one in client.consumers if one in self._members]
         active = {task: one.id for one in members for task in sorted(one.active - one.revoking)}
         standby = {task: one.id for one in members for task in sorted(one.standby - one.revoking)}

@@ -30,7 +30,7 @@ def simulate(
     assignor: TaskAssignor | ServerSticky,
     observed: Sequence[ObservedState] = (),
 ) -> SimulationResult:
-    """Simulate a Streams application under a task assignor.
+    """Simulate a Kafka Streams application over its trace of events, with a task assignor.
 
     In a classic group the coordinator evicts a dead member one session timeout later. A rebalance
     that begins before waits for that; members keep their tasks meanwhile. A task that moves is
@@ -62,7 +62,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class SweepCell:
-    """One combination of an assignor and settings in a parameter sweep.
+    """One combination of a task assignor and settings in a parameter sweep.
 
     Attributes:
         assignor: name of the assignor.
@@ -74,7 +74,7 @@ class SweepCell:
 
 
 def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[SweepCell]:
-    """Return all combinations of assignors and settings; the last setting varies fastest.
+    """Return all combinations of task assignors and settings; the last setting varies fastest.
 
     Raises:
         InvalidConfigError: there are more than 10,000 combinations.
@@ -97,7 +97,7 @@ def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list
 def simulate_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulationResult, StreamsMetrics]:
-    """Simulate one combination of a sweep; return the result and its metrics.
+    """Simulate one combination of a parameter sweep; return the result and its metrics.
 
     Raises:
         PartageError: as in `configured` and `simulate`.
@@ -110,9 +110,7 @@ def simulate_cell(
 def prepared(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
-    """Apply the settings of one combination in a sweep to the application.
-
-    Return it with the assignor.
+    """Apply the settings of one combination of a sweep; return the application and the assignor.
 
     ``balance_factor`` is not a Kafka setting: it belongs to the document of KIP-441.
 
