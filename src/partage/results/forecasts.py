@@ -55,7 +55,7 @@ _SERVER_DEFAULT = "server:uniform"
 
 
 class RecordedGroup:
-    """The tables of one group of a run, as the input of forecasts.
+    """One group of a finished run, with the facts that forecasts need: members, load, settings.
 
     Args:
         run: the run.
@@ -79,7 +79,7 @@ class RecordedGroup:
             run.group(self.group)  # raises, and names the groups of the run
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the group's rows of a published table; no rows if the run lacks the table."""
+        """Return the group's rows of a published table; empty if the run lacks the table."""
         from pyarrow import compute as pc
 
         if table not in self.run.tables:
@@ -98,7 +98,7 @@ class RecordedGroup:
 
     @cached_property
     def members(self) -> list[dict[str, Any]]:
-        """The members of the newest generation that has any, in the order of its record."""
+        """The members of the newest generation that has any, in the order of the group's record."""
         rows = self.rows("members")
         if not rows:
             return []
@@ -108,7 +108,10 @@ class RecordedGroup:
 
     @cached_property
     def topics(self) -> dict[str, int]:
-        """Partition counts of the topics that the group consumed, from ownership and commits."""
+        """A dict from topic to partition count, for the topics that the group consumed.
+
+        Partition counts follow from ownership and commits.
+        """
         pairs = {(row["topic"], int(row["partition"])) for row in self.rows("ownership")}
         if not pairs:
             pairs = {(row["topic"], int(row["partition"])) for row in self.rows("commit_rates")}
@@ -121,7 +124,7 @@ class RecordedGroup:
 
     @property
     def strategy(self) -> str:
-        """Name of the strategy that the group chose last.
+        """Name of the assignment strategy that the group chose last.
 
         Raises:
             InvalidConfigError: the run has none that Partage can run.
@@ -154,7 +157,7 @@ class RecordedGroup:
 
     @property
     def policy(self) -> Policy:
-        """The protocol and strategy that the group has now, with static membership if it has it.
+        """The group's present protocol and strategy, with static membership if its members have it.
 
         Raises:
             InvalidConfigError: the run has no strategy that Partage can run.
@@ -164,7 +167,7 @@ class RecordedGroup:
 
     @cached_property
     def restarts(self) -> RestartEvidence:
-        """Evidence of the record about restarts of the group's members."""
+        """Evidence of the record about restarts of the group's members, such as their duration."""
         names = ("events", "members", "unread", "commit_rates", "pauses")
         return learn_restarts(
             {"rebalances": self.rebalances, **{name: self.rows(name) for name in names}},
@@ -173,7 +176,7 @@ class RecordedGroup:
 
     @cached_property
     def load(self) -> GroupLoad:
-        """The group's load by minute, from its commits.
+        """The group's load, records per minute, from its offset commits.
 
         Raises:
             InvalidConfigError: the run has too few commits of the group.
@@ -189,7 +192,10 @@ class RecordedGroup:
 
     @cached_property
     def capacity(self) -> LearntCapacity | None:
-        """The capacity of one consumer, learnt from catch-up phases; None without commits."""
+        """The number of records per second that one consumer can process; None without commits.
+
+        It is learnt from phases in which the group caught up with a lag.
+        """
         spans = [
             OwnedSpan(
                 row["topic"], int(row["partition"]), row["member"], int(row["from_ms"]),
@@ -205,7 +211,7 @@ GroupInput: TypeAlias = RecordedGroup | MeasuredGroup
 
 
 def _group_input(run: Run | MeasuredGroup | str | Path, group: str | None) -> GroupInput:
-    """Return the input of a forecast.
+    """Return the group that a forecast is about, as the input of the forecast.
 
     Raises:
         InvalidConfigError: the input has no such group.
@@ -279,14 +285,16 @@ def size(
 def _sized_load(
     tables: GroupInput, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return a run's load; with other topics or another rate, that load spread evenly."""
+    """Return a group's load; with other topics or another rate it is spread evenly over
+    partitions.
+    """
     if topics is None and rate is None:
         return tables.load
     return constant_load(topics or tables.topics, tables.load.total if rate is None else rate)
 
 
 def _learnt(tables: GroupInput) -> float:
-    """Return the capacity of one consumer that a recording shows.
+    """Return the records per second that one consumer can process, as the recording shows.
 
     Raises:
         InvalidConfigError: the recording has no catch-up phase.
@@ -395,7 +403,7 @@ def forecast(
 def _load(
     tables: GroupInput | None, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return the load of a group, from a run or from numbers alone.
+    """Return a group's load, from a run or from the given topics and rate.
 
     Raises:
         InvalidConfigError: neither has the group's topics.
@@ -414,7 +422,7 @@ def _load(
 def migrate(
     run: Run | str | Path, group: str | None = None, *, protocol: str = "consumer"
 ) -> tuple[Migration, ...]:
-    """Judge the readiness of groups for another rebalance protocol.
+    """Judge whether groups are ready for another rebalance protocol, and what it would change.
 
     Args:
         run: a finished replay or its folder.
@@ -447,7 +455,7 @@ def _migration(tables: RecordedGroup, protocol: str) -> Migration:
 
 
 def _effect(tables: RecordedGroup, protocol: str, strategy: str | None) -> Effect | None:
-    """Return the simulated effect of a migration; None if the run did not simulate the policy.
+    """Return the simulated effect of a migration; None if the run did not simulate such a policy.
 
     The policy is the one that the report recommends, if it has the protocol and no other changes.
     """

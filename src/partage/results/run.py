@@ -63,7 +63,7 @@ def replay(
     kafka: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Run:
-    """Replay a recorded cluster's groups under other policies.
+    """Replay the recorded rebalances of a cluster's groups under other policies.
 
     Args:
         capture: the folder of a capture, Parquet files, a table that Spark reads, or a running
@@ -120,7 +120,7 @@ def replay(
 
 
 def open_run(folder: str | Path, run: str | None = None) -> Run:
-    """Return a finished run.
+    """Open a finished replay by its output folder.
 
     Args:
         folder: the output folder of `replay` or ``partage replay``.
@@ -133,7 +133,7 @@ def open_run(folder: str | Path, run: str | None = None) -> Run:
 
 
 class Run:
-    """A finished replay.
+    """A finished replay: its tables, groups, rebalances and recommendations as Python objects.
 
     Args:
         folder: the output folder.
@@ -166,7 +166,7 @@ class Run:
         return self._published.tables
 
     def table(self, name: str) -> pa.Table:
-        """Return a published table as it is.
+        """Return a published table as a pyarrow table with all columns.
 
         Raises:
             InvalidConfigError: there is no such table.
@@ -178,7 +178,7 @@ class Run:
 
     @cached_property
     def groups(self) -> TableView[GroupResult]:
-        """The groups, the largest downtime first."""
+        """The groups of the log, the largest downtime first."""
         return TableView.of(GroupResult, map(_group_row, self._figures.groups))
 
     @cached_property
@@ -188,7 +188,9 @@ class Run:
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The figures of each policy over all groups; the first row is the record's."""
+        """The metrics of each policy over all groups;
+        the first row is of the recorded assignments.
+        """
         found = self._figures
         return _policy_view(found.figures, found.per_rebalance, found.policies)
 
@@ -200,7 +202,7 @@ class Run:
         return TableView.of(AdviceResult, (row for _, row in found))
 
     def group(self, name: str) -> GroupRun:
-        """Return one group.
+        """Return one group of the run by its name.
 
         Raises:
             InvalidConfigError: the run has no such group.
@@ -214,13 +216,13 @@ class Run:
         return GroupRun(self, found)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report's content, as ``partage report --json`` prints it."""
+        """Return the report's content as a dict, as ``partage report --json`` prints it."""
         from partage.report.json_document import json_document
 
         return json_document(self._figures)
 
     def report(self, path: str | Path) -> Path:
-        """Write the run's HTML page; return its path.
+        """Write the HTML page of the run's report; return its path.
 
         Raises:
             MissingExtraError: jinja2 is not installed.
@@ -239,7 +241,7 @@ class Run:
     def _view(
         self, table: str, row: type[R], order: Sequence[str], group: str | None = None
     ) -> TableView[R]:
-        """Return rows of a published table in this order, of one group or of all."""
+        """Return rows of a published table, sorted by columns, of one group or of all groups."""
         import pyarrow as pa
         from pyarrow import compute as pc
 
@@ -270,7 +272,7 @@ class Run:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of the groups, with a bar for the downtime of each."""
+        """Return an HTML table of the groups for Jupyter, with a bar for the downtime of each."""
         head, text = repr(self).splitlines()[:2]
         first = self.groups[:MOST_SHOWN]
         most = max([1.0, *(one.unread or 0 for one in first)])
@@ -288,7 +290,7 @@ class Run:
 
 
 class GroupRun:
-    """One group of a run.
+    """One group of a finished replay, with its rebalances, events and recommendations.
 
     Attributes:
         name: the group's name.
@@ -302,30 +304,30 @@ class GroupRun:
 
     @cached_property
     def rebalances(self) -> TableView[RebalanceResult]:
-        """Its rebalances, in log order."""
+        """The group's rebalances, in log order."""
         return self._run._view("rebalances", RebalanceResult, _IN_LOG_ORDER, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def timeline(self) -> TableView[EventResult]:
-        """Its events, in log order."""
+        """The group's events (rebalances, joins, departures and so on), in log order."""
         order = (*_IN_LOG_ORDER, "position")
         return self._run._view("events", EventResult, order, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def ownership(self) -> TableView[OwnershipResult]:
-        """The members that had its partitions, in order of topic, partition and time."""
+        """The members that owned the group's partitions, in order of topic, partition and time."""
         order = ("topic", "partition", "from_ms", "member")
         return self._run._view("ownership", OwnershipResult, order, self.name)  # noqa: SLF001 - of its run
 
     @cached_property
     def policies(self) -> TableView[PolicyResult]:
-        """The figures of each policy; the first row is the record's."""
+        """The group's metrics under each policy; the first row is of the recorded assignments."""
         found = self._figures
         return _policy_view(found.figures, found.per_rebalance, self._run._figures.policies)  # noqa: SLF001 - of its run
 
     @cached_property
     def advice(self) -> TableView[AdviceResult]:
-        """Its recommendations, the first one first."""
+        """The recommended changes to the group, the best first."""
         return TableView.of(AdviceResult, (row for _, row in _advice_rows(self._figures)))
 
     def __repr__(self) -> str:
@@ -338,7 +340,9 @@ class GroupRun:
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of the recommendations, with a histogram of rebalances over time."""
+        """Return the group's recommendations as an HTML table for Jupyter,
+        with a chart of rebalances.
+        """
         one = self.row
         times = [row.time.timestamp() for row in self.rebalances]
         counts = [0] * _COLUMNS
@@ -383,7 +387,9 @@ def _group_row(group: GroupFigures) -> GroupResult:
 def _policy_view(
     main: Mapping[str, Figures], other: Mapping[str, Figures], order: Iterable[str]
 ) -> TableView[PolicyResult]:
-    """Return the rows of the recorded assignments and of each policy's simulations."""
+    """Return the table of metrics by policy: the recorded assignments,
+    then each policy's simulations.
+    """
     from partage.tables.statuses import RECORDED
 
     names = [RECORDED, *(name for name in order if name != RECORDED)]
@@ -407,7 +413,7 @@ def _policy_row(figures: Figures) -> PolicyResult:
 
 
 def _advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
-    """Return the recommendations of a group, each with its gain in partition-seconds."""
+    """Return the recommendations for a group, each with its gain in partition-seconds."""
     from partage.report.recommendations import recommendations_for
 
     found = []

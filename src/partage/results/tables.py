@@ -36,11 +36,11 @@ __all__ = [
 
 
 class ResultRow:
-    """Base of the rows' types.
+    """Base class of the row types of a run's tables.
 
     Attributes:
         SHOWN: columns that `TableView` prints; empty for all.
-        COLUMNS: field -> column of the published table, where the names differ.
+        COLUMNS: dict from field to column of the published table, where the names differ.
     """
 
     SHOWN: ClassVar[tuple[str, ...]] = ()
@@ -49,7 +49,7 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupResult(ResultRow):
-    """One group.
+    """One group of a finished replay, with its downtime and first recommendation.
 
     Attributes:
         protocol: classic, consumer, share or streams, or several with ``+``.
@@ -87,7 +87,7 @@ class GroupResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceResult(ResultRow):
-    """One rebalance of the log.
+    """One recorded rebalance, with its cause, size and duration.
 
     Attributes:
         cause: kind of the cause with the highest precedence.
@@ -125,7 +125,7 @@ class RebalanceResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult(ResultRow):
-    """Figures of one policy over the rebalances of a group, or of all groups.
+    """Metrics of one policy, summed over the rebalances of a group or of all groups.
 
     docs/metrics.md defines the figures.
 
@@ -161,7 +161,7 @@ class PolicyResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class AdviceResult(ResultRow):
-    """One recommendation for one group.
+    """One recommended change to one group, with its expected gain and evidence.
 
     Attributes:
         rank: 1 for the group's first recommendation.
@@ -198,7 +198,7 @@ class AdviceResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class EventResult(ResultRow):
-    """One event of a group: a rebalance, a member that joins or leaves, and so on.
+    """One event in the history of a group, such as a rebalance or the join of a member.
 
     Attributes:
         source: recorded (stated by a record) or inferred (from two records).
@@ -222,7 +222,7 @@ class EventResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class OwnershipResult(ResultRow):
-    """One partition with one member, for some time.
+    """A time span in which a member owned a partition.
 
     Attributes:
         role: owner, releasing, active, standby or warmup.
@@ -246,7 +246,7 @@ _WIDEST = 28
 
 
 class TableView(Sequence[R], Generic[R]):
-    """A table with typed rows.
+    """A table of a run: a sequence of typed rows that is also a source of Arrow data.
 
     It is a sequence of rows, and any library with the Arrow PyCapsule interface takes it: for
     example ``pyarrow.table(view)``.
@@ -267,7 +267,7 @@ class TableView(Sequence[R], Generic[R]):
 
     @classmethod
     def of(cls, row: type[R], rows: Iterable[R]) -> TableView[R]:
-        """Return the view of some rows."""
+        """Build a table from rows of one type."""
         import pyarrow as pa
 
         found = list(rows)
@@ -279,7 +279,7 @@ class TableView(Sequence[R], Generic[R]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Names of the columns, in the order of the row type's fields."""
         return tuple(self._table.column_names)
 
     def __len__(self) -> int:
@@ -302,7 +302,8 @@ class TableView(Sequence[R], Generic[R]):
                                    for n, c in cells.items()})  # fmt: skip
 
     def where(self, **values: Any) -> TableView[R]:
-        """Return the rows with these values, for example ``where(cause="join")``.
+        """Return only the rows whose columns have the given values,
+        for example ``where(cause="join")``.
 
         Raises:
             InvalidConfigError: there is no such column, or a value has another type.
@@ -324,20 +325,20 @@ class TableView(Sequence[R], Generic[R]):
         return TableView(table, self._row)
 
     def to_arrow(self) -> pa.Table:
-        """Return the rows as a table of pyarrow."""
+        """Return the table as a pyarrow table."""
         return self._table
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the rows as a data frame of pandas."""
+        """Return the table as a pandas data frame."""
         found: pd.DataFrame = self._table.to_pandas()
         return found
 
     def to_polars(self) -> Any:
-        """Return the rows as a data frame of polars, which must be installed."""
+        """Return the table as a polars data frame; polars must be installed."""
         return import_module("polars").DataFrame(self._table)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows as a capsule with an ``ArrowArrayStream``."""
+        """Return an ``ArrowArrayStream`` capsule of the table (Arrow PyCapsule interface)."""
         return self._table.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
@@ -354,7 +355,7 @@ class TableView(Sequence[R], Generic[R]):
     _repr_pretty_ = pretty_print
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of the first rows."""
+        """Return the first rows as an HTML table for Jupyter."""
         shown = self._row.SHOWN or self.columns
         first = self._table.slice(0, MOST_SHOWN).to_pylist()
         rows = [[cell_text(cells[name]) for name in shown] for cells in first]
@@ -364,7 +365,7 @@ class TableView(Sequence[R], Generic[R]):
 
 
 def _schema(row: type[ResultRow]) -> pa.Schema:
-    """Return the Arrow schema of a row's type."""
+    """Return the Arrow schema of a row type, from the annotations of its fields."""
     import pyarrow as pa
 
     kinds = {
@@ -379,7 +380,7 @@ def _schema(row: type[ResultRow]) -> pa.Schema:
 
 
 def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Return lines with aligned columns; long cells are cut.
+    """Return a table as lines of text with aligned columns; long cells are cut.
 
     >>> text_table(["group", "moved"], [["billing", 12], ["mailer", None]])
     ['group    moved', 'billing     12', 'mailer']
@@ -402,7 +403,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]
 
 
 def cell_text(value: Any) -> str:
-    """Return the text of a value in a table: rounded, in UTC, of limited length."""
+    """Return the text of a table cell: numbers rounded, times in UTC, long text cut."""
     if value is None:
         return ""
     if isinstance(value, datetime):

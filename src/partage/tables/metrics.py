@@ -28,7 +28,7 @@ Column = tuple[str, str, str]
 
 
 class Aggregation(Enum):
-    """Ways to combine a metric's values of several rebalances into one value, such as a sum."""
+    """Ways in which a metric's values of several rebalances become one value, such as a sum."""
 
     #: Number of rows that meet all conditions.
     COUNT = "count"
@@ -49,7 +49,7 @@ class Aggregation(Enum):
 
 
 class Condition(NamedTuple):
-    """Condition on one column of a table row, which selects the rows that a metric counts.
+    """Condition on a column of a table, which selects the rows that a metric counts.
 
     A null value meets only ``is not``.
 
@@ -65,7 +65,7 @@ class Condition(NamedTuple):
 
 
 class Shown(IntEnum):
-    """Outputs of the report, from the most to the least detailed.
+    """Outputs of the report (such as page and terminal), from the most to the least detailed.
 
     A metric names the smallest output that shows it. Each output also shows the metrics of all
     larger ones.
@@ -83,7 +83,7 @@ class Shown(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """Declaration of one metric of the replay: its columns, aggregation, unit and texts.
+    """Declaration of one metric of simulated rebalances: its columns, aggregation, unit and texts.
 
     Attributes:
         name: identifier in sums, JSON and templates.
@@ -114,9 +114,8 @@ class Metric:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the columns that the metric aggregates.
-
-        A ratio or difference names its parts.
+        """Names of the columns that the metric aggregates,
+        or of the two parts of a ratio or difference.
         """
         return self.source or tuple(name for name, _, _ in self.columns)
 
@@ -133,7 +132,7 @@ class Metric:
 
     @property
     def title(self) -> str:
-        """The metric's label without soft hyphens."""
+        """The metric's label in plain text, without soft hyphens."""
         return self.label.replace("\N{SOFT HYPHEN}", "")
 
 

@@ -306,7 +306,7 @@ TABLES: tuple[str, ...] = tuple(COLUMNS)
 
 
 def schema(table: str) -> pa.Schema:
-    """Return the pyarrow schema of a published table.
+    """Return the pyarrow schema (columns and types) of a published table.
 
     Raises:
         KeyError: no table has this name.

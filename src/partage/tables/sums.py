@@ -44,7 +44,7 @@ _MAXIMA = frozenset(m.name for m in METRICS if m.aggregation is Aggregation.MAXI
 
 @dataclass(frozen=True, slots=True)
 class FigureRange:
-    """A lower and an upper bound of a value, in partition-seconds unless stated otherwise.
+    """A range that contains a value: its lower and upper bound, in partition-seconds unless stated.
 
     >>> FigureRange(1.0, 2.0) + FigureRange(0.5, 4.0)
     FigureRange(low=1.5, high=6.0)
@@ -59,7 +59,7 @@ class FigureRange:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A best estimate with its 80 % interval, in partition-seconds unless stated otherwise.
+    """An estimated value with its 80 % interval, in partition-seconds unless stated otherwise.
 
     >>> Estimate.of_sums(10, below=(4, 16), above=(6, 36))
     Estimate(best=10, low=6.0, high=16.0)
@@ -88,7 +88,7 @@ class Estimate:
 
     @classmethod
     def of_differences(cls, parts: Iterable[Estimate]) -> Estimate:
-        """Return the sum of estimates that may be negative.
+        """Add up estimates that may be negative, such as savings.
 
         >>> Estimate.of_differences([Estimate(-10, -14, -6)])
         Estimate(best=-10, low=-14.0, high=-6.0)
@@ -101,20 +101,20 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """True if the whole interval is above zero, or below it."""
+        """Whether zero is outside of the interval, so that the sign of the value is certain."""
         return self.low > 0 or self.high < 0
 
 
 def _distance(total: float, squares: float) -> float:
-    """Return how far the 10th or 90th percentile of a sum is from its best estimate.
+    """Return how far the 10th or 90th percentile of a sum is from the sum's best estimate.
 
-    The arguments are the sum of the parts' distances and the sum of their squares.
+    ``total`` is the sum of the parts' distances, ``squares`` the sum of their squares.
     """
     return sqrt((1 - _CORRELATION) * squares + _CORRELATION * total * total)
 
 
 def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
-    """Add up the metrics of rows of table ``replays`` for each distinct key.
+    """Add up the metrics of table ``replays`` for each distinct value of the key columns.
 
     Return one dictionary per key: the key columns and the sums that each metric needs (its
     entries).
@@ -136,7 +136,7 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
 
 
 def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
-    """Return the values that are added up for a metric, one for each row of the table."""
+    """Return the columns to add up for a metric, with one value for each row of the table."""
     from pyarrow import compute as pc
 
     name, how = metric.name, metric.aggregation
@@ -166,7 +166,7 @@ def _estimate_entries(name: str) -> list[str]:
 
 
 def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
-    """Return the values that are added up for an estimate, one for each row of the table."""
+    """Return the columns to add up for an estimate, with one value for each row of the table."""
     from pyarrow import compute as pc
 
     best, p10, p90 = (pc.fill_null(pc.cast(rows[c], "double"), 0) for c in metric.inputs)
@@ -200,7 +200,9 @@ def _meets(condition: Condition, rows: pa.Table) -> Any:
 
 
 def count_flags(mask: Any) -> Any:
-    """Convert booleans to integers that can be summed; null becomes 0."""
+    """Convert a column of booleans to integers, so that a sum counts true values;
+    null becomes 0.
+    """
     from pyarrow import compute as pc
 
     return pc.cast(pc.fill_null(mask, False), "int64")
@@ -209,7 +211,7 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Add up, for each key, how much each simulated policy costs more or less than a base policy.
+    """Add up how much more or less each simulated policy costs than a base policy.
 
     Return one dictionary per distinct key: the key columns and the bounds of the difference.
 
@@ -247,7 +249,7 @@ def sum_differences(
 
 
 def empty_sums() -> Sums:
-    """Return the sums of all metrics over no rows (0 or empty), as a new dict."""
+    """Return the sums of all metrics over no rows: a new dict in which each entry is 0 or empty."""
     return dict(_empty_sums())
 
 
@@ -268,7 +270,7 @@ def _empty_sums() -> Sums:
 
 
 def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
-    """Add the metric sums of two disjoint sets of rows; missing entries count as 0.
+    """Add the metric sums of two sets of rows that have no row in common.
 
     >>> add_sums({"moved": 1, "largest_spread": None}, {"moved": 2, "largest_spread": 3})
     {'moved': 3, 'largest_spread': 3}
@@ -284,8 +286,7 @@ def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
 
 
 def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
-    """Compute a metric's value from its sums: a number, a range or an estimate; None if no row has
-    a value.
+    """Compute a metric's value from its sums: a number, a range or an estimate; None if unknown.
 
     >>> metric_value(BY_NAME["evenness"], empty_sums() | {"even": 1, "judged": 4})
     0.25
@@ -308,7 +309,7 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
 
 
 def document(sums: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all metrics as fields of a JSON object.
+    """Return the values of all metrics as fields of a JSON object.
 
     A range is ``{"low": ..., "high": ...}``. An estimate is a range with a field ``best``.
 
