@@ -53,7 +53,7 @@ _CHANGES = {"eager": 1, "cooperative": 2, "consumer": 3}
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One recommended change to one consumer group, with its evidence and expected gain.
+    """A recommended change to one consumer group, with its evidence in the log and expected gain.
 
     Attributes:
         rule: name of the rule that gives the advice.
@@ -80,7 +80,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """One recommended change with all groups that it is advised to, and their total saving."""
+    """A recommended change, with all groups to which it is recommended and their total saving."""
 
     advice: Advice
     groups: tuple[tuple[GroupFigures, Advice], ...]
@@ -89,9 +89,9 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The best settings of a group, as a policy, and the partition-seconds that they save.
+    """The best settings of a group as a policy (protocol, strategy, options), and what they save.
 
-    A policy is an assignment protocol with a strategy and options.
+    The saving is in partition-seconds without a consumer.
     """
 
     policy: str
@@ -122,7 +122,9 @@ _SETTINGS = {
 
 
 def _rule_of(group: GroupFigures, policy: str) -> str:
-    """Return the name of the advice rule that recommends a policy to a group."""
+    """Return the name of the rule that recommends a policy to a group,
+    by what the policy changes.
+    """
     protocol, strategy, _ = parse_policy(policy)
     if f"{protocol}/{strategy}" == base_policy(group.strategy):
         return "static-members"
@@ -132,7 +134,9 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
 
 
 def _settings(rule: str, group: GroupFigures) -> Advice | None:
-    """Advise the group's best settings, if the given rule is the one that recommends them."""
+    """Recommend the group's best settings, if the given rule is responsible
+    for what they change.
+    """
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
         return None
@@ -148,7 +152,9 @@ def _settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _error_sentence(group: GroupFigures) -> str:
-    """Return a sentence on how well the simulation reproduces the recorded downtime."""
+    """Return a sentence for the user on how exactly the simulation reproduces the recorded
+    downtime.
+    """
     error = error_of(group) or 0.0
     if error < _SMALLEST_ERROR:
         return "The simulation of the present settings equals the record."
@@ -159,7 +165,8 @@ def _error_sentence(group: GroupFigures) -> str:
 
 
 def _static(group: GroupFigures) -> Advice | None:
-    """Advise static membership (KIP-345) for members that restart within their session timeout.
+    """Recommend static membership (KIP-345) to groups whose members restart within their session
+    timeout.
 
     Share groups have none, the coordinator of streams groups (KIP-1071) rejects it, and workers of
     Kafka Connect have another setting.
@@ -188,7 +195,8 @@ def _static(group: GroupFigures) -> Advice | None:
 
 
 def _improves(group: GroupFigures, metric: str, strategy: str) -> bool:
-    """Return whether cooperative-sticky certainly improves a metric of a group with a strategy.
+    """Return whether cooperative-sticky certainly improves a metric of a group,
+    such as idle members.
 
     The clients must support it, no other settings may be better, and downtime may not grow. The
     metric (idle members, avoidable moves) must improve by more than the simulation's error.
@@ -213,7 +221,10 @@ def _improves(group: GroupFigures, metric: str, strategy: str) -> bool:
 
 
 def _idle_range(group: GroupFigures) -> Advice | None:
-    """Advise against range if it assigns each topic separately and so leaves members idle."""
+    """Recommend another strategy than range if range leaves members idle.
+
+    range assigns each topic by itself, so the first members get more partitions.
+    """
     idle = group.recorded.idle
     if not idle or group.traits.copartitioned is not False:
         return None
@@ -245,7 +256,7 @@ def _roundrobin(group: GroupFigures) -> Advice | None:
 
 
 def _sessions(group: GroupFigures) -> Advice | None:
-    """Advise a longer session timeout if evicted members soon rejoined: they may only have paused.
+    """Recommend a longer session timeout if evicted members soon rejoined, since they only paused.
 
     Poll timeouts do not count, because heartbeats continue meanwhile (KIP-62).
     """
@@ -313,7 +324,7 @@ def _crowded(group: GroupFigures) -> Advice | None:
 
 
 def _storms(group: GroupFigures) -> Advice | None:
-    """Advise slower rollouts if rebalances follow each other within one session timeout."""
+    """Recommend slower rollouts if rebalances follow each other within one session timeout."""
     traits = group.traits
     if not traits.storms:
         return None
@@ -377,12 +388,12 @@ RULES: dict[str, Rule] = {
 
 
 def advice_for(group: GroupFigures) -> tuple[Advice, ...]:
-    """Return all advice for a group, in the order of the rules' precedence."""
+    """Return all recommendations for a group, in the order of the rules."""
     return tuple(a for rule in RULES.values() if (a := rule(group)) is not None)
 
 
 def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
-    """Combine the advice of all groups by rule; the rule with the largest saving comes first.
+    """Combine the recommendations of all groups by rule, the largest saving first.
 
     The savings of one rule are part of those of the best settings of all groups.
     """
@@ -402,7 +413,9 @@ def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
 
 
 def coverage_advice(run: RunFigures) -> Advice | None:
-    """Return advice on how to record from now on, if the log lacks much of the history."""
+    """Recommend another way of recording if the log lacks much
+    of the groups' history, else None.
+    """
     if run.covered:
         return None
     why = (
@@ -421,7 +434,11 @@ def coverage_advice(run: RunFigures) -> Advice | None:
 
 
 def savable(run: RunFigures) -> tuple[Estimate | None, int]:
-    """Return the downtime that the best settings save in all groups, and the number of groups."""
+    """Return the downtime that the best settings would save in all groups,
+    and the number of groups.
+
+    Downtime is time in which partitions have no consumer.
+    """
     best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
     return sum_gains(best), len(best)
 
@@ -431,7 +448,7 @@ def _weight(saved: Estimate | None) -> float:
 
 
 def _family(group: GroupFigures) -> str:
-    """Return which client settings a group uses: java, librdkafka, python, or "".
+    """Return which client settings a group's members have: java, librdkafka, python or "".
 
     Mixed clients have no common settings, and those of unknown clients (Go, Rust, Node.js) are
     unknown: both give "".
@@ -443,7 +460,8 @@ def _family(group: GroupFigures) -> str:
 
 
 def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
-    """Return configuration lines with which the group's clients run a policy; () if there are none.
+    """Return the configuration lines that make a group's clients run a policy;
+    () if there are none.
 
     Python clients have no setting for the protocol, and several client libraries have no common
     settings. A group of the consumer protocol does not return to the classic protocol.
@@ -460,7 +478,7 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
 
 
 def best_policy(group: GroupFigures) -> Settings | None:
-    """Return the best settings of a group; None if no settings certainly help.
+    """Return the settings with which a group would save most downtime; None if none certainly help.
 
     The policy has a valid plan for each rebalance and leaves no more members idle than `own` (the
     simulation of the present settings). The interval of its gain excludes zero. Of policies that
@@ -484,11 +502,16 @@ def best_policy(group: GroupFigures) -> Settings | None:
     return min(alike, key=lambda one: _change(group, one), default=None)
 
 
-def _change(group: GroupFigures, one: Settings) -> tuple[int, int, float, str]:
-    """Return a sort key for equally good settings: the smallest change to the group comes first.
+def _change(group: GroupFigures, settings: Settings) -> tuple[int, int, float, str]:
+    """Return a sort key that puts the smallest change first among equally good settings of a group.
 
     Its parts are protocol change, static members, saving and name.
     """
-    protocol, strategy, options = parse_policy(one.policy)
+    protocol, strategy, options = parse_policy(settings.policy)
     same = f"{protocol}/{strategy}" == base_policy(group.strategy)
-    return (0 if same else _CHANGES.get(protocol, 9), len(options), -_weight(one.saved), one.policy)
+    return (
+        0 if same else _CHANGES.get(protocol, 9),
+        len(options),
+        -_weight(settings.saved),
+        settings.policy,
+    )

@@ -37,7 +37,8 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits that `partage check` compares each group with; None or False means no limit.
+    """The limits of `partage check`, with which each group is compared;
+    None or False means no limit.
 
     Attributes:
         max_unread: largest share of its assigned time that a group's partitions may be unread.
@@ -52,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of comparing one group with one limit.
+    """The result of comparing one group with one limit: passed, violated or unknown.
 
     Attributes:
         group: group id.
@@ -80,7 +81,7 @@ _NO_GROUP = CheckResult(
 def check_groups(
     recording: Recording, limits: Limits, names: Sequence[str] | None = None
 ) -> list[CheckResult]:
-    """Compare each group with each limit; return the results in the report's order of groups.
+    """Compare groups with limits; return the results in the report's order of groups.
 
     Args:
         recording: the published run with its rates.
@@ -112,9 +113,9 @@ def _outcomes(group: GroupRates, limits: Limits) -> Iterator[CheckResult]:
 
 
 def _status(group: GroupRates, *, exceeds: bool, certainly: bool) -> str:
-    """Return whether a group passes a limit, violates it, or is unknown.
+    """Return whether a group passes a limit, violates it, or whether that is unknown.
 
-    With poor coverage of the log only a certain excess is a violation.
+    If the log lacks much of the group's history, only a certain excess is a violation.
     """
     if group.covered:
         return VIOLATED if exceeds else PASSED
@@ -164,7 +165,7 @@ def _storms(group: GroupRates) -> CheckResult:
 
 
 def _excess(status: str, value: float, bound: float) -> str:
-    """Return a text that says by which factor a value exceeds its limit; "" if it does not."""
+    """Return text such as ``: 3 times the limit`` for a violated limit; "" otherwise."""
     if status != VIOLATED or not bound:
         return ""
     return f": {digits(value / bound)} times the limit"
@@ -186,7 +187,7 @@ def _outcome(
 
 @dataclass(frozen=True, slots=True)
 class RunCheck:
-    """The results of comparing a run's groups with limits, and what they amount to.
+    """The results of `partage check`: all groups of a run compared with all limits.
 
     Attributes:
         recording: the published run.
@@ -200,7 +201,9 @@ class RunCheck:
 
     @property
     def status(self) -> str:
-        """`VIOLATED` if a group exceeds a limit, else `UNKNOWN` if the log cannot tell."""
+        """`VIOLATED` if a group exceeds a limit, else `UNKNOWN` if the log cannot decide it,
+        else `PASSED`.
+        """
         statuses = {one.status for one in self.results}
         if VIOLATED in statuses:
             return VIOLATED
@@ -208,11 +211,11 @@ class RunCheck:
 
     @property
     def passed(self) -> bool:
-        """True if every group is within the limits."""
+        """Whether every group is within the limits."""
         return self.status == PASSED
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the results as plain values for JSON."""
+        """Return the results of the check as a dict that JSON can represent."""
         counts = Counter(one.status for one in self.results)
         return {
             "format": FORMAT,
@@ -226,7 +229,7 @@ class RunCheck:
         }
 
     def to_junit(self) -> bytes:
-        """Return the results as JUnit XML in UTF-8, with one test case per check.
+        """Return the results as JUnit XML in UTF-8, with one test case for each group and limit.
 
         An unknown result is an error, or a skipped test case if it counts as passed.
         """
@@ -259,7 +262,7 @@ class RunCheck:
 
 
 def _xml(text: str) -> str:
-    r"""Return text with escape sequences for characters that XML does not allow.
+    r"""Return text in which characters that XML does not allow are replaced by escape sequences.
 
     >>> _xml("a\x00<b>")
     'a\\x00<b>'

@@ -24,7 +24,7 @@ _FAMILIES = {
 
 
 def family_of(clients: Iterable[str]) -> str:
-    """Return the kind of client settings that a group uses: java, librdkafka, python, "" if mixed.
+    """Return which client settings a group's members use: java, librdkafka or python; "" if mixed.
 
     Unknown clients count as Java clients, unless there are others.
 
@@ -51,7 +51,7 @@ def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def base_policy(strategy: str) -> str:
-    """Return the name of the policy that corresponds to a group's strategy, without options.
+    """Return the name of the policy that a group with this strategy runs, without options.
 
     >>> base_policy("range"), base_policy("cooperative-sticky")
     ('eager/range', 'cooperative/cooperative-sticky')
@@ -104,10 +104,11 @@ def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[st
 
 
 def _java_lines(strategy: str, chosen: str) -> list[str]:
-    """Return the Java properties for a strategy; a change of strategy needs two restarts.
+    """Return the Java consumer properties that set a strategy.
 
-    All members must have one strategy in common, or the coordinator rejects them
-    (INCONSISTENT_GROUP_PROTOCOL); KIP-429 asks for two restarts for another reason.
+    A change of strategy needs two restarts: all members must have one strategy in common, or the
+    coordinator rejects them (INCONSISTENT_GROUP_PROTOCOL). KIP-429 asks for two restarts for
+    another reason.
     """
     name = f"{_PACKAGE}{_CLASSES[strategy]}"
     # Continued lines fit into a narrow terminal.
@@ -124,7 +125,7 @@ def _java_lines(strategy: str, chosen: str) -> list[str]:
 
 
 def spell(lines: Iterable[str], family: str) -> tuple[str, ...]:
-    """Rewrite Java consumer properties for a client family; Python gets keyword arguments.
+    """Rewrite Java consumer properties for another client library; Python gets keyword arguments.
 
     >>> spell(["session.timeout.ms=9000", "# restart"], "python")
     ('session_timeout_ms=9000', '# restart')
@@ -139,7 +140,7 @@ def spell(lines: Iterable[str], family: str) -> tuple[str, ...]:
 
 
 def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:
-    """Return librdkafka's properties for a strategy; None for Python clients.
+    """Return the librdkafka properties that set a strategy; None if it cannot be set by properties.
 
     Python clients take assignor classes in code.
     """

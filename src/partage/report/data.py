@@ -76,7 +76,7 @@ ByGroup = dict[str, dict[str, Figures]]
 
 
 def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) -> pa.Table:
-    """Read a table of a published run with the columns that the report uses.
+    """Read those columns of a published run's table that the report uses.
 
     Columns that the run lacks are null.
 
@@ -110,14 +110,16 @@ def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) 
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """Return int64 for an integer type, so that sums do not overflow; other types unchanged."""
+    """Return int64 for any integer type, so that sums do not overflow;
+    other types are unchanged.
+    """
     import pyarrow as pa
 
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def read_run(out: str | Path, run: str | None = None) -> RunFigures:
-    """Read the newest published run of an output folder, or the run with the given id.
+    """Read what the report shows of the newest run in an output folder, or of the run with an id.
 
     Raises:
         InvalidCaptureError: the folder has no such run, or a file of it cannot be read.
@@ -127,7 +129,7 @@ def read_run(out: str | Path, run: str | None = None) -> RunFigures:
 
 
 def run_of(folder: PublishedRun) -> RunFigures:
-    """Read the data that the report shows from the folder of a published run.
+    """Read what the report shows from the folder of a published run.
 
     Raises:
         InvalidCaptureError: one of its files cannot be read.
@@ -171,7 +173,8 @@ _LEAST_TESTED = 3
 
 
 def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
-    """Yield the changes of settings within the log whose old settings were simulated afterwards.
+    """Find changes of settings within the log,
+    and compare them with the simulation of the old ones.
 
     A change is one of protocol or strategy, with several rebalances before and after it.
 
@@ -202,7 +205,10 @@ def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
 def _costs_by_rebalance(
     replays: pa.Table, groups: Iterable[str]
 ) -> dict[tuple[Any, ...], list[Estimate]]:
-    """Return a dict from policy, group, incarnation and generation to estimated downtimes."""
+    """Return the estimated downtimes of rebalances under each policy.
+
+    The result is a dict from (policy, group, incarnation, generation).
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -224,7 +230,10 @@ def _back_test(
     new: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
 ) -> BackTest | None:
-    """Compare two successive periods of a group; None if one is short or was not simulated."""
+    """Compare a group's settings in two successive periods with the simulation of the old settings.
+
+    Return None if a period is too short or was not simulated.
+    """
     before, after = base_policy(old[0]["strategy"]), base_policy(new[0]["strategy"])
     found = [
         _per_rebalance(policy, rows, costs)
@@ -242,7 +251,10 @@ def _per_rebalance(
     rows: Sequence[Mapping[str, Any]],
     costs: Mapping[tuple[Any, ...], list[Estimate]],
 ) -> Estimate | None:
-    """Return a policy's mean downtime of some rebalances; follow-ups count for their first step."""
+    """Return the mean downtime of some rebalances under a policy.
+
+    Follow-up rebalances are added to the rebalance that they complete.
+    """
     parts = [
         one for row in rows for one in costs.get((policy, *(row[name] for name in _REBALANCE)), ())
     ]
@@ -258,9 +270,9 @@ def _per_rebalance(
 
 
 def _with_names(replays: pa.Table) -> pa.Table:
-    """Return rows of ``replays`` with policy and kind of simulation filled in.
+    """Return rows of table ``replays`` with policy and kind of simulation filled in.
 
-    Older runs lack these columns.
+    Runs of older versions lack these columns.
     """
     from pyarrow import compute as pc
 
@@ -274,11 +286,10 @@ def _with_names(replays: pa.Table) -> pa.Table:
 
 
 def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
-    """Return each group's metrics under each simulated policy, for both kinds of simulation.
+    """Return each group's metrics under each simulated policy.
 
-    The first result is of the cumulative simulation, or of the only one that the run has; the
-    second
-    is of the simulation per rebalance.
+    There are two results: of the cumulative simulation, or of the only one that the run has, and
+    of the simulation per rebalance.
     """
     found: dict[tuple[str, str, str], Sums] = {}
     for sums in sum_rows(replays, _KEY):
@@ -315,7 +326,9 @@ def _traits(folder: PublishedRun, rebalances: pa.Table) -> dict[str, Traits]:
 def _group_rows(
     folder: PublishedRun, table: pa.Table, rebalances: pa.Table
 ) -> list[dict[str, Any]]:
-    """Return rows of table ``groups``, adjusted to the selected time span, with strategies."""
+    """Return rows of table ``groups`` with the groups' strategies,
+    limited to the selected times.
+    """
     rows: list[dict[str, Any]] = table.to_pylist()
     lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
     if (folder.summary.get("selection") or {}).get("from_ms") is not None:
@@ -338,7 +351,7 @@ def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:
 
 
 def _latest_last(claimed: Iterable[str], latest: str | None) -> tuple[str, ...]:
-    """Reorder a group's assignment strategies so that the one that it chose last is at the end."""
+    """Return a group's assignment strategies with the one that it chose last at the end."""
     known = tuple(claimed)
     if latest not in known:
         return known
@@ -349,7 +362,8 @@ _GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, RunFigures)
 
 
 def _without_zero(found: _GroupOrRun) -> _GroupOrRun:
-    """Return a group or run whose zero downtime is made unknown if the log lacks many rebalances.
+    """Return a group or run, with unknown downtime instead of zero
+    if the log lacks many rebalances.
 
     The cost of rebalances that the log lacks is unknown, not zero.
     """
@@ -366,7 +380,9 @@ def _without_zero(found: _GroupOrRun) -> _GroupOrRun:
 
 
 def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the summary with its time span limited to the selected one (``--from``, ``--to``)."""
+    """Return the run's summary with its time span limited
+    to the selected times (``--from``, ``--to``).
+    """
     cover, selection = dict(summary.get("coverage", {})), summary.get("selection") or {}
     first, last = selection.get("from_ms"), selection.get("to_ms")
     if cover.get("first_ms") is not None and first is not None:
@@ -407,7 +423,7 @@ def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """Metrics of all groups that come from several output tables, by group name.
+    """Metrics and properties of all groups, read from a run's tables, by group name.
 
     Attributes:
         main, other: metrics by policy, of the two kinds of simulation.
@@ -426,7 +442,7 @@ class _Tables:
 
 
 def assigned_time(ownership: pa.Table, cover: Mapping[str, Any]) -> dict[str, float]:
-    """Return a dict from group to the partition-seconds in which its partitions had an owner.
+    """Return how long each group's partitions had an owner in total (partition-seconds).
 
     Args:
         ownership: intervals of ownership; other roles than owner do not count.
@@ -477,7 +493,7 @@ def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
 
 
 def _span(first: int | None, cover: Mapping[str, Any]) -> int:
-    """Return the time from a group's first record to the end of the log (ms); 0 if unknown."""
+    """Return the time between a group's first record and the end of the log (ms); 0 if unknown."""
     begin, end = cover.get("first_ms"), cover.get("last_ms")
     if first is None or begin is None or end is None:
         return 0
@@ -485,7 +501,7 @@ def _span(first: int | None, cover: Mapping[str, Any]) -> int:
 
 
 def _policy_order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:
-    """Return the policies in the order of the command line, followed by all others."""
+    """Return the names of policies in the order of the command line, followed by all others."""
     asked = [name for name in summary.get("asked", ()) if name in figures]
     rest = sorted(name for name in figures if name not in asked and name != RECORDED)
     return (*dict.fromkeys(asked), *rest)

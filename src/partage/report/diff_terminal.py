@@ -34,43 +34,43 @@ def _text(text: str, style: str = "") -> Text:
     return Text(clean(text), style)
 
 
-def diff_summary(found: RunDiff) -> Iterator[RenderableType]:
-    """Yield the parts of a comparison of two runs for the terminal, in the order of printing."""
-    for when, run in (("before", found.before), ("after", found.after)):
+def diff_summary(diff: RunDiff) -> Iterator[RenderableType]:
+    """Yield what the terminal shows of a comparison of two runs, in the order of printing."""
+    for when, run in (("before", diff.before), ("after", diff.after)):
         yield _text(
             f"{when:7}{run.folder}: {digits(run.hours)} h, {plural(len(run.groups), 'group')}"
         )
-    for note in found.notes:
+    for note in diff.notes:
         yield _text(f"note   {note}", "yellow")
     yield _text("")
-    yield _text(_headline(found), f"bold {_STYLES[found.whole.verdict]}".strip())
-    yield _text(_counts(found))
-    if found.groups:
+    yield _text(_headline(diff), f"bold {_STYLES[diff.whole.verdict]}".strip())
+    yield _text(_counts(diff))
+    if diff.groups:
         yield _text("")
-        yield _unread(found)
+        yield _unread(diff)
         yield _text(_LEGEND, "dim")
-        for one in found.groups:
+        for one in diff.groups:
             if one.why_unknown:
                 yield _text(f"{short_name(one.name)}: unknown; {one.why_unknown}", "dim")
         yield _text("")
-        yield _counts_by_hour(found)
-    if found.whole.causes:
+        yield _counts_by_hour(diff)
+    if diff.whole.causes:
         yield _text("")
-        yield _causes(found.whole)
-    if any(one.settings for one in found.groups):
+        yield _causes(diff.whole)
+    if any(one.settings for one in diff.groups):
         yield _text("")
         yield _text("changed settings, as far as the log has them", "bold")
-    for one in found.groups:
+    for one in diff.groups:
         for setting in one.settings:
             text = f"{short_name(one.name)}: {setting.name} {setting.before} → {setting.after}"
             yield _text(text, "" if one.verdict in {NOISE, UNKNOWN} else "bold")
-    for what, names in (("before", found.only_before), ("after", found.only_after)):
+    for what, names in (("before", diff.only_before), ("after", diff.only_after)):
         if names:
             yield _text(f"only {what}: {', '.join(short_name(one) for one in names)}", "dim")
 
 
-def _headline(found: RunDiff) -> str:
-    change = found.whole.changes[UNREAD]
+def _headline(diff: RunDiff) -> str:
+    change = diff.whole.changes[UNREAD]
     if change.verdict == UNKNOWN or change.before is None or change.after is None:
         return "Unread time: unknown, because no group is known in both runs."
     shares = [share_text(rate.per_hour / 3_600) for rate in (change.before, change.after)]
@@ -81,9 +81,9 @@ def _headline(found: RunDiff) -> str:
     return f"{text}: {change_text(change)}{_HARD}%, {noise}."
 
 
-def _counts(found: RunDiff) -> str:
-    each = ", ".join(f"{found.count(one)} {one}" for one in (BETTER, WORSE, NOISE, UNKNOWN))
-    return f"{plural(len(found.groups), 'group')} in both runs: {each}"
+def _counts(diff: RunDiff) -> str:
+    each = ", ".join(f"{diff.count(one)} {one}" for one in (BETTER, WORSE, NOISE, UNKNOWN))
+    return f"{plural(len(diff.groups), 'group')} in both runs: {each}"
 
 
 def _table(columns: Sequence[str]) -> Table:
@@ -98,17 +98,19 @@ def _table(columns: Sequence[str]) -> Table:
     return table
 
 
-def _rows(found: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
-    """Yield a label and the differences of two runs, for all groups together, then for each."""
-    if len(found.groups) > 1:
-        yield _text("all groups", "bold"), found.whole
-    for one in found.groups:
+def _rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
+    """Yield a label and the changes between two runs:
+    first of all groups together, then of each.
+    """
+    if len(diff.groups) > 1:
+        yield _text("all groups", "bold"), diff.whole
+    for one in diff.groups:
         yield _text(short_name(one.name)), one
 
 
-def _unread(found: RunDiff) -> Table:
+def _unread(diff: RunDiff) -> Table:
     table = _table(("group", "unread %\nbefore", "unread %\nafter", "change %", "verdict"))
-    for label, one in _rows(found):
+    for label, one in _rows(diff):
         change = one.changes[UNREAD]
         verdict = _text(one.verdict, _STYLES[one.verdict])
         ends = _interval(change.before), _interval(change.after)
@@ -116,10 +118,10 @@ def _unread(found: RunDiff) -> Table:
     return table
 
 
-def _counts_by_hour(found: RunDiff) -> Table:
+def _counts_by_hour(diff: RunDiff) -> Table:
     table = _table(("group", "rebalances/h\nbefore → after", "verdict", "moved/h\nbefore → after",
                     "verdict"))  # fmt: skip
-    for label, one in _rows(found):
+    for label, one in _rows(diff):
         cells = []
         for figure in (REBALANCES, MOVED):
             change = one.changes[figure]
@@ -140,7 +142,9 @@ def _causes(whole: GroupDiff) -> Table:
 
 
 def _interval(rate: Rate | None) -> str:
-    """Return the share of time without a consumer as text in percent, like ``0.8 (0.6–1.1)``."""
+    """Return the share of time without a consumer in percent as text,
+    such as ``0.8 (0.6–1.1)``.
+    """
     if rate is None:
         return UNKNOWN
     best = digits(rate.per_hour / 36)
@@ -155,7 +159,8 @@ def _rate(rate: Rate | None) -> str:
 
 
 def change_text(change: RateChange) -> str:
-    """Return the relative change of a rate in percent, with the interval due to chance.
+    """Return the relative change of a rate between two runs in percent,
+    with its uncertainty, as text.
 
     >>> change_text(RateChange(Rate(4, hours=2), Rate(1, hours=1), None, NOISE))
     '−50'

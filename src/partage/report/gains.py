@@ -28,7 +28,7 @@ _FACTOR = 2.0
 
 
 class Lengths(NamedTuple):
-    """Estimated length of a group's stops between the lower bound (0) and the upper bound (1).
+    """Estimated length of a group's stops, as a position between the lower (0) and upper bound (1).
 
     A stop is the time in which a partition has no consumer.
 
@@ -41,20 +41,23 @@ class Lengths(NamedTuple):
     high: float
 
 
-def relative_lengths(bounds: FigureRange | None, found: Estimate | None) -> Lengths:
-    """Return where a group's estimated downtime lies between its lower (0) and upper (1) bound.
+def relative_lengths(bounds: FigureRange | None, estimate: Estimate | None) -> Lengths:
+    """Return where a group's estimated downtime lies between its lower bound (0)
+    and upper bound (1).
 
     Without an estimate every length is possible, and the middle stands for them.
 
     >>> relative_lengths(FigureRange(10, 110), Estimate(30, 20, 50))
     Lengths(low=0.05, best=0.2, high=0.8)
     """
-    if found is None or bounds is None:
+    if estimate is None or bounds is None:
         return Lengths(0.0, 0.5, 1.0)
     width = bounds.high - bounds.low
     if width <= 0:
         return Lengths(0.0, 0.0, 0.0)
-    low, best, high = ((one - bounds.low) / width for one in (found.low, found.best, found.high))
+    low, best, high = (
+        (one - bounds.low) / width for one in (estimate.low, estimate.best, estimate.high)
+    )
     ends = (low / _FACTOR, best, high * _FACTOR)
     return Lengths(*(min(max(one, 0.0), 1.0) for one in ends))
 
@@ -62,9 +65,7 @@ def relative_lengths(bounds: FigureRange | None, found: Estimate | None) -> Leng
 def own_figures(
     group: GroupFigures, figures: Mapping[str, Figures] | None = None
 ) -> Figures | None:
-    """Return the metrics of a group's present settings as simulated.
-
-    None if they are not comparable.
+    """Return the simulated metrics of a group's present settings; None if they cannot be compared.
 
     Args:
         group: the group.
@@ -75,10 +76,10 @@ def own_figures(
 
 
 def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) -> float | None:
-    """Return the simulation's error in partition-seconds; None if it is unknown.
+    """Return how far the simulation of a group's present settings is from the recorded downtime.
 
-    The error is the difference between the estimates of the record and of `own`; without them,
-    between their bounds at the estimated length of the stops.
+    It is in partition-seconds, None if unknown. Both values are estimates. Without estimates their
+    bounds are compared at the estimated length of the stops.
     """
     own = own_figures(group, figures)
     if own is None:
@@ -97,7 +98,8 @@ def error_of(group: GroupFigures, figures: Mapping[str, Figures] | None = None) 
 def gain_of(
     group: GroupFigures, policy: str, figures: Mapping[str, Figures] | None = None
 ) -> Estimate | None:
-    """Return the partition-seconds that a policy saves against the present settings, or None.
+    """Return the partition-seconds of downtime that a policy would save a group,
+    or None if unknown.
 
     The interval includes the simulation's error. A group cannot save more than its downtime.
     """
@@ -122,12 +124,12 @@ def gain_of(
     return Estimate(best, low, high)
 
 
-def _estimated_gain(group: GroupFigures, own: Figures, found: Figures) -> Estimate | None:
-    """Return the difference of two policies by the stop lengths of the record; None if unknown.
+def _estimated_gain(group: GroupFigures, own: Figures, figures: Figures) -> Estimate | None:
+    """Return the difference between the estimated downtimes of two policies; None if unknown.
 
-    Its interval is as wide as that of the recorded downtime, and by a factor wider.
+    Its relative interval is that of the recorded downtime, widened by a factor.
     """
-    whole, before, after = group.unread, own.stopped_estimate, found.stopped_estimate
+    whole, before, after = group.unread, own.stopped_estimate, figures.stopped_estimate
     if whole is None or not whole.best or before is None or after is None:
         return None
     gain = before.best - after.best
@@ -138,7 +140,8 @@ def _estimated_gain(group: GroupFigures, own: Figures, found: Figures) -> Estima
 def gains_by_policy(
     groups: Iterable[GroupFigures], *, per_rebalance: bool = False
 ) -> dict[str, Estimate]:
-    """Return the partition-seconds that each policy saves in the given groups together.
+    """Return a dict from policy to the partition-seconds of downtime that it saves
+    in all given groups.
 
     Policies of which nothing is known are left out.
 
@@ -157,7 +160,7 @@ def gains_by_policy(
 
 
 def sum_gains(gains: Iterable[Estimate]) -> Estimate | None:
-    """Add up several groups' savings with their uncertainty, from their distributions.
+    """Add up the savings of several groups, with the uncertainty of the sum.
 
     >>> sum_gains([Estimate(10, 6, 14)]), sum_gains([])
     (Estimate(best=10, low=6.0, high=14.0), None)

@@ -50,7 +50,7 @@ _Ints = NDArray[np.int64]
 
 
 class _Gap(NamedTuple):
-    """A gap in a group's history: generations that the log lacks.
+    """A gap in the recorded history of a group: generations that the log lacks.
 
     Attributes:
         from_ms: time of the previous rebalance; None before the first one.
@@ -64,7 +64,9 @@ class _Gap(NamedTuple):
 
 
 def details(folder: PublishedRun, run: RunFigures) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
-    """Yield each group that rebalanced, with details for its page; the largest downtime first.
+    """Yield each group that rebalanced, with the details that its page section shows.
+
+    The group with the largest downtime comes first.
 
     Raises:
         InvalidCaptureError: a table cannot be read.
@@ -128,7 +130,8 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
-    """Return a dict from (group, instance id or member id) to a label: client id and host.
+    """Return a dict from (group, instance id or member id) to the member's label:
+    client id and host.
 
     The label of a static member begins with its instance id.
     """
@@ -143,7 +146,7 @@ def member_labels(members: pa.Table) -> dict[tuple[str, str], str]:
 
 
 class _Slices:
-    """Index of a table that is sorted by group, which returns the rows of one group."""
+    """Index of a table that is sorted by group, by which one group's rows are found quickly."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -161,9 +164,8 @@ class _Slices:
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Add the recorded downtime and moves to each rebalance, in columns `_COST_NAMES`.
-
-    Return them in log order.
+    """Add columns with the recorded downtime and moves to table ``rebalances``;
+    return it in log order.
     """
     from pyarrow import compute as pc
 
@@ -183,7 +185,9 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
 
 
 def _listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
-    """Return the newest rebalances and the older ones with the largest downtime, as dicts."""
+    """Return the rebalances that the page lists, as dicts:
+    the newest, and those with most downtime.
+    """
     rows: list[dict[str, Any]] = table.to_pylist()
     newest = max(0, len(rows) - most)
     some = {*_worst(rows[:newest]), *range(newest, len(rows))} if newest else range(len(rows))
@@ -191,7 +195,9 @@ def _listed(table: pa.Table, most: int) -> list[dict[str, Any]]:
 
 
 def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Return the indices of the rebalances with most downtime, or most moves if it is unknown."""
+    """Return the indices of the rebalances with most downtime,
+    or with most moves if it is unknown.
+    """
     some = [i for i, r in enumerate(rows) if (_size(r) or 0) > 0 or (r["moved"] or 0) > 0]
     return sorted(some, key=lambda i: (-(_size(rows[i]) or 0), -(rows[i]["moved"] or 0)))[
         :_MAX_WORST
@@ -199,7 +205,9 @@ def _worst(rows: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def _size(row: Mapping[str, Any]) -> float | None:
-    """Return a rebalance's downtime to sort by: its best estimate, else its upper bound."""
+    """Return the downtime by which a rebalance is sorted:
+    its best estimate, else its upper bound.
+    """
     found: float | None = row["high"] if row["best"] is None else row["best"]
     return found
 
@@ -207,13 +215,10 @@ def _size(row: Mapping[str, Any]) -> float | None:
 def _simulated(
     replays: pa.Table, rebalances: Sequence[Mapping[str, Any]]
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the simulated costs of each rebalance under each policy.
+    """Return each rebalance's simulated costs under each policy, with follow-ups added.
 
-    The result maps (group, incarnation, generation) to a dict from policy to costs.
-
-    The costs of a rebalance's steps are added up.
-
-    The costs are of the simulation per rebalance if the run has it.
+    The result is a dict from (group, incarnation, generation) to a dict from policy to costs. The
+    costs are of the simulation per rebalance if the run has it.
     """
     import pyarrow as pa
 
@@ -235,7 +240,7 @@ def _simulated(
 
 
 def _gaps(table: pa.Table) -> list[_Gap]:
-    """Return the largest gaps in a group's history, by time; owners within them are unknown."""
+    """Return the largest gaps in a group's recorded history, in order of time."""
     times, missing = table["time_ms"].to_pylist(), table["gap_before"].to_pylist()
     before: list[int | None] = [None, *times]
     found = [_Gap(a, b, n) for a, b, n in zip(before, times, missing, strict=False) if n]
@@ -249,9 +254,9 @@ def _time_span(
     gaps: Sequence[_Gap],
     cover: Mapping[str, Any],
 ) -> tuple[int, int]:
-    """Return the start and end of a group's timeline (ms).
+    """Return the start and the end of a group's timeline (ms).
 
-    A gap before the first rebalance takes a quarter of it.
+    If the log lacks generations before the first recorded one, a quarter is added for them.
     """
     begun = intervals["from_ms"].to_pylist()
     first, last = _ends([*(r["time_ms"] for r in rows), *begun], cover)
@@ -261,7 +266,7 @@ def _time_span(
 
 
 def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the start of a group's history and the end of the log (ms).
+    """Return the start of a group's history, and the end of the log (ms).
 
     A wrong clock must not stretch a timeline of an hour to fifty years: an end of the log more than
     a year after the group's last event is ignored.
@@ -274,7 +279,9 @@ def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _ownership(table: pa.Table, last: int) -> Owned:
-    """Return a group's ownership intervals; a static member stays one owner when it restarts."""
+    """Return a group's ownership intervals as arrays;
+    a static member that restarts stays one owner.
+    """
     pairs = list(zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True))
     partitions = sorted(set(pairs))
     place = {pair: i for i, pair in enumerate(partitions)}
@@ -300,7 +307,10 @@ def _ownership(table: pa.Table, last: int) -> Owned:
 
 
 def _unread(table: pa.Table, owned: Owned) -> UnreadTimes:
-    """Return the times in which a group's partitions had no reader, if they were owned at all."""
+    """Return the times in which a group's partitions had no consumer, as arrays.
+
+    Partitions that never had an owner are left out.
+    """
     place = {pair: i for i, pair in enumerate(owned.partitions)}
     pairs = zip(table["topic"].to_pylist(), table["partition"].to_pylist(), strict=True)
     rows = np.array([place.get(pair, -1) for pair in pairs], np.int64)
@@ -322,7 +332,7 @@ def _downtime(row: Mapping[str, Any]) -> str:
 
 
 def _step(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one rebalance as an entry of the rebalance list on the HTML page."""
+    """Return one rebalance as an entry of the page's list of rebalances."""
     return {
         "generation": row["generation"], "incarnation": row["incarnation"],
         "time_ms": row["time_ms"], "cause": row["cause_kind"] or "unknown",
@@ -376,9 +386,10 @@ def _changes(
 
 
 def _intervals_by_owner(owned: Owned, last_ms: int) -> Iterator[tuple[_Ints, _Ints]]:
-    """Yield the sorted starts and ends of each owner's intervals.
+    """Yield the sorted starts and the sorted ends of each owner's ownership intervals (ms).
 
-    Successive intervals of one partition are one. One that lasts has the largest int64 as its end.
+    Successive intervals of one partition are merged. An interval that has not ended has the
+    largest int64 as its end.
     """
     order = np.lexsort((owned.start, owned.row, owned.owner))
     row, owner, start, end = (a[order] for a in (owned.row, owned.owner, owned.start, owned.end))
@@ -393,7 +404,9 @@ def _intervals_by_owner(owned: Owned, last_ms: int) -> Iterator[tuple[_Ints, _In
 
 
 def _cheapest(policies: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the policies with the least downtime in one rebalance, as texts for the page."""
+    """Return the policies with the least simulated downtime in one rebalance,
+    as texts for the page.
+    """
     done = [(n, r) for n, r in policies.items() if n != RECORDED and r["status"] == DONE]
     known = all(r["stopped_ps"] is not None for _, r in done)
     size = "stopped_ps" if known else "stopped_at_most_ps"

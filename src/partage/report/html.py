@@ -48,7 +48,7 @@ Details = Iterable[tuple[GroupFigures, dict[str, Any]]]
 
 
 def publish_page(out: str | Path, page: Path, run: str | None = None) -> RunFigures:
-    """Write the HTML page of a published run, with details of single groups.
+    """Read a published run and write its HTML page, with details of single groups.
 
     Args:
         out: the output folder of the run.
@@ -70,7 +70,7 @@ def publish_page(out: str | Path, page: Path, run: str | None = None) -> RunFigu
 
 
 def write_page(run: RunFigures, path: Path, details: Details = ()) -> Path:
-    """Write the HTML page of a run atomically: a failure leaves no partial file.
+    """Write the HTML page of a run; if that fails, no partial file is left.
 
     Args:
         run: the run to show.
@@ -150,7 +150,7 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
 
 
 def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
-    """Return a dict from page anchor to JSON with a group's details, limited in total size.
+    """Return the details of groups as JSON by page anchor, limited in total size.
 
     Groups with the largest downtime come first.
     """
@@ -166,7 +166,10 @@ def _details_json(run: RunFigures, details: Details) -> dict[str, Markup]:
 
 
 def _shortened(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON document for download, without repeated parts; only the first groups stay."""
+    """Return the report's JSON document for download from the page, shortened.
+
+    It has only the first groups, without parts that the page repeats.
+    """
     groups = document["groups"]
     out = {"advice", "policies_per_rebalance"}
     if len(groups) > _FEW:
@@ -186,7 +189,7 @@ def _vendor(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """Return the Jinja environment: it escapes all values, and an unknown name raises an error.
+    """Return the Jinja environment of the pages: values are escaped, unknown names raise an error.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -222,7 +225,9 @@ def environment() -> Environment:
 
 
 def _json(value: Any) -> Markup:
-    """Return JSON that is safe inside a script element: it cannot end it or begin a comment."""
+    """Return JSON that is safe in a script element:
+    it can neither end the element nor open a comment.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for one in "<>&\u2028\u2029":
         text = text.replace(one, f"\\u{ord(one):04x}")
@@ -230,7 +235,7 @@ def _json(value: Any) -> Markup:
 
 
 def _raw_script(text: str) -> Markup:
-    """Return a script that belongs to Partage as markup that the template does not escape.
+    """Return one of Partage's own scripts as markup, which the template inserts without escaping.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -242,7 +247,7 @@ def _raw_script(text: str) -> Markup:
 
 
 def _as_markup(text: str) -> Markup:
-    """Return safe text as markup, which the template engine does not escape.
+    """Mark text as safe HTML, so that the template engine does not escape it.
 
     The caller must have made it safe.
 
@@ -265,5 +270,5 @@ def _when(ms: int | None) -> str:
 
 
 def _bar(part: float, whole: float) -> float:
-    """Return the length of a bar in percent of ``whole``, limited to 0 to 100."""
+    """Return the length of a chart bar as a percentage of ``whole``, from 0 to 100."""
     return round(min(max(100 * part / whole, 0), 100), 2) if whole else 0

@@ -28,7 +28,7 @@ FORMAT, VERSION = "partage-report", 2
 
 
 def json_document(run: RunFigures) -> dict[str, Any]:
-    """Return the report of a run as plain values for JSON."""
+    """Return the report of a run as a dict that JSON can represent."""
     saved, helped = savable(run)
     return {
         "format": FORMAT,
@@ -150,7 +150,9 @@ def _group(group: GroupFigures) -> dict[str, Any]:
 
 
 def _verdict(group: GroupFigures) -> dict[str, str]:
-    """Return a group's row of the table of worst groups, with the texts of page and terminal."""
+    """Return what the page and the terminal show of a group in the table
+    of worst groups, as texts.
+    """
     row = group_row(group)
     return {
         "downtime": row.downtime.text, "unread": row.share.text,

@@ -27,7 +27,7 @@ def write_keys_page(
     advice: Sequence[str],
     keys: Sequence[str],
 ) -> Path:
-    """Write the HTML page of `partage keys` as one file that works offline.
+    """Write the HTML page of `partage keys`, one file that works offline.
 
     Args:
         found: JSON document of ``partage keys``.
@@ -81,9 +81,10 @@ def _keys_lead(found: Mapping[str, Any]) -> str:
 
 
 def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-    """Return the chart bars of the partitions at one partition count.
+    """Return the chart bars for the load of partitions at one partition count.
 
-    Heights are in percent of the fullest partition.
+    Heights are percentages of the fullest partition. If there are too many partitions, a bar shows
+    the fullest one of several.
     """
     partitions = load["partitions"]
     bars = min(partitions, _MAX_BARS)
@@ -102,7 +103,9 @@ def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[d
 
 
 def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the hours in which one partition got most records, for each partition count."""
+    """Return, for each partition count, the hours in which a single partition got the most
+    records.
+    """
     found: list[Mapping[str, Any]] = []
     for count in dict.fromkeys(h["partitions"] for h in hours):
         of_count = [h for h in hours if h["partitions"] == count]
@@ -111,7 +114,7 @@ def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 class TopicText(NamedTuple):
-    """Texts about one topic: its writers, how certain they are, and findings to act on."""
+    """Texts of the audit page about one topic: its writers, how certain they are, and findings."""
 
     writers: str
     by_chance: str
@@ -126,7 +129,7 @@ def write_audit_page(
     texts: Mapping[str, TopicText],
     joins: Sequence[tuple[str, Sequence[str]]],
 ) -> Path:
-    """Write the HTML page of `partage audit` as one file that works offline.
+    """Write the HTML page of `partage audit`, one file that works offline.
 
     Args:
         found: JSON document of ``partage audit``.
@@ -168,9 +171,9 @@ def _audit_headline(found: Mapping[str, Any]) -> str:
 
 
 def _topic(topic: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a topic of the audit page, with the times of its writers as positions on a timeline.
+    """Return a topic of the audit page, with each writer's times as a position on a timeline.
 
-    The positions are in percent of the time from the first to the last record.
+    Positions are percentages of the time from the first to the last record.
     """
     times = [t for w in topic["writers"] for t in (w["first_ms"], w["last_ms"])]
     first, last = min(times, default=0), max(times, default=0)

@@ -18,7 +18,9 @@ _HARD = "\N{NO-BREAK SPACE}"
 
 
 class CauseText(NamedTuple):
-    """Texts about one kind of rebalance cause: a label, and a clause that follows "because"."""
+    """Texts about one kind of rebalance cause:
+    its label, and a clause that can follow "because".
+    """
 
     label: str
     clause: str
@@ -48,7 +50,7 @@ CAUSES: dict[str, CauseText] = {
 
 
 class Term(NamedTuple):
-    """An entry of the report's glossary: a term and its meaning."""
+    """A term of the report's glossary with its definition."""
 
     term: str
     meaning: str
@@ -106,7 +108,7 @@ GLOSSARY: dict[str, Term] = {
 
 
 def cause_clause(kind: str) -> str:
-    """Return the clause that follows "because" for a kind of cause; an unknown kind is quoted.
+    """Return the clause that explains a kind of rebalance cause after the word "because".
 
     >>> cause_clause("leave")
     'a member left'
@@ -124,7 +126,7 @@ def count(value: int) -> str:
 
 
 def plural(value: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun in singular or plural.
+    """Return a number with a noun in the singular or plural, such as ``2 groups``.
 
     >>> plural(1, "group"), plural(2, "group")
     ('1 group', '2 groups')
@@ -133,7 +135,7 @@ def plural(value: int, one: str, many: str | None = None) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    r"""Return a share in percent; 100 % only if it is exactly all, 0 % only if exactly none.
+    r"""Return a share in percent as text; it is 100 % or 0 % only if it is exactly all or none.
 
     >>> percent(477, 479), percent(9999, 10000), percent(0, 7), percent(1, 0)
     ('99.6\xa0%', '99.9\xa0%', '0\xa0%', '-')
@@ -146,7 +148,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Return a number with one decimal place, or with two digits if it is below 1.
+    """Return a number as text with one decimal place, or with two digits if it is below 1.
 
     >>> digits(1234.56), digits(0.0423), digits(0)
     ('1,234.6', '0.042', '0')
@@ -157,7 +159,7 @@ def digits(value: float) -> str:
 
 
 def share_text(value: float) -> str:
-    r"""Return a share in percent, with two digits if it is below 1 %.
+    r"""Return a share (0 to 1) in percent as text, with two digits if it is below 1 %.
 
     >>> share_text(0.00042), share_text(0.1234), share_text(0)
     ('0.042\xa0%', '12.3\xa0%', '0\xa0%')
@@ -166,7 +168,7 @@ def share_text(value: float) -> str:
 
 
 def share(low: tuple[float, float], high: tuple[float, float]) -> str:
-    r"""Return a share in percent as a range, computed from lower and upper bounds.
+    r"""Return a share in percent as a range, for a part and a whole that are known by bounds.
 
     Args:
         low: part and whole by the lower bounds.
@@ -185,7 +187,7 @@ def share(low: tuple[float, float], high: tuple[float, float]) -> str:
 
 
 def duration(ms: int) -> str:
-    r"""Return a duration (ms) in its two largest units, joined by no-break spaces.
+    r"""Return a duration as text with its two largest units, such as ``2 h 5 min``.
 
     >>> duration(501_000), duration(90_000_000), duration(800)
     ('8\xa0min 21\xa0s', '1\xa0d 1\xa0h', '1\xa0s')
@@ -205,7 +207,7 @@ _LONGEST_NAME = 256
 
 
 def short_name(value: str) -> str:
-    """Return a name cut to 256 characters; the JSON document has the full name.
+    """Return a name for display, cut to 256 characters; the JSON document has the full name.
 
     >>> short_name("orders"), len(short_name("x" * 32_767))
     ('orders', 257)
@@ -214,7 +216,7 @@ def short_name(value: str) -> str:
 
 
 def format_range(stopped: FigureRange | None, *, short: bool = False) -> str:
-    r"""Return partition-seconds as a range, in a unit that suits the upper bound.
+    r"""Return a range of partition-seconds as text, in a unit that suits the upper bound.
 
     >>> format_range(FigureRange(20, 90)), format_range(FigureRange(0, 0)), format_range(None)
     ('20 to 90\xa0partition-seconds', 'none', 'unknown')
@@ -236,12 +238,12 @@ def format_range(stopped: FigureRange | None, *, short: bool = False) -> str:
 
 
 def format_estimate(
-    found: Estimate | None, *, short: bool = False, single: float | None = None
+    estimate: Estimate | None, *, short: bool = False, single: float | None = None
 ) -> str:
-    r"""Return partition-seconds as a best estimate with its 80 % interval.
+    r"""Return estimated partition-seconds as text: the best estimate with its 80 % interval.
 
     Args:
-        found: the estimate.
+        estimate: the estimate.
         short: whether units are abbreviated.
         single: a value without an interval, used if there is no estimate.
 
@@ -250,30 +252,32 @@ def format_estimate(
     >>> format_estimate(Estimate(20, 12, 31), short=True), format_estimate(None)
     ('20\xa0p·s (12–31)', 'unknown')
     """
-    if found is None and single is None:
+    if estimate is None and single is None:
         return "unknown"
-    best = found.best if found is not None else single or 0.0
+    best = estimate.best if estimate is not None else single or 0.0
     factor, long, brief = _unit(best)
     value = _number(best / factor)
     unit = f"p·{brief}" if short else f"partition-{long}"
     text = f"{value}{_HARD}{unit.removesuffix('s') if value == '1' and not short else unit}"
-    if found is None:
+    if estimate is None:
         return text
     dash = "–" if short else " to "
-    return f"{text} ({_number(found.low / factor)}{dash}{_number(found.high / factor)})"
+    return f"{text} ({_number(estimate.low / factor)}{dash}{_number(estimate.high / factor)})"
 
 
 def downtime_text(
-    bounds: FigureRange | None, found: Estimate | None, *, short: bool = False
+    bounds: FigureRange | None, estimate: Estimate | None, *, short: bool = False
 ) -> str:
-    """Return the estimate of a downtime as text, or its bounds if there is no estimate."""
-    if found is not None:
-        return format_estimate(found, short=short)
+    """Return a downtime as text: its estimate, or its bounds if there is no estimate."""
+    if estimate is not None:
+        return format_estimate(estimate, short=short)
     return format_range(bounds, short=short)
 
 
 def _unit(size: float) -> tuple[int, str, str]:
-    """Choose a time unit for a number of partition-seconds; return factor, long and short name."""
+    """Choose the time unit for displaying partition-seconds;
+    return its factor, long and short name.
+    """
     if size < 120:
         return 1, "seconds", "s"
     return (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
@@ -294,7 +298,9 @@ RECORD_MORE = (
 
 
 def headline(run: RunFigures) -> str:
-    """Return the report's first sentence: the downtime by rebalances, or that it is unknown."""
+    """Return the report's first sentence: how long rebalances kept partitions
+    without a consumer.
+    """
     if not run.rebalancing:
         return "No group rebalanced in this log."
     if not run.covered:
@@ -321,17 +327,19 @@ def headline(run: RunFigures) -> str:
     return f"Rebalances caused {format_range(lost)} of downtime{span}."
 
 
-def _unread_sentence(run: RunFigures, found: Estimate) -> str:
-    """Return a sentence with the estimated downtime and its share of all assigned time."""
-    text = f"Rebalances kept partitions unread for {format_estimate(found)}"
+def _unread_sentence(run: RunFigures, estimate: Estimate) -> str:
+    """Return a sentence with the estimated downtime, and its share of all time with an owner."""
+    text = f"Rebalances kept partitions unread for {format_estimate(estimate)}"
     if not run.assigned_ps:
         return f"{text}."
-    part = percent(min(found.best, run.assigned_ps), run.assigned_ps)
+    part = percent(min(estimate.best, run.assigned_ps), run.assigned_ps)
     return f"{text}: {part} of all consuming time."
 
 
 def trust(run: RunFigures) -> str:
-    """Return a line on how reliable the report is: coverage, reproduced assignments, intervals."""
+    """Return sentences on how reliable the report is:
+    coverage, reproduced assignments, intervals.
+    """
     parts = [
         f"The log has {percent(run.in_log, run.known)} of {plural(run.known, 'known rebalance')}."
     ]
@@ -356,7 +364,7 @@ def trust(run: RunFigures) -> str:
 
 
 def lead(run: RunFigures, saved: Estimate | None, helped: int) -> str:
-    """Return two to four sentences: where downtime occurred, its causes, what could be saved.
+    """Return the report's opening sentences: where downtime occurred, why, and what could be saved.
 
     Args:
         run: the run.
@@ -383,7 +391,7 @@ _LED = 3
 
 
 def _distribution(run: RunFigures, begin: str) -> str:
-    """Return a sentence on how many groups have half of the estimated downtime."""
+    """Return a sentence that names the groups with half of the estimated downtime."""
     found = [(g.name, g.unread.best) for g in run.groups if g.unread and g.unread.best > 0]
     found.sort(key=lambda pair: -pair[1])
     whole = sum(best for _, best in found)
@@ -401,7 +409,7 @@ def _distribution(run: RunFigures, begin: str) -> str:
 
 
 def _where_lost(run: RunFigures) -> str:
-    """Return a sentence with the number of rebalances and the groups with most of the downtime."""
+    """Return a sentence with the number of rebalances, and the groups with most of the downtime."""
     lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
     whole = sum(r.high for _, r in lost)
     happened = sum(g.rebalances for g in run.groups)
@@ -448,7 +456,7 @@ def _main_cause(run: RunFigures) -> str:
 
 
 def _fewest_moves(run: RunFigures) -> Figures | None:
-    """Return the policy with the fewest moves that leaves no more members idle than recorded."""
+    """Return the policy that moves the fewest partitions without leaving more members idle."""
     fit = [
         f
         for f in run.figures.values()
@@ -458,9 +466,9 @@ def _fewest_moves(run: RunFigures) -> Figures | None:
 
 
 def simulated_note(run: RunFigures) -> str:
-    """Return a sentence on why numbers of rebalances differ between log, record and policies.
+    """Return a sentence on why the numbers of recorded and of simulated rebalances differ.
 
-    The sentence is empty if nothing was simulated.
+    It is empty if nothing was simulated.
     """
     simulated = run.recorded.happened
     if not simulated:
@@ -478,10 +486,7 @@ def simulated_note(run: RunFigures) -> str:
 
 
 def notes(run: RunFigures) -> list[str]:
-    """Return notes about the limits of the run's results, one or two sentences each.
-
-    Empty if none.
-    """
+    """Return notes about the limits of a run's results, such as missing records; empty if none."""
     cover = run.summary.get("coverage", {})
     found = [*_failed(run), *_selection(run)]
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
@@ -562,7 +567,7 @@ def _failed(run: RunFigures) -> list[str]:
 
 
 def _selection(run: RunFigures) -> list[str]:
-    """Return a note on the selected groups and times; it says if the selection is empty."""
+    """Return a note on the groups and times that the user selected; empty without a selection."""
     asked = run.summary.get("selection") or {}
     parts = [f"groups {', '.join(asked['groups'])}"] if asked.get("groups") else []
     for preposition, limit in (("from", asked.get("from_ms")), ("to", asked.get("to_ms"))):

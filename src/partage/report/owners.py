@@ -19,7 +19,7 @@ _COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One owner of a partition at one instant; in share groups a partition has several."""
+    """An owner of a partition at one point in time; in share groups a partition has several."""
 
     group: str
     topic: str
@@ -35,13 +35,15 @@ class Owner:
 
     @property
     def process(self) -> str:
-        """Identity that survives a restart: a static member's instance id, else the member id."""
+        """The owner's identity: a static member's instance id, which survives restarts,
+        else the member id.
+        """
         return self.member if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The partitions of one topic that one group member owned at one point in time."""
+    """The partitions of one topic that a member owned at one point in time."""
 
     group: str
     topic: str
@@ -58,7 +60,7 @@ class Holding:
     def label(self) -> str:
         """A readable name of the member: instance id or client id, host, and member id.
 
-        Member ids of Java clients begin with the client id, which is not repeated.
+        Member ids of Java clients begin with the client id, which is then not repeated.
         """
         name = self.instance or self.client_id
         if name is None:
@@ -71,9 +73,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A gap in a group's recorded history: generations that the log lacks, so owners are unknown.
+    """A gap in a group's recorded history, during which the owners of partitions are unknown.
 
-    ``from_ms`` and ``from_generation`` are None before the group's first record.
+    The log lacks the generations of that time. ``from_ms`` and ``from_generation`` are None before
+    the group's first record.
     """
 
     group: str
@@ -87,7 +90,7 @@ class Missing:
 def missing_at(
     run: PublishedRun, time_ms: int, *, groups: Collection[str] | None = None
 ) -> list[Missing]:
-    """Return the gaps in recorded group histories that include a time: owners are unknown then.
+    """Return the gaps in groups' recorded histories at a time, when the owners are unknown.
 
     Raises:
         InvalidCaptureError: the table cannot be read.
@@ -119,7 +122,7 @@ def owners_at(
     topic: str | None = None,
     groups: Collection[str] | None = None,
 ) -> list[Owner]:
-    """Return all partition owners at an instant, sorted by group, topic and partition.
+    """Return the owner of each partition at a time, sorted by group, topic and partition.
 
     An interval includes its first millisecond and excludes its end. At the instant of a rebalance's
     record, the new owner already owns the partition.
@@ -148,7 +151,7 @@ def owners_at(
 
 
 def _clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return a dict from (group, member id) to client id and host, for the given members."""
+    """Return a dict from (group, member id) to the client id and host of the given members."""
     from pyarrow import compute as pc
 
     if not members:
@@ -169,7 +172,7 @@ _TEXTS = frozenset({"group", "topic", "member", "instance", "role", "client_id",
 def _rows(
     run: PublishedRun, name: str, columns: Sequence[str], where: Any = None
 ) -> list[dict[str, Any]]:
-    """Read rows of a table and check that columns exist and have the expected types.
+    """Read rows of a published table, checking that its columns have the expected types.
 
     Raises:
         InvalidCaptureError: a column is missing, or has nulls or values of another type.
@@ -197,9 +200,9 @@ def _rows(
 
 
 def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
-    """Combine owners of single partitions by group, topic and member.
+    """Combine owners of single partitions to one entry per group, topic and member.
 
-    Yield these in partition order.
+    Partitions in an entry are sorted.
     """
     found: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:
@@ -214,7 +217,7 @@ def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return sorted numbers as text, with consecutive ones as a range.
+    """Return sorted numbers as text, with consecutive numbers as a range, such as ``0-3, 7``.
 
     >>> ranges([0, 1, 2, 5, 7, 8])
     '0-2, 5, 7-8'

@@ -41,7 +41,7 @@ UNREAD, REBALANCES, MOVED, CAUSE = "unread", "rebalances", "moved", "cause "
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A metric of one recording as a rate: its sum over rebalances and the hours observed.
+    """A metric of one recording per hour: its sum over rebalances, and the hours observed.
 
     An episode is a rebalance with its follow-ups, or all rebalances of one storm. Its rebalances
     have the same origin, so that their values are not independent.
@@ -65,12 +65,12 @@ class Rate:
 
     @property
     def per_hour(self) -> float:
-        """The metric's sum divided by the hours of observation."""
+        """The metric per hour: its sum divided by the hours observed."""
         return self.total / self.hours if self.hours else 0.0
 
     @property
     def error(self) -> float:
-        """Standard deviation of an estimated metric's sum; 0 for a count."""
+        """Standard deviation of the metric's sum if it is an estimate; 0 for a count."""
         if self.interval is None:
             return 0.0
         return (self.interval.high - self.interval.low) / (2 * _SIGMAS)
@@ -78,12 +78,12 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class GroupRates:
-    """The rates of one group: unread time, moves and rebalances by cause.
+    """The rates of one group in a recording: time without a consumer, moves, rebalances by cause.
 
     Attributes:
         group: the group's metrics in the report.
         coverage: recorded generations divided by known ones, from its first recorded one on.
-        rates: metric -> its rate, without unknown ones. Metrics are `UNREAD` (partition-seconds),
+        rates: dict from metric to its rate if known. Metrics are `UNREAD` (partition-seconds),
             `REBALANCES`, `MOVED`, and `CAUSE` with a kind of cause.
         storms: number of rebalance storms; None if the run does not have them.
     """
@@ -95,16 +95,18 @@ class GroupRates:
 
     @property
     def name(self) -> str:
-        """The group id."""
+        """The id of the group."""
         return self.group.name
 
     @property
     def covered(self) -> bool:
-        """True if the log has enough generations for a statement about the whole recording."""
+        """Whether the log has enough of the group's generations
+        for a statement about the recording.
+        """
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
     def rate(self, figure: str) -> Rate | None:
-        """Return the rate of a metric; None if unknown."""
+        """Return the rate of a metric; None if it is unknown."""
         found = self.rates.get(figure)
         if found is None and figure.startswith(CAUSE) and REBALANCES in self.rates:
             return Rate(hours=self.rates[REBALANCES].hours)
@@ -112,7 +114,7 @@ class GroupRates:
 
     @property
     def why_unknown(self) -> str:
-        """Reason why rates are unknown; empty if unread time is known."""
+        """The reason why the group's rates are unknown; "" if they are known."""
         if self.group.status == FAILED:
             return "its replay failed"
         if not self.covered:
@@ -124,7 +126,7 @@ class GroupRates:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A published run with the rates of its groups.
+    """A published run with the rates of its groups, for comparisons and limits.
 
     Attributes:
         folder: output folder.
@@ -184,7 +186,7 @@ def _rebalances(folder: PublishedRun) -> pa.Table:
 
 
 def _with_episodes(rebalances: pa.Table) -> pa.Table:
-    """Return rebalances in log order with kind of cause and episode number.
+    """Return the rebalances in log order, with the kind of cause and an episode number.
 
     An episode is a rebalance with its follow-ups, or a rebalance storm.
     """
@@ -205,7 +207,7 @@ def _with_episodes(rebalances: pa.Table) -> pa.Table:
 
 
 def _recorded(folder: PublishedRun) -> pa.Table:
-    """Return the unread time and the moves of each recorded rebalance, one row per rebalance."""
+    """Return the time without a consumer and the moved partitions of each recorded rebalance."""
     from pyarrow import compute as pc
 
     columns = [*_KEY, "policy", "strategy", "stopped_ps", "moved"]
@@ -219,9 +221,9 @@ def _recorded(folder: PublishedRun) -> pa.Table:
 
 
 def _sums(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]]:
-    """Return each group's sums of unread time, moves, rebalances, and rebalances by cause.
+    """Return sums of each group: time without a consumer, moves, rebalances, rebalances by cause.
 
-    The result maps a group to a dict from metric to sum.
+    The result is a dict from group to a dict from metric to sum.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -245,7 +247,11 @@ def _sums(rebalances: pa.Table, recorded: pa.Table) -> dict[str, dict[str, Rate]
 
 
 def _by_episode(table: pa.Table, value: str, more: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return, for each group, the sum, sum of squares and number of episodes with a value."""
+    """Add up a column by group; return the sum, the sum of squares by episode,
+    and episodes with a value.
+
+    An episode is a rebalance with its follow-ups, or a rebalance storm.
+    """
     from pyarrow import compute as pc
 
     keys = ["group", *more]
@@ -266,7 +272,10 @@ def _rate(row: Mapping[str, Any]) -> Rate:
 
 
 def _missing(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
-    """Count each group's missing and recorded generations after its first recorded one."""
+    """Count, by group, the generations that the log lacks after the first recorded one.
+
+    The second result is the number of recorded generations.
+    """
     groups = rebalances["group"].to_pylist()
     within: dict[str, int] = {}
     recorded: dict[str, int] = {}
@@ -279,7 +288,7 @@ def _missing(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
 def _group_rates(
     group: GroupFigures, sums: Mapping[str, Rate], missing: int, recorded: int
 ) -> GroupRates:
-    """Return the rates of a group, from its sums and the hours observed.
+    """Compute the rates of a group from its sums and the hours observed.
 
     Args:
         group: the group's metrics in the report.
@@ -300,11 +309,11 @@ def _group_rates(
     return GroupRates(group, coverage, rates)
 
 
-def _unread(group: GroupFigures, found: Rate) -> Rate:
-    """Return the partition-seconds without a consumer per hour of assigned time."""
+def _unread(group: GroupFigures, rate: Rate) -> Rate:
+    """Return the rate of time without a consumer: partition-seconds per hour of assigned time."""
     interval: Estimate | None = group.recorded.stopped_estimate
     # The report calls zero unknown if generations are missing before the recording.
-    if interval is None or not found.total:
+    if interval is None or not rate.total:
         interval = Estimate(0.0, 0.0, 0.0)
     hours = group.assigned_ps / _HOUR_S
-    return replace(found, total=interval.best, hours=hours, interval=interval)
+    return replace(rate, total=interval.best, hours=hours, interval=interval)

@@ -32,7 +32,7 @@ _NONE = "no measurable difference"
 
 
 class Setting(NamedTuple):
-    """A client setting of a group's members: its present value and Kafka's default.
+    """A client setting of a group's members: its name, present value and Kafka's default.
 
     Attributes:
         name: name as the client library spells it.
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The setting's name and value as text, with the default if the value differs from it.
+        """The setting as text: its name, its value, and the default if that differs.
 
         >>> Setting("session.timeout.ms", "6000", "45000").text
         'session.timeout.ms: 6000 (default 45000)'
@@ -59,7 +59,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """One change to one group with everything needed to decide on it and to deploy it.
+    """A recommended change to one group, with gain, risk and rollout.
 
     Attributes:
         advice: the change, its evidence and its configuration lines.
@@ -82,7 +82,7 @@ class Recommendation:
 
 
 def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
-    """Return the recommendations for a group, the best first.
+    """Return the recommended changes for a group, the best first.
 
     Clients can do nothing about a broker's failure: if it is the main cause, only settings whose
     gain was simulated are recommended.
@@ -94,10 +94,10 @@ def recommendations_for(group: GroupFigures) -> tuple[Recommendation, ...]:
 
 
 def combined_gain(group: GroupFigures) -> float | None:
-    """Return the partition-seconds that all recommended changes save together, None if unknown.
+    """Return the downtime that all recommended changes save together (partition-seconds), or None.
 
-    Each change avoids its share of the downtime that the others leave. So no change promises more
-    than all of them, and all of them save no more than the downtime.
+    Each change saves its share of the downtime that the others leave. So together they save at
+    least as much as each of them, and never more than the whole downtime.
     """
     whole, left = _downtime(group), 1.0
     for one in recommendations_for(group):
@@ -106,7 +106,9 @@ def combined_gain(group: GroupFigures) -> float | None:
 
 
 def _downtime(group: GroupFigures) -> float:
-    """Return a group's estimated downtime in partition-seconds, else its upper bound, else 0."""
+    """Return a group's downtime in partition-seconds:
+    its estimate, else its upper bound, else 0.
+    """
     return group.unread.best if group.unread else group.lost.high if group.lost else 0.0
 
 
@@ -126,7 +128,7 @@ def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
 
 
 def _gain(group: GroupFigures, advice: Advice) -> tuple[str, float]:
-    """Return the expected gain as text and in partition-seconds."""
+    """Return the expected gain of a recommended change, as text and in partition-seconds."""
     if advice.rule == "as-it-is":
         return _NONE, 0.0
     if advice.saves is not None:
@@ -166,7 +168,7 @@ def _verify(group: GroupFigures, advice: Advice) -> str:
 
 
 def present_settings(group: GroupFigures) -> tuple[Setting, ...]:
-    """Return the settings of a group's members that the log shows, with Kafka's defaults."""
+    """Return the client settings of a group's members, as far as the log shows them."""
     traits = group.traits
     if traits.protocol not in {"classic", "consumer"} or not group.strategy:
         return ()
@@ -208,7 +210,7 @@ _ROLLING = "One rolling restart."
 
 
 def _deployment(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
-    """Return the names of the settings that an advice changes, its risk and its rollout."""
+    """Return the settings that a recommended change affects, its risk, and how to roll it out."""
     family = family_of(group.clients)
     names, risk, rollout = _DEPLOYMENTS.get(advice.rule, ((), "", ""))
     if advice.rule in _STRATEGIES and group.traits.protocol == "classic":

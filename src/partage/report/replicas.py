@@ -21,7 +21,7 @@ _NAMES = {
 
 
 def write_replicas_page(plan: Mapping[str, Any], path: Path) -> Path:
-    """Write the HTML page of `partage reassign` as one file that works offline.
+    """Write the HTML page of `partage reassign`, one file that works offline.
 
     Args:
         plan: JSON document of ``partage reassign``.
@@ -71,7 +71,9 @@ def _shown(kind: str, value: float) -> str:
 
 
 def _end(move: Mapping[str, Any], which: str) -> str:
-    """Return the source or target broker of a move as text, with the log directory if known."""
+    """Return the source or target broker of a replica move as text,
+    with its log directory if known.
+    """
     if move[which] is None:
         return ""
     folder = move.get(f"{which}_dir")
@@ -107,7 +109,9 @@ def _lead(plan: Mapping[str, Any]) -> str:
 
 
 def _is_known(plan: Mapping[str, Any], figure: str) -> bool:
-    """Return whether the input has the sizes, loads or capacities that a metric needs."""
+    """Return whether the input has the sizes, loads or capacities from
+    which a metric is computed.
+    """
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
         return bool(plan["figures"][figure])
@@ -132,11 +136,10 @@ def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _drawing(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return the chart bars of one resource: each broker's use before and after the plan.
+    """Return the chart bars of one resource, such as disk:
+    each broker's use before and after the plan.
 
-    The bars include the balance band.
-
-    The band is the range of use that counts as balanced.
+    The bars also show the balance band, the range of use that counts as balanced.
     """
     rows = [
         (f"broker {row['id']}", str(row["id"]), row["rack"] or "",
@@ -147,9 +150,9 @@ def _drawing(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the chart bars of the racks, for each resource.
+    """Return the chart bars of the racks for each resource, such as disk.
 
-    Only racks with a balance band (range of use that counts as balanced) are included.
+    Only racks with a balance band (the range of use that counts as balanced) have bars.
     """
     known = [row for row in plan["racks"] if "band" in row][:_MAX_BROKERS]
     return [
@@ -167,7 +170,7 @@ def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _disks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the chart bars of log directories: bytes, or replicas if sizes are unknown."""
+    """Return the chart bars of log directories, in bytes, or in replicas if sizes are unknown."""
     rows = [
         (f"broker {row['broker']}, {row['path']}", str(row["broker"]), row["path"],
          row["before"], row["after"], row["band"])

@@ -23,7 +23,7 @@ MIN_COVERAGE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The metrics of one simulated policy (or of the recorded assignments), summed over rebalances.
+    """The metrics of one simulated policy, or of the recorded assignments, summed over rebalances.
 
     Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``), and so
     is each entry of its sums (``stopped_low``, ``stopped_known``).
@@ -44,7 +44,7 @@ class Figures:
 
     @classmethod
     def of(cls, policy: str, reading: str = RECORDED, **entries: Any) -> Figures:
-        """Build metrics of a policy from some sums; all others are 0 or empty."""
+        """Build the metrics of a policy from some of their sums; the others are 0 or empty."""
         return cls(policy, reading, empty_sums() | entries)
 
     def __getattr__(self, name: str) -> Any:
@@ -56,15 +56,14 @@ class Figures:
 
     @property
     def comparable(self) -> bool:
-        """True if the policy has a valid assignment for each rebalance.
-
-        Only then can its sums be compared.
+        """Whether the policy has a valid assignment for each rebalance;
+        only then its sums can be compared.
         """
         return bool(self.done == self.rows > 0 and not self.incomplete)
 
     @property
     def exists(self) -> bool:
-        """True if Partage implements the policy's assignment strategy."""
+        """Whether Partage implements the policy's assignment strategy."""
         return bool(self.missing < self.rows)
 
     def __add__(self, other: Figures) -> Figures:
@@ -82,7 +81,7 @@ def total(figures: Iterable[Figures]) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class CauseShare:
-    """The rebalances of one kind of cause and their downtime, in one group or in all.
+    """The number of rebalances with one kind of cause, and their downtime.
 
     Attributes:
         kind: cause kind of table ``rebalances``.
@@ -114,13 +113,15 @@ class CauseShare:
 
     @property
     def order(self) -> tuple[float, float, int, str]:
-        """Sort key: the largest estimated downtime first, then the largest upper bound."""
+        """Sort key of causes: the largest estimated downtime first,
+        then the largest upper bound.
+        """
         return (-self.best, -self.high, -self.rebalances, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Properties of a group that the rules of advice use; None means unknown.
+    """Properties of a group from which recommendations follow; None means unknown.
 
     Attributes:
         protocol: classic, consumer, share or streams, of its newest rebalance.
@@ -164,7 +165,7 @@ class Traits:
 
 
 def _known_loss(recorded: Figures, *, covered: bool) -> FigureRange | None:
-    """Return the recorded downtime; None if it is unknown.
+    """Return bounds of the recorded downtime; None if they are unknown.
 
     Zero downtime in a few of many rebalances says nothing about the others.
     """
@@ -174,7 +175,7 @@ def _known_loss(recorded: Figures, *, covered: bool) -> FigureRange | None:
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """One group and its metrics over all rebalances.
+    """One group of a run, with its properties and its metrics over all rebalances.
 
     Attributes:
         anchor: fragment identifier of its details on the page.
@@ -183,9 +184,9 @@ class GroupFigures:
         coverage: recorded generations divided by known ones; None if none is known.
         members_max: number of members of its largest generation.
         partitions_max: number of partitions of its largest assignment; None if not known.
-        figures: policy (or `RECORDED`) -> metrics; empty if the group was not replayed. They are of
+        figures: dict from policy (or `RECORDED`) to metrics; empty without a replay. They are of
             the cumulative simulation if the run has it, otherwise of the other.
-        per_rebalance: policy -> metrics of the simulation per rebalance, if the run has both.
+        per_rebalance: dict from policy to metrics of the simulation per rebalance, if there is one.
         causes: shares of causes, the largest downtime first.
         assigned_ps: partition-seconds in which a member was assigned a partition; 0 if unknown.
         span_ms: time from the group's first record to the end of the log; 0 if unknown.
@@ -215,17 +216,17 @@ class GroupFigures:
 
     @property
     def replayed(self) -> bool:
-        """True if any of the group's rebalances was simulated."""
+        """Whether any of the group's rebalances was simulated."""
         return bool(self.figures)
 
     @property
     def recorded(self) -> Figures:
-        """Metrics of the recorded assignments."""
+        """Metrics of the group's recorded assignments."""
         return self.figures.get(RECORDED, Figures.of(RECORDED))
 
     @property
     def covered(self) -> bool:
-        """True if the log has enough of the known rebalances for a statement about their cost."""
+        """Whether the log has enough of the known rebalances for a statement about their cost."""
         return self.coverage is None or self.coverage >= MIN_COVERAGE
 
     @property
@@ -238,12 +239,17 @@ class GroupFigures:
 
     @property
     def unread(self) -> Estimate | None:
-        """Best estimate of the recorded downtime in partition-seconds; None if unknown."""
+        """Best estimate of the recorded downtime in partition-seconds; None if unknown.
+
+        Downtime is the time in which partitions had no consumer.
+        """
         return self.recorded.stopped_estimate if self.lost is not None else None
 
     @property
     def unread_share(self) -> float | None:
-        """Estimated downtime divided by the partitions' assigned time; None if unknown."""
+        """Estimated downtime as a share of the time in which partitions had an owner;
+        None if unknown.
+        """
         if self.unread is None or not self.assigned_ps:
             return None
         return min(1.0, self.unread.best / self.assigned_ps)
@@ -255,12 +261,14 @@ class GroupFigures:
 
     @property
     def main_cause(self) -> CauseShare | None:
-        """The cause with most of the downtime, ignoring the group's first rebalance."""
+        """The cause with most of the downtime; the group's first rebalance
+        in the log does not count.
+        """
         return next((c for c in self.causes if c.kind != "first"), None)
 
     @property
     def strategy(self) -> str:
-        """The strategy that the group chose last, or an empty string."""
+        """The assignment strategy that the group chose last; "" if none is known."""
         return self.claimed[-1] if self.claimed else ""
 
 
@@ -277,7 +285,8 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class BackTest:
-    """A change of a group's settings within the log, with its old settings simulated afterwards.
+    """A test of the simulation: a change of settings in the log,
+    after which the old ones are simulated.
 
     A simulation that can be trusted has the old settings cost per rebalance what they cost before.
     Downtimes are partition-seconds per rebalance.
@@ -300,20 +309,22 @@ class BackTest:
 
     @property
     def agrees(self) -> bool:
-        """True if the 80 % intervals of record and simulation of the old settings overlap."""
+        """Whether the simulation of the old settings agrees with the record:
+        their 80 % intervals overlap.
+        """
         return self.simulated.low <= self.before.high and self.before.low <= self.simulated.high
 
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """The data of a published run that the report shows.
+    """Everything that the report shows of a published run.
 
     Attributes:
         summary: the content of ``summary.json``.
         groups: all groups of the log, the largest downtime first.
         policies: names of the policies in display order, without `RECORDED`.
         figures: dict from policy to metrics over all groups.
-        per_rebalance: policy -> metrics of the simulation per rebalance, if the run has both.
+        per_rebalance: dict from policy to metrics of the simulation per rebalance, if there is one.
         causes: shares of causes over all groups, the largest downtime first.
         bad: the first records that could not be decoded.
         back_tests: changes of settings within the log, with the old ones simulated afterwards.
@@ -350,7 +361,9 @@ class RunFigures:
 
     @property
     def failures(self) -> tuple[Mapping[str, Any], ...]:
-        """The first exceptions of strategies: group, generation, strategy and reason."""
+        """The first exceptions that strategies raised, with group, generation,
+        strategy and reason.
+        """
         return tuple(self.summary.get("failures", ()))
 
     @property
@@ -365,7 +378,10 @@ class RunFigures:
 
     @property
     def known(self) -> int:
-        """Number of rebalances that happened, derived from generation numbers."""
+        """Number of rebalances that happened, including those that the log lacks.
+
+        It follows from generation numbers.
+        """
         cover = self.summary.get("coverage", {})
         return (
             self.in_log + int(cover.get("missing_before", 0)) + int(cover.get("missing_within", 0))
@@ -373,20 +389,27 @@ class RunFigures:
 
     @property
     def covered(self) -> bool:
-        """True if the log has enough of the known rebalances for a statement about their cost."""
+        """Whether the log has enough of the known rebalances for a statement about their cost."""
         return self.in_log >= MIN_COVERAGE * self.known
 
     @property
     def lost(self) -> FigureRange | None:
-        """Bounds of the recorded downtime in partition-seconds; None if unknown."""
+        """Bounds of the recorded downtime of all groups in partition-seconds; None if unknown.
+
+        Downtime is the time in which partitions had no consumer.
+        """
         return _known_loss(self.recorded, covered=self.covered)
 
     @property
     def unread(self) -> Estimate | None:
-        """Best estimate of the recorded downtime in partition-seconds; None if unknown."""
+        """Best estimate of the recorded downtime of all groups in partition-seconds;
+        None if unknown.
+        """
         return self.recorded.stopped_estimate if self.lost is not None else None
 
     @property
     def assigned_ps(self) -> float:
-        """Partition-seconds in which partitions were assigned, over groups with an estimate."""
+        """Partition-seconds in which partitions had an owner,
+        over groups with an estimated downtime.
+        """
         return sum(g.assigned_ps for g in self.groups if g.unread is not None)

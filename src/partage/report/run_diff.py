@@ -61,7 +61,7 @@ _METRICS = {UNREAD: "stopped_estimate", REBALANCES: "happened", MOVED: "moved"}
 
 @dataclass(frozen=True, slots=True)
 class RateChange:
-    """The change of one metric's rate between two runs, and whether it is better, worse or noise.
+    """The change of a metric's rate between two runs, with a verdict: better, worse or noise.
 
     Attributes:
         before, after: the rates; None if unknown.
@@ -76,7 +76,7 @@ class RateChange:
 
     @property
     def relative(self) -> float | None:
-        """Relative change: second rate divided by the first, minus 1; None if it is undefined."""
+        """The relative change of the rate, such as 0.5 for half more; None if it is undefined."""
         if self.before is None or self.after is None or not self.before.per_hour:
             return None
         return self.after.per_hour / self.before.per_hour - 1
@@ -92,7 +92,7 @@ class SettingChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupDiff:
-    """Differences between two runs for one group, or for all compared groups together.
+    """The changes between two runs of one group, or of all compared groups together.
 
     Attributes:
         name: group id; empty for all groups.
@@ -108,12 +108,14 @@ class GroupDiff:
 
     @property
     def verdict(self) -> str:
-        """Verdict on the time without a consumer: better, worse, noise or unknown."""
+        """The verdict on the group's time without a consumer: better, worse, noise or unknown."""
         return self.changes[UNREAD].verdict
 
     @property
     def causes(self) -> dict[str, RateChange]:
-        """Dict from kind of cause to the change of its rebalances, the largest change first."""
+        """A dict from kind of cause to the change in its rebalances per hour,
+        the largest change first.
+        """
         found = {f.removeprefix(CAUSE): c for f, c in self.changes.items() if f.startswith(CAUSE)}
         return dict(sorted(found.items(), key=lambda one: (-_difference(one[1]), one[0])))
 
@@ -139,7 +141,9 @@ class RunDiff:
     notes: tuple[str, ...]
 
     def count(self, verdict: str) -> int:
-        """Return in how many groups the change of unread time has a verdict such as `WORSE`."""
+        """Return the number of groups with a verdict on their time without a consumer,
+        such as `WORSE`.
+        """
         return sum(one.verdict == verdict for one in self.groups)
 
 
@@ -168,16 +172,16 @@ def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None =
 
 
 def _difference(change: RateChange) -> float:
-    """Return the absolute change of a metric's rate per hour between two runs; 0 if unknown."""
+    """Return the absolute change of a rate per hour between two runs; 0 if it is unknown."""
     if change.before is None or change.after is None:
         return 0.0
     return abs(change.after.per_hour - change.before.per_hour)
 
 
-def _order(one: GroupDiff) -> tuple[int, float, str]:
-    """Return a sort key for groups: certain changes first, then the largest."""
-    rank = {WORSE: 0, BETTER: 0, NOISE: 1, UNKNOWN: 2}[one.verdict]
-    return rank, -_difference(one.changes[UNREAD]), one.name
+def _order(diff: GroupDiff) -> tuple[int, float, str]:
+    """Return a sort key for groups that puts certain changes first, then the largest changes."""
+    rank = {WORSE: 0, BETTER: 0, NOISE: 1, UNKNOWN: 2}[diff.verdict]
+    return rank, -_difference(diff.changes[UNREAD]), diff.name
 
 
 def _notes(before: Recording, after: Recording) -> Iterator[str]:
@@ -198,7 +202,9 @@ def _figures(pairs: Sequence[_Pair]) -> list[str]:
 
 
 def _comparisons(figure: str, figures: Sequence[str], groups: int) -> int:
-    """Return the number of comparisons of the same kind, for the Bonferroni correction."""
+    """Return the number of similar comparisons,
+    by which the Bonferroni correction widens intervals.
+    """
     return groups * (len(figures) - 3 if figure.startswith(CAUSE) else 1)
 
 
@@ -215,7 +221,7 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
 
 
 def _why_unknown(pair: _Pair) -> str:
-    """Return the reason for an unknown difference, with the run that it belongs to."""
+    """Return the reason why a difference between two runs is unknown, and in which run."""
     before, after = (one.why_unknown for one in pair)
     if before and before == after:
         return f"before and after: {before}"
@@ -223,7 +229,7 @@ def _why_unknown(pair: _Pair) -> str:
 
 
 def _whole(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
-    """Return the changes of metrics over all groups together, if both runs have the metrics."""
+    """Return the changes between two runs over all groups that are known in both."""
     known = [pair for pair in pairs if all(one.covered for one in pair)]
     figures = _figures(known)
     changes = {}
@@ -251,7 +257,10 @@ def _pooled(groups: Sequence[GroupRates], figure: str, hours: float) -> Rate:
 
 
 def _change(figure: str, before: Rate | None, after: Rate | None, comparisons: int) -> RateChange:
-    """Return the change of a metric; it is unknown if a rate is, or without comparisons."""
+    """Compare a metric's rates in two runs.
+
+    The change is unknown if a rate is unknown, or if there are no comparisons.
+    """
     if before is None or after is None or not comparisons:
         return RateChange(before, after, None, UNKNOWN)
     metric = _METRICS[REBALANCES if figure.startswith(CAUSE) else figure]
@@ -261,7 +270,7 @@ def _change(figure: str, before: Rate | None, after: Rate | None, comparisons: i
 def compare_rates(
     before: Rate, after: Rate, *, better: str = "lower", comparisons: int = 1
 ) -> RateChange:
-    """Compare two rates and decide whether they differ by more than chance.
+    """Compare a metric's rates in two runs, and decide whether they differ by more than chance.
 
     Args:
         before: the rate in the first run.
@@ -292,7 +301,7 @@ def compare_rates(
 
 
 def _gamma(rate: Rate, size: float) -> tuple[float, float]:
-    """Return the shape and scale of the gamma distribution that models a rate.
+    """Return the shape and the scale of the gamma distribution that models an uncertain rate.
 
     Args:
         rate: the measured rate.
@@ -349,7 +358,7 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
 
 
 def _changed_settings(one: GroupRates, other: GroupRates) -> tuple[SettingChange, ...]:
-    """Return the settings that differ between two runs of a group, and its size if that differs."""
+    """Return the settings of a group that differ between two runs, and its size if that differs."""
     before, after = (_settings(rates.group) for rates in (one, other))
     names = dict.fromkeys((*before, *after))
     found = [SettingChange(name, before.get(name, "-"), after.get(name, "-")) for name in names]
@@ -361,7 +370,7 @@ def _changed_settings(one: GroupRates, other: GroupRates) -> tuple[SettingChange
 
 
 def _settings(group: GroupFigures) -> dict[str, str]:
-    """Return a dict of a group's settings, client libraries and size, to compare two runs."""
+    """Return a group's settings, client libraries and size as a dict, to compare two runs."""
     found = {setting.name: setting.now for setting in present_settings(group)}
     static, members = group.traits.static_members, group.traits.newest_members
     for name in ("group.instance.id", "group_instance_id"):
@@ -376,20 +385,20 @@ def _settings(group: GroupFigures) -> dict[str, str]:
     }
 
 
-def diff_document(found: RunDiff) -> dict[str, Any]:
-    """Return the comparison of two runs as plain values for JSON."""
+def diff_document(diff: RunDiff) -> dict[str, Any]:
+    """Return the comparison of two runs as a dict that JSON can represent."""
     return {
         "format": FORMAT,
         "version": VERSION,
-        "before": _run_document(found.before),
-        "after": _run_document(found.after),
-        "verdict": found.whole.verdict,
-        "groups_by_verdict": {one: found.count(one) for one in (BETTER, WORSE, NOISE, UNKNOWN)},
-        "whole": _group_document(found.whole),
-        "groups": [_group_document(one) for one in found.groups],
-        "only_before": list(found.only_before),
-        "only_after": list(found.only_after),
-        "notes": list(found.notes),
+        "before": _run_document(diff.before),
+        "after": _run_document(diff.after),
+        "verdict": diff.whole.verdict,
+        "groups_by_verdict": {one: diff.count(one) for one in (BETTER, WORSE, NOISE, UNKNOWN)},
+        "whole": _group_document(diff.whole),
+        "groups": [_group_document(one) for one in diff.groups],
+        "only_before": list(diff.only_before),
+        "only_after": list(diff.only_after),
+        "notes": list(diff.notes),
     }
 
 
@@ -401,14 +410,16 @@ def _run_document(recording: Recording) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _group_document(one: GroupDiff) -> dict[str, Any]:
+def _group_document(diff: GroupDiff) -> dict[str, Any]:
     return {
-        "name": one.name or None,
-        "verdict": one.verdict,
-        "why_unknown": one.why_unknown or None,
-        **{figure: _change_document(one.changes[figure]) for figure in (UNREAD, REBALANCES, MOVED)},
-        "causes": {kind: _change_document(change) for kind, change in one.causes.items()},
-        "settings": [setting._asdict() for setting in one.settings],
+        "name": diff.name or None,
+        "verdict": diff.verdict,
+        "why_unknown": diff.why_unknown or None,
+        **{
+            figure: _change_document(diff.changes[figure]) for figure in (UNREAD, REBALANCES, MOVED)
+        },
+        "causes": {kind: _change_document(change) for kind, change in diff.causes.items()},
+        "settings": [setting._asdict() for setting in diff.settings],
     }
 
 

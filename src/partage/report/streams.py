@@ -31,7 +31,7 @@ def write_streams_page(
     events: Sequence[Mapping[str, Any]] = (),
     subtopologies: Sequence[str] = (),
 ) -> Path:
-    """Write the HTML page of `partage streams` as one file that works offline.
+    """Write the HTML page of `partage streams`, one file that works offline.
 
     Args:
         cells: JSON document of ``partage streams``, one cell per assignor and settings.
@@ -91,7 +91,7 @@ def _name(cell: Mapping[str, Any]) -> str:
 
 
 def _timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return one simulation's timeline for the page: rows and marks, positions in percent."""
+    """Return one simulation's timeline for the page, with positions as percentages of the time."""
     unavailable = cell["measures"]["unavailable_seconds"]
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for span in cell["spans"]:

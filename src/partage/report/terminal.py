@@ -41,7 +41,7 @@ _LEGEND = (
 
 
 def summary(run: RunFigures) -> Iterator[RenderableType]:
-    """Yield the parts of the report for the terminal, in the order of printing."""
+    """Yield what the terminal shows of a run, in the order of printing."""
     from rich.text import Text
 
     gains = gains_by_policy(run.groups)
@@ -86,7 +86,7 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
 
 
 class _Name:
-    """Name of a policy that can wrap after ``/ + -`` in a narrow terminal."""
+    """Name of a policy for the terminal, which may be wrapped after ``/``, ``+`` and ``-``."""
 
     def __init__(self, name: str, style: str = "") -> None:
         self._name, self._style = clean(name), style
@@ -150,7 +150,7 @@ def _facts(run: RunFigures) -> Table:
 
 
 def _agreement(agreement: Mapping[str, Any]) -> str:
-    """Return a text on how many recorded assignments Partage reproduces, by strategy.
+    """Return a text on how many recorded assignments Partage reproduces exactly, by strategy.
 
     Range and roundrobin have a separate sum. They depend only on subscriptions, whereas sticky
     strategies depend on a past that the log may lack.
@@ -198,7 +198,9 @@ def _causes(run: RunFigures) -> Table:
 
 
 def _changes(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
-    """Yield the first recommendation of each group with much downtime, the very first in full."""
+    """Yield the first recommendation of each group with much downtime;
+    only the first one in full.
+    """
     from rich.text import Text
 
     some = [row for row in rows if row.first is not None]
@@ -216,7 +218,7 @@ def _changes(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
 
 
 def _change(row: GroupRow, *, in_full: bool) -> Iterator[Text]:
-    """Yield the lines of a group's first recommendation.
+    """Yield the terminal lines of a group's first recommendation.
 
     With ``in_full``, they include evidence, configuration, risk and rollout.
     """
@@ -260,9 +262,9 @@ def _policies(rows: Sequence[PolicyRow]) -> Table:
 
 
 def clean(name: str) -> str:
-    """Return text of at most 2,000 characters with control characters escaped.
+    """Return text that is safe for a terminal: control characters are escaped.
 
-    A terminal would obey them.
+    It is cut to 2,000 characters.
     """
     # Hard blanks are our own: they keep numbers with their units.
     name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"

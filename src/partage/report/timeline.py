@@ -39,7 +39,7 @@ _Ints = NDArray[np.int64]
 
 
 def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Convert dicts with equal keys to one dict of lists (rows to columns).
+    """Convert a list of dicts with equal keys to a dict of lists, one list per key.
 
     >>> columns_of([{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     {'a': [1, 3], 'b': [2, 4]}
@@ -53,7 +53,7 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """The ownership intervals of one group's partitions, as arrays of length N (int64).
+    """The ownership intervals of one group's partitions, as arrays with one element per interval.
 
     Attributes:
         row: index of the partition in ``partitions``.
@@ -73,7 +73,8 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class UnreadTimes:
-    """The times in which partitions of one group had no reader, as arrays of length N (int64).
+    """The times in which one group's partitions had no consumer,
+    as arrays with one element per time.
 
     Attributes:
         row: index of the partition in the group's partitions.
@@ -90,9 +91,8 @@ class UnreadTimes:
 
 
 class _Spans(NamedTuple):
-    """Ownership intervals as arrays with their timeline row.
-
-    Times are in ms since the timeline's start.
+    """Ownership intervals as arrays, with the timeline row of each and times in ms
+    since its start.
     """
 
     row: _Ints
@@ -102,9 +102,9 @@ class _Spans(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """Time bins of a timeline that have an owner, with the main owner and its share of the bin.
+    """Time bins of a timeline, each with the member that owned most of it and that member's share.
 
-    They are sorted by row and column.
+    They are sorted by row and column. Bins without an owner are left out.
     """
 
     row: _Ints
@@ -116,7 +116,8 @@ class _Cells(NamedTuple):
 def draw_timeline(
     owned: Owned, first_ms: int, last_ms: int, budget: int, unread: UnreadTimes | None = None
 ) -> dict[str, Any]:
-    """Return a timeline of partition ownership as plain numbers, in named columns.
+    """Compute what a group's timeline shows of partition ownership,
+    as plain numbers in named columns.
 
     Args:
         owned: ownership intervals; times outside the timeline are cut off.
@@ -164,13 +165,13 @@ def draw_timeline(
 
 
 def _row_count(partitions: int, budget: int) -> int:
-    """Return the number of rows of a timeline: one per partition if they are few enough."""
+    """Return the number of rows of a timeline: one per partition, unless there are too many."""
     most = max(budget // _LEAST_BOXES, 4)
     return partitions if partitions <= min(MAX_ROWS, most) else min(MAX_BINNED_ROWS, most)
 
 
 def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
-    """Return whether some partition has two owners at once, as share groups allow."""
+    """Return whether a partition has two owners at the same time, as share groups allow."""
     order = np.lexsort((start, row))
     row, start, end = row[order], start[order], end[order]
     return bool(((row[1:] == row[:-1]) & (start[1:] < end[:-1])).any())
@@ -182,7 +183,7 @@ def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
 def _draw_unread(
     unread: UnreadTimes | None, first_ms: int, span: int, partitions: _Ints, budget: int
 ) -> dict[str, Any]:
-    """Return the columns of a timeline about times without a reader.
+    """Compute what a timeline shows of times without a consumer, as named columns.
 
     Args:
         unread: these times; None if they are unknown.
@@ -227,7 +228,10 @@ def _exact_unread(certain: int, row: _Ints, start: _Ints, end: _Ints) -> _Ints:
 def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     certain: int, row: _Ints, start: _Ints, end: _Ints, span: int, partitions: _Ints, budget: int
 ) -> _Ints:
-    """Return the share of each row's partitions without a reader in the finest possible bins."""
+    """Return the share of each row's partitions without a consumer, by time bin.
+
+    The bins are the finest that give at most ``budget`` entries.
+    """
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
         width = span / columns
@@ -243,7 +247,7 @@ def _binned_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
 
 
 def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, list[Any]]:
-    """Return the share of ``size`` partitions without a reader over time, where it changes.
+    """Return over time which share of ``size`` partitions has no consumer, where it changes.
 
     ``at`` has times since the timeline's start (ms), ``percent`` the mean share from then on.
     """
@@ -260,9 +264,10 @@ def _unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dict[str, l
 
 
 def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
-    """Divide a timeline into the finest time bins that give at most ``budget`` boxes.
+    """Reduce ownership intervals to at most ``budget`` boxes,
+    by dividing the timeline into time bins.
 
-    Return the boxes.
+    Return the boxes of the finest bins for which this is possible.
     """
     found = np.zeros((0, 5), np.int64)
     for columns in _BINS:
@@ -275,9 +280,9 @@ def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
 def _by_bin(
     start: _Ints, end: _Ints, span: int, columns: int
 ) -> tuple[_Ints, _Ints, NDArray[np.float64]]:
-    """Divide intervals among time bins.
+    """Divide time intervals among time bins of equal length.
 
-    Return the index of the interval, the bin, and the milliseconds of the interval in it.
+    Return for each part the index of its interval, its bin, and its length (ms).
     """
     width = span / columns
     first = np.minimum((start / width).astype(np.int64), columns - 1)
@@ -291,7 +296,7 @@ def _by_bin(
 
 
 def _bins(spans: _Spans, span: int, columns: int) -> _Cells:
-    """Return the main owner of each time bin of a timeline with ``columns`` bins per row."""
+    """Find the member that owned most of each time bin of a timeline."""
     row, owner, start, end = spans
     place, column, weight = _by_bin(start, end, span, columns)
     owners = int(owner.max(initial=0)) + 1
@@ -308,7 +313,7 @@ def _bins(spans: _Spans, span: int, columns: int) -> _Cells:
 
 
 def _joined(cells: _Cells, span: int, columns: int) -> NDArray[np.int64]:
-    """Merge neighbouring time bins that have one owner and a similar share into drawn boxes."""
+    """Merge neighbouring time bins with the same owner and a similar share into boxes to draw."""
     row, column, owner, share = cells
     if not len(row):
         return np.zeros((0, 5), np.int64)

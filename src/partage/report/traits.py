@@ -31,7 +31,9 @@ _REBALANCE = ["group", "incarnation", "generation"]
 
 
 def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[CauseShare, ...]]:
-    """Return each group's rebalances and downtime by cause, the largest downtime first.
+    """Return the number of rebalances and the downtime of each group by cause.
+
+    The cause with the largest downtime comes first.
 
     The downtime of a follow-up rebalance counts for the cause of the first one.
     """
@@ -71,9 +73,8 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
 
 
 def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
-    """Return the cause of each rebalance in log order.
-
-    A follow-up has the cause of its first phase.
+    """Return the cause of each rebalance in log order;
+    a follow-up has the cause of its first phase.
     """
     import pyarrow as pa
 
@@ -90,7 +91,9 @@ def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
 
 
 def _costs(replays: pa.Table) -> pa.Table:
-    """Return the recorded downtime of each rebalance (bounds and estimate), one row each."""
+    """Return the recorded downtime of each rebalance as one row with its bounds
+    and its estimate.
+    """
     from pyarrow import compute as pc
 
     name = pc.coalesce(replays["policy"], replays["strategy"])
@@ -109,7 +112,7 @@ def traits_by_group(
     *,
     broker_session_ms: int,
 ) -> dict[str, Traits]:
-    """Return the properties of each group that rebalanced, for the rules of advice.
+    """Return the properties of each group that rebalanced, from which recommendations follow.
 
     Args:
         rebalances: table ``rebalances``.
@@ -162,7 +165,7 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
 
 
 def _late_polls(events: pa.Table) -> dict[str, int]:
-    """Return, by group, how many members exceeded ``max.poll.interval.ms`` and rejoined.
+    """Count, by group, the members that exceeded ``max.poll.interval.ms`` and rejoined.
 
     A long time without commits alone is no evidence: the member may have been killed, or its
     topics may have been idle. A member that polls late is alive and rejoins with a new member id.
@@ -184,7 +187,10 @@ def _late_polls(events: pa.Table) -> dict[str, int]:
 
 
 def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Count, by group, rebalances with more members than partitions, and all with members."""
+    """Count, by group, the rebalances with more members than partitions.
+
+    The second number counts all rebalances with members.
+    """
     from pyarrow import compute as pc
 
     settled = pc.and_(
@@ -217,7 +223,9 @@ def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _dynamic(members: pa.Table) -> dict[str, int]:
-    """Return, by group, the largest number of members without an instance id in one rebalance."""
+    """Return, by group, the largest number of members without ``group.instance.id``
+    in a rebalance.
+    """
     from pyarrow import compute as pc
 
     dynamic = count_flags(pc.is_null(members["instance"]))
@@ -228,9 +236,9 @@ def _dynamic(members: pa.Table) -> dict[str, int]:
 
 
 def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Count, by group, members with an instance id and all members in the newest rebalance.
+    """Return, by group, the number of members with ``group.instance.id``, and of all members.
 
-    Rebalances without members do not count.
+    They are of the newest rebalance that has members.
     """
     from pyarrow import compute as pc
 
@@ -252,7 +260,7 @@ def _static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[
 
 
 def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
-    """Return, by group, whether two of its topics have the same highest partition number."""
+    """Return, by group, whether two of its topics have equally many partitions, as for a join."""
     sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
     found: dict[str, Counter[int]] = {}
     for row in sizes.to_pylist():
@@ -261,7 +269,7 @@ def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
 
 
 def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
-    """Return, by group and storm number, the storm's number of rebalances and its first cause."""
+    """Return each group's rebalance storms: their number of rebalances and their first cause."""
     from pyarrow import compute as pc
 
     table = rebalances.filter(pc.is_valid(rebalances["storm"]))
@@ -275,7 +283,7 @@ def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
 
 
 class Snapshot(NamedTuple):
-    """The members of one rebalance, as input to the search for evicted members that rejoined.
+    """The members of a group after one rebalance, from which returns of evicted members are found.
 
     Attributes:
         time_ms: time of the rebalance.
@@ -291,7 +299,7 @@ class Snapshot(NamedTuple):
 
 
 def silences(snapshots: Sequence[Snapshot]) -> list[int]:
-    """Return for how long each evicted member that rejoined had sent no heartbeat (ms).
+    """Return how long each evicted member that rejoined had sent no heartbeat before (ms).
 
     That is its session timeout plus its absence.
 
@@ -325,7 +333,7 @@ def silences(snapshots: Sequence[Snapshot]) -> list[int]:
 def _silences_by_group(
     members: pa.Table, rebalances: pa.Table, broker_session_ms: int
 ) -> dict[str, list[int]]:
-    """Return, by group, how long its returning members had sent no heartbeat (ms), see `silences`.
+    """Return, by group, how long evicted members that rejoined had sent no heartbeat (ms).
 
     Only groups with evictions by session timeout are included.
     """

@@ -46,7 +46,7 @@ NOT_MEASURABLE = "within error"
 
 
 class Cell(NamedTuple):
-    """One cell of a report table.
+    """One cell of a report table: the displayed text, and a value to sort by.
 
     Attributes:
         text: the displayed text.
@@ -61,7 +61,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """One row of the table of policies.
+    """One row of the report's table of policies.
 
     Attributes:
         policy: name of the policy; `RECORDED` for the recorded assignments.
@@ -81,7 +81,7 @@ class PolicyRow:
 
     @property
     def is_recorded(self) -> bool:
-        """True if this table row shows the recorded assignments, not a simulated policy."""
+        """Whether this row shows the recorded assignments, not a simulated policy."""
         return self.policy == RECORDED
 
 
@@ -91,7 +91,7 @@ def policy_rows(
     shown: Shown,
     gains: Mapping[str, Estimate],
 ) -> Iterator[PolicyRow]:
-    """Yield the row of the recorded assignments, then one row per policy.
+    """Yield the rows of the report's table of policies; the recorded assignments come first.
 
     Args:
         names: policies in display order, without `RECORDED`.
@@ -112,23 +112,24 @@ def policy_rows(
         yield PolicyRow(name, label, comparable, _note(f), affected, tuple(cells))
 
 
-def _note(f: Figures) -> str:
-    if f.done:
+def _note(figures: Figures) -> str:
+    if figures.done:
         return ""
-    status = FAILED if f.failed else REFUSED if f.exists else NOT_YET
+    status = FAILED if figures.failed else REFUSED if figures.exists else NOT_YET
     return STATUS_LABELS[status]
 
 
-def _cell(metric: Metric, f: Figures, gain: Estimate | None) -> Cell:
+def _cell(metric: Metric, figures: Figures, gain: Estimate | None) -> Cell:
     """Return the cell of the policy table for one metric.
 
-    Recorded assignments have no saving. The saving of a policy is its gain against `own`, and only
-    shown if its interval excludes zero. That of `own` is the error of the simulation.
+    Recorded assignments have no saving. The saving of a policy is its gain against `own` (the
+    present settings as simulated), and only shown if its interval excludes zero. That of `own` is
+    the error of the simulation.
     """
-    value, how = getattr(f, metric.name), metric.aggregation
-    if how is Aggregation.DIFFERENCE and f.policy == RECORDED:
+    value, how = getattr(figures, metric.name), metric.aggregation
+    if how is Aggregation.DIFFERENCE and figures.policy == RECORDED:
         return Cell("", None)
-    if how is Aggregation.DIFFERENCE and f.policy != OWN:
+    if how is Aggregation.DIFFERENCE and figures.policy != OWN:
         return _saving(gain)
     if value is None:
         return Cell("?", None)
@@ -136,12 +137,12 @@ def _cell(metric: Metric, f: Figures, gain: Estimate | None) -> Cell:
         text = _records(value) if metric.unit == "records" else format_range(value, short=True)
         return Cell(text, value.high, value)
     if how is Aggregation.RATIO:
-        part, whole = (getattr(f, source) for source in metric.inputs)
+        part, whole = (getattr(figures, source) for source in metric.inputs)
         return Cell(percent(part, whole), value)
     if how is Aggregation.MEAN:
         return Cell(f"{value:,.1f}", value)
     # The minimum of moves is not known for each rebalance: then the sum is a lower bound.
-    least = "≥ " if metric.name == "avoidable" and f.proven < f.done else ""
+    least = "≥ " if metric.name == "avoidable" and figures.proven < figures.done else ""
     return Cell(f"{least}{count(value)}", value)
 
 
@@ -160,7 +161,7 @@ def _records(found: FigureRange) -> str:
 
 
 class CauseRow(NamedTuple):
-    """One row of the list of rebalance causes.
+    """One row of the report's list of rebalance causes.
 
     Attributes:
         label: short name.
@@ -178,7 +179,7 @@ class CauseRow(NamedTuple):
 
 
 class CauseList(NamedTuple):
-    """The rebalance causes, sorted by one measure, the largest first.
+    """The report's list of rebalance causes, sorted by one measure.
 
     Attributes:
         measure: name of the measure, for the heading.
@@ -192,7 +193,7 @@ class CauseList(NamedTuple):
 
 
 def cause_list(causes: Iterable[CauseShare]) -> CauseList:
-    """Return the causes sorted by one measure, which their bars show.
+    """Return the list of rebalance causes, sorted by the measure that its bars show.
 
     The measure is the estimated downtime, or its upper bound in runs without estimates, or the
     number of rebalances if no downtime is known.
@@ -238,7 +239,7 @@ def _cause_sentence(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One row of the table of groups.
+    """One row of the report's table of groups.
 
     Attributes:
         group: the group's metrics.
@@ -276,7 +277,7 @@ class GroupRow:
 
     @property
     def action(self) -> str:
-        """The first recommendation in a few words; empty if there is none."""
+        """The group's first recommendation in a few words; "" if there is none."""
         if self.first is not None:
             return self.first.advice.title
         main = self.group.main_cause
@@ -286,7 +287,7 @@ class GroupRow:
 
 
 def group_row(group: GroupFigures) -> GroupRow:
-    """Return a group's row in the table of groups."""
+    """Return the row of a group for the report's table of groups."""
     best, lost, unread = best_policy(group), group.lost, group.unread
     cause = group.main_cause
     policies = [f for name, f in group.figures.items() if name != RECORDED and f.counted]
@@ -316,7 +317,7 @@ def group_row(group: GroupFigures) -> GroupRow:
 
 
 def _together(group: GroupFigures, found: Sequence[Recommendation]) -> str:
-    """Return the expected gain of all recommendations of a group as text."""
+    """Return the expected gain of all of a group's recommended changes together, as text."""
     gain = combined_gain(group) if sum(one.gain_ps > 0 for one in found) > 1 else None
     return "" if gain is None else f"about {format_estimate(None, short=True, single=gain)}"
 
@@ -327,13 +328,13 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
 
 
 def _now(group: GroupFigures, first: Recommendation | None) -> str:
-    """Return the present values of the settings that a recommendation changes, as text."""
+    """Return the present values of the settings that a recommended change affects, as text."""
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     return "; ".join(one.text for one in some)
 
 
 def metric_headings() -> list[dict[str, str]]:
-    """Return the columns of a group's policy table (name, label, help) for the page's script."""
+    """Return name, label and help text of each metric in a group's policy table, for the page."""
     return [
         {"name": metric.name, "label": metric.label, "help": metric.help}
         for metric in SHOWN[Shown.GROUP]
@@ -341,7 +342,7 @@ def metric_headings() -> list[dict[str, str]]:
 
 
 def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of one group that the page's script displays.
+    """Return everything that the page's script displays about one group.
 
     Args:
         run: the published run.
@@ -370,7 +371,7 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
 
 
 def _recommendation_data(one: Recommendation) -> dict[str, Any]:
-    """Return a recommendation as a dict of plain values for the page's script."""
+    """Return a recommendation as a dict of texts, for the page's script."""
     a = one.advice
     return {
         "title": a.title, "why": a.why, "lines": a.lines, "where": a.where, "gain": one.gain,
@@ -382,7 +383,9 @@ def _recommendation_data(one: Recommendation) -> dict[str, Any]:
 def _policy_columns(
     run: RunFigures, figures: Mapping[str, Figures], gains: Mapping[str, Estimate]
 ) -> dict[str, list[Any]]:
-    """Return the table of policies as named columns: texts, and ``NAME_sort`` to sort by."""
+    """Return the table of policies as named columns:
+    texts, and ``NAME_sort`` with values to sort by.
+    """
     records = []
     for row in policy_rows(run.policies, figures, Shown.GROUP, gains):
         record: dict[str, Any] = {
